@@ -1,0 +1,135 @@
+"""What does this gRPC port say it is? Asked in HTTP/2 by hand: a host needs no gRPC package.
+
+`/tensorflow.WorkerService/GetStatus` takes an empty message and answers with the server's devices,
+among them `/job:worker/replica:0/task:1/device:CPU:0`: the task's own name. (Source:
+tensorflow/core/protobuf/worker_service.proto; HTTP/2 frames: RFC 9113; header blocks: RFC 7541.)
+Never ask MasterService: one empty Reset wedges a master for good.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Iterator, Optional, Tuple
+
+READY = "READY"
+NOT_LISTENING = "NOT_LISTENING"
+UNREACHABLE = "UNREACHABLE"
+NOT_GRPC = "NOT_GRPC"
+FROZEN = "FROZEN"
+WRONG_TASK = "WRONG_TASK"
+
+PATH = b"/tensorflow.WorkerService/GetStatus"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY = 0, 1, 3, 4, 6, 7
+ACK, END_STREAM, END_HEADERS, PADDED = 1, 1, 4, 8
+MAX_FRAME = 1 << 24
+MAX_ANSWER = 1 << 22
+TASK_NAME = re.compile(rb"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
+
+
+@dataclass(frozen=True)
+class Health:
+    """One of the words above, and what was seen in words for people."""
+
+    verdict: str
+    detail: str = ""
+
+
+def ask(host: str, port: int, task: str, timeout_s: float = 3.0) -> Health:
+    """Ask host:port whether it is `task` (e.g. `worker:1`). Never raises."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return _ask(connection, host, task)
+    except ConnectionRefusedError:
+        return Health(NOT_LISTENING, "nothing listens there")
+    except OSError as error:
+        return Health(UNREACHABLE, str(error.strerror or error))
+
+
+def _ask(connection: socket.socket, host: str, task: str) -> Health:
+    try:
+        connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + _request(host))
+        answer = _answer(connection)
+    except socket.timeout:
+        return Health(FROZEN, "it accepts connections and doesn't answer")
+    except (OSError, ValueError, struct.error) as error:
+        return Health(NOT_GRPC, "it doesn't speak gRPC ({})".format(error))
+    if answer is None:
+        return Health(WRONG_TASK, "another gRPC server answers there")
+    found = TASK_NAME.search(answer)
+    name = "{}:{}".format(found[1].decode(), int(found[2])) if found else "nobody"
+    if name != task:
+        return Health(WRONG_TASK, "{} answers there".format(name))
+    return Health(READY)
+
+
+def _request(host: str) -> bytes:
+    """HEADERS and DATA of one unary call with an empty message, on stream 1."""
+    headers = (
+        b"\x83\x86"  # static table: ":method: POST", ":scheme: http"
+        + b"\x04" + _text(PATH)  # ":path", literal, not indexed
+        + b"\x01" + _text(host.encode("idna" if host.isascii() else "utf-8"))  # ":authority"
+        + b"\x0f\x10" + _text(b"application/grpc")  # "content-type"
+        + b"\x00" + _text(b"te") + _text(b"trailers")
+    )  # fmt: skip
+    message = b"\x00" + struct.pack(">I", 0)  # not compressed, no bytes
+    return _frame(HEADERS, END_HEADERS, 1, headers) + _frame(DATA, END_STREAM, 1, message)
+
+
+def _text(value: bytes) -> bytes:
+    return bytes([len(value)]) + value  # lengths below 127 take one byte
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def _answer(connection: socket.socket) -> Optional[bytes]:
+    """The response message, or None where the server refused the call (headers and no message)."""
+    body = b""
+    for kind, flags, stream, payload in _frames(connection):
+        if kind == SETTINGS and not flags & ACK:
+            connection.sendall(_frame(SETTINGS, ACK, 0, b""))
+        elif kind == PING and not flags & ACK:
+            connection.sendall(_frame(PING, ACK, 0, payload))
+        elif kind in (RESET, GOAWAY):
+            raise ValueError("it ended the call")
+        elif kind == DATA and stream == 1:
+            body += _unpadded(payload) if flags & PADDED else payload
+        if len(body) > MAX_ANSWER:
+            raise ValueError("its answer has no end")
+        if kind in (DATA, HEADERS) and flags & END_STREAM:
+            return body[5:] if body else None
+        if len(body) >= 5 and len(body) - 5 >= struct.unpack(">I", body[1:5])[0]:
+            return body[5:]
+    return None
+
+
+def _frames(connection: socket.socket) -> Iterator[Tuple[int, int, int, bytes]]:
+    first = True
+    while True:
+        head = _exactly(connection, 9)
+        size = struct.unpack(">I", b"\0" + head[:3])[0]
+        kind, flags, stream = struct.unpack(">BBI", head[3:])
+        if (first and kind != SETTINGS) or size >= MAX_FRAME:
+            raise ValueError("it begins with {!r}".format(head))
+        first = False
+        yield kind, flags, stream & 0x7FFFFFFF, _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ValueError("it closed the connection")
+        data += part
+    return data
+
+
+def _unpadded(payload: bytes) -> bytes:
+    return payload[1 : len(payload) - payload[0]]

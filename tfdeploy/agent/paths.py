@@ -1,0 +1,83 @@
+"""Where everything lies on a host. The agent's own file says where the root is.
+
+<root>/agent/<hash>.pyz
+<root>/<project>/releases/<release>/          written once, then read-only
+<root>/<project>/runs/<run>/logs/<task>.log
+<root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
+<root>/<project>/runs/<run>/<task>/work/      the task's directory
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import List
+
+
+def agent() -> str:
+    """The zipapp that this process runs from."""
+    return os.path.abspath(sys.argv[0])
+
+
+def root() -> str:
+    return os.path.dirname(os.path.dirname(agent()))
+
+
+def releases(project: str) -> str:
+    return os.path.join(root(), project, "releases")
+
+
+def release(project: str, release_id: str) -> str:
+    return os.path.join(releases(project), release_id)
+
+
+def incoming(project: str, release_id: str) -> str:
+    """Where a release grows until it is whole; the leading dot hides it from every other verb."""
+    return os.path.join(releases(project), ".incoming-" + release_id)
+
+
+def run(project: str, run_id: str) -> str:
+    return os.path.join(root(), project, "runs", run_id)
+
+
+def logs(project: str, run_id: str) -> str:
+    return os.path.join(run(project, run_id), "logs")
+
+
+def log(project: str, run_id: str, task: str) -> str:
+    return os.path.join(logs(project, run_id), file_name(task) + ".log")
+
+
+def task(project: str, run_id: str, name: str) -> str:
+    return os.path.join(run(project, run_id), file_name(name))
+
+
+def file_name(name: str) -> str:
+    """`worker:1` is `worker-1` in paths."""
+    return name.replace(":", "-")
+
+
+def tasks(project: str, run_id: str) -> List[str]:
+    """The names of the tasks that this host holds of a run, in no order."""
+    folder = run(project, run_id)
+    if not os.path.isdir(folder):
+        return []
+    with os.scandir(folder) as entries:
+        held = [e.name for e in entries if os.path.exists(os.path.join(e.path, "launch.json"))]
+    return [name.replace("-", ":") for name in held]
+
+
+def launch(task_dir: str) -> str:
+    return os.path.join(task_dir, "launch.json")
+
+
+def state(task_dir: str) -> str:
+    return os.path.join(task_dir, "state.json")
+
+
+def lock(task_dir: str) -> str:
+    return os.path.join(task_dir, "lock")
+
+
+def work(task_dir: str) -> str:
+    return os.path.join(task_dir, "work")

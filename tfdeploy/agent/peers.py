@@ -1,0 +1,23 @@
+"""Can this host reach those tasks? All of them asked at once, from here, where they are dialled."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List
+
+from . import health
+
+AT_ONCE = 32
+
+
+def ask(peers: List[Dict[str, Any]], timeout_s: float) -> List[Dict[str, str]]:
+    """For each `{task, address, port}` what its port answers: `{task, verdict, detail}`."""
+
+    def one(peer: Dict[str, Any]) -> Dict[str, str]:
+        answer = health.ask(peer["address"], peer["port"], peer["task"], timeout_s)
+        return {"task": peer["task"], "verdict": answer.verdict, "detail": answer.detail}
+
+    if not peers:
+        return []
+    with ThreadPoolExecutor(max_workers=min(len(peers), AT_ONCE)) as pool:
+        return list(pool.map(one, peers))

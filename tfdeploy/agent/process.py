@@ -1,0 +1,127 @@
+"""The processes of a task: found by the mark that each inherits, never by name; ended, verified.
+
+Every process of a task carries MARK=<project>/<run>/<task> in its environment from birth, and
+children inherit it whatever group or session they make for themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from typing import List, Optional, Set
+
+MARK = "TFDEPLOY_TASK"
+KILL_WAIT_S = 5.0
+
+
+def mark(project: str, run: str, task: str) -> str:
+    return "{}/{}/{}".format(project, run, task)
+
+
+def members(value: str, leader: Optional[int] = None) -> List[int]:
+    """The living processes that carry the mark, or are in the session that `leader` began."""
+    wanted = "{}={}".format(MARK, value).encode()
+    return [pid for pid in _pids() if _alive(pid) and _is_member(pid, wanted, leader)]
+
+
+def end(value: str, leader: Optional[int], grace_s: float) -> List[int]:
+    """TERM to all processes of the task, KILL to those left after `grace_s`; returns survivors."""
+    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
+        left = members(value, leader)
+        for pid in left:
+            _send(pid, number)
+        deadline = time.monotonic() + wait_s
+        while left and time.monotonic() < deadline:
+            time.sleep(0.05)
+            left = members(value, leader)
+        if not left:
+            return []
+    return left
+
+
+def holder(port: int) -> Optional[int]:
+    """The pid that listens on a TCP port of this host, where /proc lets us see it."""
+    inodes = _listening_inodes(port)
+    for pid in _pids() if inodes else []:
+        if inodes & _sockets(pid):
+            return pid
+    return None
+
+
+def described(pid: int) -> str:
+    """`pid 412 (python3 train.py), worker:0 of run …` as far as it can be read."""
+    command = _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
+    found = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", _read(pid, "environ"))
+    if not found:
+        return text
+    project, run, task = (part.decode(errors="replace") for part in found.groups())
+    return "{}, {} of run {} of {}".format(text, task, run, project)
+
+
+def _pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _is_member(pid: int, wanted: bytes, leader: Optional[int]) -> bool:
+    if wanted in _read(pid, "environ").split(b"\0"):
+        return True
+    return leader is not None and _session(pid) == leader
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def _alive(pid: int) -> bool:
+    """A zombie is not alive: it only waits for its parent to look."""
+    status = _read(pid, "stat").rpartition(b")")[2].split()
+    return bool(status) and status[0] not in (b"Z", b"X")
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open("/proc/{}/{}".format(pid, name), "rb") as file:
+            return file.read()
+    except OSError:  # it ended, or belongs to someone else
+        return b""
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def _listening_inodes(port: int) -> Set[str]:
+    """Source: proc(5), /proc/net/tcp: column 2 is address:port in hex, 4 the state, 10 inode."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
+                inodes.add(row[9])
+    return inodes
+
+
+def _sockets(pid: int) -> Set[str]:
+    folder = "/proc/{}/fd".format(pid)
+    found = set()
+    try:
+        for name in os.listdir(folder):
+            target = os.readlink(os.path.join(folder, name))
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:
+        pass
+    return found

@@ -1,0 +1,84 @@
+"""The verbs `offer` and `commit`: a release appears on this host whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from typing import Any, Dict, List, Optional
+
+from . import paths
+
+CHUNK = 1 << 20
+
+
+def offer(project: str, release: str) -> Dict[str, Any]:
+    """Is the release here? If not, where should it grow, and which neighbour resembles it?"""
+    if os.path.isdir(paths.release(project, release)):
+        return {"present": True}
+    incoming = paths.incoming(project, release)
+    os.makedirs(incoming, mode=0o700, exist_ok=True)
+    return {"present": False, "incoming": incoming, "base": _newest(project)}
+
+
+def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[str, Any]:
+    """Compare what arrived with the manifest; seal and show it, or name the paths that differ."""
+    incoming, final = paths.incoming(project, release), paths.release(project, release)
+    if os.path.isdir(final):
+        return {"wrong": []}
+    _drop_strangers(incoming, manifest)
+    wrong = [path for path, entry in manifest.items() if not _matches(incoming, path, entry)]
+    if wrong:
+        return {"wrong": sorted(wrong)[:20]}
+    _seal(incoming, manifest)
+    try:
+        os.rename(incoming, final)
+    except OSError:
+        if not os.path.isdir(final):  # else another push of the same release was faster
+            raise
+        shutil.rmtree(incoming, ignore_errors=True)
+    return {"wrong": []}
+
+
+def _newest(project: str) -> Optional[str]:
+    folder = paths.releases(project)
+    with os.scandir(folder) as entries:
+        whole = [entry for entry in entries if not entry.name.startswith(".")]
+    newest = max(whole, key=lambda entry: entry.stat().st_ctime, default=None)
+    return newest.path if newest else None
+
+
+def _drop_strangers(incoming: str, manifest: Dict[str, List[Any]]) -> None:
+    """What an earlier, broken push left here and this release doesn't hold."""
+    for folder, _, names in os.walk(incoming):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.relpath(path, incoming) not in manifest:
+                os.remove(path)
+
+
+def _matches(incoming: str, path: str, entry: List[Any]) -> bool:
+    full = os.path.join(incoming, path)
+    try:
+        mode = os.lstat(full).st_mode
+        if entry[0] == "link":
+            return stat.S_ISLNK(mode) and os.readlink(full) == entry[1]
+        return stat.S_ISREG(mode) and _digest(full) == entry[1]
+    except OSError:
+        return False
+
+
+def _digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:
+    """Read-only from now on, so that no run can change what another one trains with."""
+    for path, entry in manifest.items():
+        if entry[0] == "file":
+            os.chmod(os.path.join(incoming, path), 0o555 if entry[2] else 0o444)

@@ -1,0 +1,141 @@
+"""The verb `start`: everything is checked first, then every task of this host starts, or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List
+
+from . import paths, process, records, stop
+from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from .records import Launch
+
+
+def start(launches: List[Launch]) -> List[Dict[str, Any]]:
+    """Start the tasks in the order given; answers once each has its supervisor. Raises Refusal."""
+    for launch in launches:
+        _check(launch)
+    started: List[Launch] = []
+    try:
+        for launch in launches:
+            _prepare(launch)
+            started.append(launch)
+            _supervise(paths.task(launch.project, launch.run, launch.task))
+    except (OSError, Refusal):
+        for launch in started:
+            stop.stop_task(launch.project, launch.run, launch.task)
+        raise
+    return [{"task": launch.task} for launch in launches]
+
+
+def _check(launch: Launch) -> None:
+    where = paths.release(launch.project, launch.release)
+    if not os.path.isdir(where):
+        raise Refusal(
+            "release {} is not on this host".format(launch.release), "tfdeploy push sends it there"
+        )
+    if os.path.exists(paths.task(launch.project, launch.run, launch.task)):
+        raise Refusal("{} of run {} was started before".format(launch.task, launch.run))
+    _check_port(launch)
+    _check_program(launch, where)
+    _check_gpus(launch)
+
+
+def _check_port(launch: Launch) -> None:
+    if launch.port is None or _is_free(launch.port):
+        return
+    pid = process.holder(launch.port)
+    held = process.described(pid) if pid else "a process of another user"
+    raise Refusal(
+        "port {} for {} is taken by {}".format(launch.port, launch.task, held),
+        "stop that one, or give the host other ports",
+    )
+
+
+def _is_free(port: int) -> bool:
+    """TensorFlow listens on every interface, so a listener on any of them is in its way."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _check_program(launch: Launch, release: str) -> None:
+    program = launch.argv[0]
+    path = launch.env.get("PATH", os.environ.get("PATH"))
+    where = os.path.join(release, program) if "/" in program else program
+    if shutil.which(where, path=path) is None:
+        raise Refusal(
+            "the program {} of {} is not on this host".format(program, launch.task),
+            "give its absolute path, or set the host's python",
+        )
+
+
+def _check_gpus(launch: Launch) -> None:
+    if not launch.gpus:
+        return
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        )
+        found = sum(line.startswith(b"GPU ") for line in listed.stdout.splitlines())
+    except (OSError, subprocess.TimeoutExpired):
+        found = 0
+    missing = [gpu for gpu in launch.gpus if gpu >= found]
+    if missing:
+        raise Refusal(
+            "{} is to have GPU {}, and nvidia-smi lists {} here".format(
+                launch.task, missing[0], found
+            ),
+            "correct the host's gpus",
+        )
+
+
+def _prepare(launch: Launch) -> None:
+    task_dir = paths.task(launch.project, launch.run, launch.task)
+    os.makedirs(paths.logs(launch.project, launch.run), mode=0o700, exist_ok=True)
+    os.makedirs(paths.work(task_dir), mode=0o700)
+    _link_release(launch, paths.work(task_dir))
+    records.write(paths.launch(task_dir), records.to_json(launch))
+
+
+def _link_release(launch: Launch, work: str) -> None:
+    """The task's directory shows the release by links, and holds what the task itself writes.
+
+    The name that checkpoints go to is left out, or they would be written into the release.
+    """
+    release = paths.release(launch.project, launch.release)
+    own = os.path.normpath(launch.checkpoint_dir).split(os.sep)[0]
+    for name in os.listdir(release):
+        if name != own:
+            os.symlink(os.path.join(release, name), os.path.join(work, name))
+
+
+def _supervise(task_dir: str) -> None:
+    """Start a supervisor in a session of its own, and wait until it has taken the task over."""
+    read_end, write_end = os.pipe()
+    with open(os.path.join(task_dir, "supervisor.log"), "ab") as log:
+        subprocess.Popen(
+            [sys.executable, paths.agent(), "supervise", task_dir, str(write_end)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as answer:
+        if answer.read(1) != b"+":
+            raise Refusal("a supervisor did not start, see {}/supervisor.log".format(task_dir))

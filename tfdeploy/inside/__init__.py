@@ -1,0 +1,1 @@
+"""What runs inside the training process: this directory itself stands first on its PYTHONPATH."""

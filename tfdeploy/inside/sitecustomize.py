@@ -1,0 +1,91 @@
+"""Python runs this before the training script: await TensorFlow, then run the hidden sitecustomize.
+
+PYTHONPATH puts this directory first, often as a path within a zip file. Every Python of the task
+passes here, so nothing slow is imported, and TensorFlow is patched only if the script imports it.
+"""
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Optional, Set
+
+
+class TensorFlowHook:
+    """A finder that finds TensorFlow where the other finders do, and patches it once it has run."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
+        if name != "tensorflow":
+            return None
+        spec = self._ask_the_others(name, path, target)
+        if spec is not None:
+            self._patch_after(spec)
+        return spec
+
+    def _ask_the_others(self, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: Optional[ModuleSpec] = find(name, path, target) if find else None
+            if spec is not None:
+                return spec
+        return None
+
+    def _patch_after(self, spec: ModuleSpec) -> None:
+        # One method of this one loader object is replaced, and put back when it is called: a
+        # loader of our own would show in tensorflow.__loader__ and hide what packages ask of it.
+        loader: Any = spec.loader
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            loader.exec_module(module)
+            self._patch()
+
+        try:
+            loader.exec_module = exec_module
+        except Exception as error:
+            _report(error)
+
+    def _patch(self) -> None:
+        try:
+            import tfdeploy_checkpoints  # type: ignore[import-not-found]
+
+            tfdeploy_checkpoints.keep_on_own_disk(self.device)
+        except Exception as error:
+            _report(error)
+
+
+def _report(error: Exception) -> None:
+    why = " ".join(("%s: %s" % (type(error).__name__, error)).split())
+    print("tfdeploy: checkpoints stay where TensorFlow puts them: " + why, file=sys.stderr)
+
+
+def _run_hidden(seen: Set[str]) -> None:
+    # Debian and conda ship a sitecustomize of their own. It takes our place in sys.modules, as if
+    # we had never been in front, and an error of its own reaches Python as it would have.
+    spec = PathFinder.find_spec(
+        "sitecustomize", [entry for entry in sys.path if os.path.realpath(entry) not in seen]
+    )
+    if spec is None or spec.origin is None or spec.loader is None:
+        return
+    from importlib.util import module_from_spec
+
+    hidden = module_from_spec(spec)
+    sys.modules["sitecustomize"] = hidden
+    spec.loader.exec_module(hidden)
+
+
+def _start() -> None:
+    # The set outlives this module, for the hidden one may be a tfdeploy of another version, whose
+    # hidden one is this. Whoever came first has installed the hook.
+    seen: Set[str] = vars(sys).setdefault("_tfdeploy_sitecustomize", set())
+    device = os.environ.get("TFDEPLOY_CHECKPOINT_DEVICE")
+    if device and not seen:
+        sys.meta_path.insert(0, TensorFlowHook(device))
+    seen.add(os.path.realpath(os.path.dirname(__file__)))
+    _run_hidden(seen)
+
+
+_start()

@@ -1,0 +1,99 @@
+"""The process that asks for a checkpoint writes and reads its files, not the parameter servers.
+
+TensorFlow saves every variable on the machine that holds it, which needs a filesystem that all of
+them share. Here the values travel to the process that saves, and it writes one whole checkpoint.
+"""
+
+import inspect
+import re
+from typing import Any, Callable, Optional
+
+from tensorflow.python.checkpoint.checkpoint_options import CheckpointOptions
+from tensorflow.python.eager.context import executing_eagerly, get_server_def
+from tensorflow.python.framework.ops import (
+    GraphKeys,
+    device,
+    executing_eagerly_outside_functions,
+    get_default_graph,
+)
+from tensorflow.python.training.saver import BaseSaverBuilder
+
+# No job: TensorFlow places it on the machine of the session's own master. With the chief's job,
+# every other worker that sets device filters would fail, for its session can't see that device,
+# and each of them builds the same save ops without ever running them.
+OWN_CPU = "/device:CPU:0"
+NO_DEVICE = ""
+
+
+def keep_on_own_disk(chief_cpu: str) -> None:
+    """Patch both of TensorFlow's ways to save, or raise and patch neither."""
+    build = _build_on_own_cpu(BaseSaverBuilder._build_internal)
+    io_device = _io_device(CheckpointOptions.experimental_io_device, chief_cpu)
+    BaseSaverBuilder._build_internal = build
+    CheckpointOptions.experimental_io_device = io_device
+
+
+def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
+    """compat.v1: the ops of every Saver, also those of Scaffold and of SavedModel's builder."""
+    signature = inspect.signature(build)
+    if "sharded" not in signature.parameters:
+        raise TypeError("TensorFlow's saver has no parameter 'sharded'")
+
+    def build_internal(*args: Any, **kwargs: Any) -> Any:
+        if executing_eagerly_outside_functions() or not _graph_is_in_cluster():
+            return build(*args, **kwargs)
+        call = signature.bind(*args, **kwargs)
+        call.arguments["sharded"] = False
+        # The first clears the scopes around us: inside a replica_device_setter we are still ours.
+        with device(None), device(OWN_CPU):
+            return build(*call.args, **call.kwargs)
+
+    return build_internal
+
+
+def _io_device(slot: Any, chief_cpu: str) -> property:
+    """TF2: what CheckpointOptions answer where the script leaves experimental_io_device alone.
+
+    Checkpoint, CheckpointManager and SavedModel all make such options when they are given none.
+    The answer is found when it is read: a script may make its options before it has a cluster.
+    """
+
+    def read(options: Any) -> Optional[str]:
+        chosen: Optional[str] = slot.__get__(options)
+        return _default_device(chief_cpu) if chosen is None else chosen or None
+
+    def write(options: Any, chosen: Optional[str]) -> None:
+        # Options made while a function is traced belong to the save ops within a SavedModel,
+        # which must run where there is no cluster.
+        slot.__set__(options, NO_DEVICE if chosen is None and _tracing() else chosen)
+
+    return property(read, write)
+
+
+def _tracing() -> bool:
+    return bool(executing_eagerly_outside_functions() and not executing_eagerly())
+
+
+def _default_device(chief_cpu: str) -> Optional[str]:
+    if executing_eagerly_outside_functions():
+        return _coordinator_cpu()
+    # Restore ops lie within scopes of the variables' jobs, so only a device with a job gets out.
+    return chief_cpu if _graph_is_in_cluster() else None
+
+
+def _coordinator_cpu() -> Optional[str]:
+    """This process's CPU by its name in the cluster: TensorFlow rejects /job:localhost there."""
+    server = get_server_def()
+    if server is None or "ps" not in {job.name for job in server.cluster.job}:
+        return None
+    return "/job:%s/replica:0/task:%d%s" % (server.job_name, server.task_index, OWN_CPU)
+
+
+def _graph_is_in_cluster() -> bool:
+    variables = get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES)
+    return any(_is_remote(getattr(variable, "device", None)) for variable in variables)
+
+
+def _is_remote(name: Optional[str]) -> bool:
+    job = re.search("/job:([^/]+)", name or "")
+    return job is not None and job.group(1) not in ("localhost", "local")

@@ -1,0 +1,374 @@
+"""hosts.toml: read, checked key by key, and refused with a sentence before anything is touched."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+import toml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+
+from tfdeploy.errors import InventoryError
+
+PER_GPU = -1
+"""The count of workers that stands for one on each of the host's GPUs (`workers = "per-gpu"`)."""
+ROLES = ("flags", "positional", "environment", "tf_config")
+OURS = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
+
+
+def _address(value: str) -> str:
+    """A host name, an IPv4 or an IPv6 address; nothing that carries a port, a user or a scheme."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})"
+        numbers = re.fullmatch(r"[0-9.]+", value)
+        if numbers or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
+            raise ValueError(
+                "expected a host name or an IP address, without user, port or scheme"
+            ) from None
+    return value
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or value == "agent":
+        raise ValueError('expected letters, digits, ".", "_" and "-", and not the word "agent"')
+    return value
+
+
+def _word(value: str) -> str:
+    if value.startswith("-") or not value.isprintable() or not value.strip():
+        raise ValueError('expected a word that doesn\'t begin with "-"')
+    return value
+
+
+def _ports(value: Any) -> Any:
+    """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    if isinstance(value, str):
+        found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
+        if not found or int(found[1]) > int(found[2]):
+            raise ValueError('expected a range as "2222-2299", or a list as [2222, 2223]')
+        return tuple(range(int(found[1]), int(found[2]) + 1))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _distinct(value: tuple[int, ...]) -> tuple[int, ...]:
+    twice = sorted({item for item in value if value.count(item) > 1})
+    if twice:
+        raise ValueError(f"expected each number once, found {twice[0]} twice")
+    return value
+
+
+def _command(value: Any) -> Any:
+    """A string is split as a shell splits words; nothing in it is ever given to a shell."""
+    return tuple(shlex.split(value)) if isinstance(value, str) else _tuple(value)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _gpus(value: Any) -> Any:
+    """A count n stands for the ids 0 to n-1."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= 64:
+            raise ValueError("expected a count from 0 to 64, or a list of ids as [0, 1]")
+        return tuple(range(value))
+    return _tuple(value)
+
+
+def _workers(value: Any) -> Any:
+    if value == "per-gpu":
+        return PER_GPU
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 1024:
+        raise ValueError('expected a count from 0 to 1024, or "per-gpu"')
+    return value
+
+
+def _environment(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name in OURS:
+            raise ValueError(f"{name} is set by tfdeploy itself, from the plan")
+        if not name or "=" in name or "\0" in name + value[name]:
+            raise ValueError(f"{name!r} can't be the name of an environment variable")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Word = Annotated[str, AfterValidator(_word)]
+Name = Annotated[str, AfterValidator(_name)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=0, le=1024)]
+Workers = Annotated[
+    int,
+    BeforeValidator(_workers),
+    PlainSerializer(lambda count: "per-gpu" if count == PER_GPU else count),
+]
+Ports = Annotated[tuple[Port, ...], BeforeValidator(_ports), AfterValidator(_distinct)]
+GpuId = Annotated[int, Field(ge=0)]
+GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_gpus), AfterValidator(_distinct)]
+Environment = Annotated[dict[str, str], AfterValidator(_environment)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Role = Literal["flags", "positional", "environment", "tf_config"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+T = TypeVar("T", bound=_Table)
+
+
+class Source(_Table):
+    """What is pushed. `path` is relative to hosts.toml; `exclude` has .gitignore's patterns."""
+
+    path: str = "."
+    exclude: Words = ()
+
+
+class Training(_Table):
+    """What every task runs, how it is told its role, and where the chief saves."""
+
+    command: Annotated[tuple[str, ...], BeforeValidator(_command), Field(min_length=1)]
+    role: Role = "tf_config"
+    role_args: Words = ()
+    role_env: Environment = {}
+    env: Environment = {}
+    checkpoint_dir: str = "checkpoints"
+    checkpoints_on_chief: bool = True
+    ready_timeout_s: Annotated[float, Field(gt=0)] = 180.0
+    stop_grace_s: Annotated[float, Field(ge=0)] = 10.0
+
+
+class HostSettings(_Table):
+    """What [defaults] may say for every host, and a host for itself."""
+
+    transport: Literal["ssh", "local"] = "ssh"
+    user: Word | None = None
+    port: Port | None = None
+    identity_file: str | None = None
+    proxy_jump: Word | None = None
+    gpus: GpuIds = ()
+    gpus_per_worker: Count | None = None
+    gpus_per_chief: Count | None = None
+    ps: Count = 0
+    workers: Workers = 0
+    ports: Ports = tuple(range(2222, 2300))
+    python: Word = "python3"
+    directory: Word = "~/.tfdeploy"
+    env: Environment = {}
+
+
+class Host(HostSettings):
+    """One machine: its SSH identity, the address that its peers dial, its GPUs and its tasks."""
+
+    name: Name
+    hostname: Address | None = None
+    address: Address | None = None
+    chief: bool = False
+    evaluator: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        return self.transport == "local"
+
+    @model_validator(mode="after")
+    def _local_needs_no_ssh(self) -> Self:
+        ssh_keys = ("hostname", "user", "port", "identity_file", "proxy_jump")
+        set_here = [key for key in ssh_keys if getattr(self, key) is not None]
+        if self.is_local and set_here:
+            raise ValueError(f'{set_here[0]} is an SSH key, and transport = "local" uses no SSH')
+        return self
+
+
+class Inventory(_Table):
+    """A validated hosts.toml. `file` is where it was read; paths in it are relative to that."""
+
+    file: Path
+    project: Name
+    ssh_config: str | None = None
+    source: Source = Source()
+    training: Training
+    hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+
+    @property
+    def source_root(self) -> Path:
+        return (self.file.parent / Path(self.source.path).expanduser()).resolve()
+
+    def host(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+
+class _File(_Table):
+    """The file as it is written: hosts as tables by name, defaults not yet laid under them."""
+
+    project: Name
+    ssh_config: str | None = None
+    source: Source = Source()
+    training: Training
+    defaults: HostSettings = HostSettings()
+    hosts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+
+
+def load(file: Path) -> Inventory:
+    """Read and check `file`. Raises InventoryError, naming the file, the key path and the value."""
+    return parse(_read(file), file)
+
+
+def parse(text: str, file: Path) -> Inventory:
+    """Check the text of a hosts.toml; `file` stands in messages and anchors relative paths."""
+    table = _toml(text, file)
+    problems: list[str] = []
+    written = _checked(_File, table, (), problems)
+    tables = table.get("hosts")
+    named = tables.items() if isinstance(tables, dict) else ()
+    hosts = [_checked(Host, _settings(name, own, table), ("hosts", name), problems)
+             for name, own in named if isinstance(own, dict)]  # fmt: skip
+    if problems or written is None:
+        sentences = dict.fromkeys(f"{file}: {problem}" for problem in problems)
+        raise InventoryError("\n".join(sentences), "hosts.example.toml shows every key")
+    checked = tuple(host for host in hosts if host)
+    _refuse_one_machine_twice(checked, file)
+    kept = {key: getattr(written, key) for key in written.model_fields_set - {"defaults", "hosts"}}
+    return Inventory(file=file.absolute(), hosts=checked, **kept)
+
+
+def dump(inventory: Inventory) -> str:
+    """The inventory as the text of a hosts.toml, [defaults] laid under each host."""
+    table = inventory.model_dump(mode="json", exclude={"file", "hosts"}, exclude_unset=True)
+    hosts = {
+        host.name: host.model_dump(mode="json", exclude={"name"}, exclude_unset=True)
+        for host in inventory.hosts
+    }
+    return toml.dumps({**_without_none(table), "hosts": _without_none(hosts)}, _Encoder())
+
+
+class _Encoder(toml.TomlEncoder[dict[str, Any]]):
+    """toml's own string writer loses backslashes before "x"; JSON's strings are valid TOML."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dump_funcs[str] = lambda text: json.dumps(text).replace("\x7f", "\\u007f")
+
+
+def _read(file: Path) -> str:
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError:
+        raise InventoryError(
+            f"{file}: there is no such file", "copy hosts.example.toml to it, or say --hosts FILE"
+        ) from None
+    except OSError as error:
+        raise InventoryError(f"{file}: can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InventoryError(
+            f"{file}: line {line} is not UTF-8 (byte 0x{error.object[error.start]:02x}), "
+            "which TOML must be"
+        ) from None
+    if not text.strip():
+        raise InventoryError(f"{file}: the file is empty", "hosts.example.toml shows every key")
+    return text
+
+
+def _toml(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InventoryError(f"{file}: not TOML: {error}") from None
+
+
+def _checked(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        problems += [_sentence(detail, prefix) for detail in error.errors()]
+        return None
+
+
+def _settings(name: str, own: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """One host's keys with those of [defaults] under them; only `env` is merged, not replaced.
+
+    A key that [defaults] holds wrongly is left out here: it is reported once, where it stands.
+    """
+    given = table.get("defaults")
+    defaults = given if isinstance(given, dict) else {}
+    try:
+        HostSettings.model_validate(defaults)
+    except ValidationError as error:
+        wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
+        defaults = {key: value for key, value in defaults.items() if key not in wrong}
+    merged = {**defaults, **own, "name": name}
+    if isinstance(own.get("env"), dict):
+        merged["env"] = {**defaults.get("env", {}), **own["env"]}
+    return merged
+
+
+def _refuse_one_machine_twice(hosts: tuple[Host, ...], file: Path) -> None:
+    seen: dict[Any, str] = {}
+    for host in hosts:
+        where = "local" if host.is_local else (host.hostname or host.name, host.port or 22)
+        first = seen.setdefault(where, host.name)
+        if first != host.name:
+            how = 'transport = "local"' if host.is_local else f"{where[0]} port {where[1]}"
+            raise InventoryError(
+                f"{file}: hosts.{host.name} is the same machine as hosts.{first} ({how})",
+                "give one host all of its tasks: ps = 1 and workers = 2 can stand together",
+            )
+
+
+def _sentence(detail: Any, prefix: tuple[str, ...]) -> str:
+    loc = (*prefix, *detail["loc"])
+    path = ".".join(str(part) for part in loc)
+    found = _shown(detail["input"])
+    match detail["type"]:
+        case "missing":
+            return f"{path} is missing"
+        case "extra_forbidden":
+            return f"{path}: unknown key{_suggestion(loc)}"
+        case "value_error" if loc == prefix:
+            return f"{path}: {detail['ctx']['error']}"
+        case "value_error":
+            return f"{path}: found {found}; {detail['ctx']['error']}"
+        case "too_short":
+            return f"{path}: found nothing, expected at least one"
+        case _:
+            return f"{path}: found {found}; {detail['msg'].replace('Input should', 'it should')}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _suggestion(loc: tuple[Any, ...]) -> str:
+    tables: dict[str, type[_Table]] = {
+        "source": Source, "training": Training, "defaults": HostSettings, "hosts": Host,
+    }  # fmt: skip
+    model = tables.get(str(loc[0]), _File) if len(loc) > 1 else _File
+    allowed = [name for name in model.model_fields if name != "name"]
+    close = difflib.get_close_matches(str(loc[-1]), allowed, n=1)
+    return f'; did you mean "{close[0]}"?' if close else f"; allowed are {', '.join(allowed)}"
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value

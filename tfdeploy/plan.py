@@ -1,0 +1,208 @@
+"""Who runs where, on which port and which GPUs: an Inventory becomes a Plan. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.cluster import JOBS, Task
+from tfdeploy.errors import PlanError
+from tfdeploy.inventory import PER_GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.cluster import ClusterSpec
+    from tfdeploy.inventory import Host, Inventory
+
+ONE_CHIEF = "say chief = true on one host, or give a host workers: worker:0 is then the chief"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One task on one host. `port` is None for an evaluator; no GPUs means that it sees none."""
+
+    task: Task
+    host: str
+    address: str
+    port: int | None
+    gpus: tuple[int, ...]
+
+    @property
+    def endpoint(self) -> str:
+        """`host:port` as TensorFlow dials it; an IPv6 address stands in brackets."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{address}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every placement, in the order of starting: ps, workers, chief, evaluator."""
+
+    placements: tuple[Placement, ...]
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        return {
+            job: tuple(p.endpoint for p in self.placements if p.task.job == job)
+            for job in JOBS
+            if any(p.task.job == job and p.task.in_cluster for p in self.placements)
+        }
+
+    @property
+    def chief(self) -> Placement:
+        """The task that saves, and whose end is the run's: job chief, else worker 0 (TF's rule)."""
+        jobs = {p.task.job for p in self.placements}
+        task = Task("chief", 0) if "chief" in jobs else Task("worker", 0)
+        return self.placement(task)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.host for p in self.placements))
+
+    def on(self, host: str) -> tuple[Placement, ...]:
+        return tuple(p for p in self.placements if p.host == host)
+
+    def placement(self, task: Task) -> Placement:
+        """Where `task` runs. Raises PlanError, listing the tasks there are."""
+        for placement in self.placements:
+            if placement.task == task:
+                return placement
+        known = ", ".join(str(p.task) for p in self.placements)
+        raise PlanError(f"there is no task {task} in this run", f"its tasks are {known}")
+
+    def dialled_from(self, host: str) -> tuple[Placement, ...]:
+        """Whom `host` must reach: every ps from every worker; without ps, every worker."""
+        works_here = any(p.task.job in ("worker", "chief") for p in self.on(host))
+        dialled = "ps" if "ps" in self.cluster else "worker"
+        if not works_here:
+            return ()
+        return tuple(p for p in self.placements if p.task.job == dialled and p.host != host)
+
+
+def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
+    """Place every task. `addresses` says for each host's name what its peers dial.
+
+    Raises PlanError where the inventory can't become a cluster: no chief or two, fewer GPUs or
+    ports than tasks, one port of one machine twice, an address that other machines can't dial.
+    """
+    _refuse_undiallable(inventory, addresses)
+    counters = dict.fromkeys(JOBS, 0)
+    placements: list[Placement] = []
+    for host in inventory.hosts:
+        placements += _on_host(host, addresses[host.name], counters)
+    _refuse_wrong_chiefs(counters)
+    _refuse_shared_ports(placements)
+    return Plan(tuple(sorted(placements, key=lambda placement: placement.task)))
+
+
+def _on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placement]:
+    gpus, ports = list(host.gpus), list(host.ports)
+    placements = []
+    for job, count in _tasks(host).items():
+        for _ in range(count):
+            mine = [gpus.pop(0) for _ in range(_gpus_of(job, host))]
+            task = Task(job, counters[job])
+            counters[job] += 1
+            port = ports.pop(0) if task.in_cluster else None
+            placements.append(Placement(task, host.name, address, port, tuple(mine)))
+    return placements
+
+
+def _tasks(host: Host) -> dict[str, int]:
+    """How many tasks of each job `host` carries, checked against its GPUs and ports."""
+    chief = int(host.chief)
+    free = len(host.gpus) - chief * _gpus_of("chief", host)
+    workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
+    needed = workers * _gpus_of("worker", host)
+    where = f"hosts.{host.name}"
+    if needed > free:
+        raise PlanError(
+            f"{where}: {workers} worker{_s(workers)} with {_gpus_of('worker', host)} GPU each "
+            f"need {needed}, found {_free(host, chief)}",
+            "lower workers, or set gpus_per_worker = 0 for workers that may run without a GPU",
+        )
+    ports = host.ps + workers + chief
+    if ports > len(host.ports):
+        raise PlanError(
+            f"{where}.ports: {ports} tasks need a port each, found {len(host.ports)}",
+            'give it a wider range, as ports = "2222-2299"',
+        )
+    return {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
+
+
+def _gpus_of(job: str, host: Host) -> int:
+    """A ps and an evaluator get none; a worker and a chief one each where the host has any."""
+    default = 1 if host.gpus else 0
+    per_job = {"worker": host.gpus_per_worker, "chief": host.gpus_per_chief}
+    if job not in per_job:
+        return 0
+    own = per_job[job]
+    return default if own is None else own
+
+
+def _per_gpu(host: Host, free: int) -> int:
+    each = _gpus_of("worker", host)
+    if not host.gpus or not each:
+        raise PlanError(
+            f'hosts.{host.name}.workers: "per-gpu" needs GPUs, found gpus = {len(host.gpus)}'
+            f" and gpus_per_worker = {each}",
+            "say gpus = 2, or give workers as a number",
+        )
+    return max(free, 0) // each
+
+
+def _free(host: Host, chief: int) -> str:
+    ids = ", ".join(str(gpu) for gpu in host.gpus)
+    found = f"gpus {ids}" if host.gpus else "no gpus"
+    return f"{found}, of which the chief takes {_gpus_of('chief', host)}" if chief else found
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _refuse_wrong_chiefs(counters: Mapping[str, int]) -> None:
+    if counters["chief"] > 1:
+        raise PlanError(f"found {counters['chief']} hosts with chief = true", ONE_CHIEF)
+    if counters["chief"] + counters["worker"] == 0:
+        raise PlanError("found no chief and no worker: nothing would train", ONE_CHIEF)
+    if counters["evaluator"] > 1:
+        raise PlanError(
+            f"found {counters['evaluator']} hosts with evaluator = true, expected at most one",
+            "TensorFlow knows one evaluator",
+        )
+
+
+def _refuse_shared_ports(placements: list[Placement]) -> None:
+    seen: dict[str, Placement] = {}
+    for placement in placements:
+        if placement.port is None:
+            continue
+        first = seen.setdefault(placement.endpoint, placement)
+        if first is not placement:
+            raise PlanError(
+                f"{first.task} on {first.host} and {placement.task} on {placement.host} "
+                f"would both listen on {placement.endpoint}",
+                f"give hosts.{placement.host} its own address, or other ports",
+            )
+
+
+def _refuse_undiallable(inventory: Inventory, addresses: Mapping[str, str]) -> None:
+    if len(inventory.hosts) == 1:
+        return
+    for host in inventory.hosts:
+        if _is_loopback(addresses[host.name]) and host.address is None:
+            raise PlanError(
+                f"hosts.{host.name}: its peers would dial {addresses[host.name]}, "
+                "which on every other machine is that machine itself",
+                f'say hosts.{host.name}.address = "…", as the other hosts reach it',
+            )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,127 @@
+"""The source tree as it will be on every host: a Release, named by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pathspec import GitIgnoreSpec
+
+from tfdeploy.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+# Never part of a release: git's own files, what runs bring home, what Python compiles.
+ALWAYS_EXCLUDED = (".git", "/runs/", "__pycache__/", "*.pyc")
+
+
+@dataclass(frozen=True)
+class Release:
+    """An immutable snapshot of `root`.
+
+    `manifest` maps each path (POSIX, relative to root) to what must be found there:
+    `["file", <sha256>, <executable>]` or `["link", <target>]`. `id` is the hash of the manifest,
+    so that the same tree has the same id everywhere. `size` is in bytes.
+    """
+
+    id: str
+    root: Path
+    manifest: Mapping[str, Sequence[str | bool]]
+    size: int
+
+
+def snapshot(root: Path, exclude: Sequence[str] = ()) -> Release:
+    """Read the tree under `root`, honouring its .gitignore files and `exclude` (the same patterns).
+
+    Raises PlanError for what can't be the same on every host: a link that leaves the tree,
+    a name that is not UTF-8, a socket or a device; and for a root that is missing or empty.
+    """
+    if not root.is_dir():
+        raise PlanError(f"source.path: {root} is not a folder")
+    top = GitIgnoreSpec.from_lines([*ALWAYS_EXCLUDED, *exclude])
+    paths = sorted(_walk(root, "", [("", top)]))
+    if not paths:
+        raise PlanError(f"source.path: {root} holds no file to push", "see exclude and .gitignore")
+    manifest = {path: _entry(root, path) for path in paths}
+    size = sum((root / path).lstat().st_size for path in paths)
+    return Release(_id(manifest), root, manifest, size)
+
+
+def _id(manifest: Mapping[str, Sequence[str | bool]]) -> str:
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _walk(root: Path, folder: str, ignores: list[tuple[str, GitIgnoreSpec]]) -> Iterator[str]:
+    """Every file under `folder` that no ignore file of its own or a parent folder excludes."""
+    own = root / folder / ".gitignore"
+    if own.is_file():
+        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
+        ignores = [*ignores, (folder, GitIgnoreSpec.from_lines(lines))]
+    for entry in os.scandir(root / folder):
+        path = folder + entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if _ignored(path + "/" if is_folder else path, ignores):
+            continue
+        if is_folder:
+            yield from _walk(root, path + "/", ignores)
+        else:
+            yield path
+
+
+def _ignored(path: str, ignores: list[tuple[str, GitIgnoreSpec]]) -> bool:
+    """The last ignore file that has a word on `path` decides, as git does it."""
+    verdict = False
+    for position, (folder, spec) in enumerate(ignores):
+        found = spec.check_file(path[len(folder) :]).include
+        if found is not None:
+            verdict = bool(found)
+        if position == 0 and verdict:
+            return True  # hosts.toml's own excludes can't be undone by a .gitignore
+    return verdict
+
+
+def _entry(root: Path, path: str) -> list[str | bool]:
+    _refuse_unprintable(path)
+    mode = (root / path).lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return ["link", _target(root, path)]
+    if not stat.S_ISREG(mode):
+        raise PlanError(
+            f"{path} is neither a file, a folder nor a link, so it can't be pushed",
+            f'add "{path}" to source.exclude',
+        )
+    return ["file", _digest(root / path), bool(mode & stat.S_IXUSR)]
+
+
+def _target(root: Path, path: str) -> str:
+    target = os.readlink(root / path)  # noqa: PTH115 - the text as it is, not a Path made of it
+    inside = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
+    if target.startswith("/") or inside == ".." or inside.startswith("../"):
+        raise PlanError(
+            f"{path} links to {target}, which is outside of {root} and absent on the hosts",
+            f'copy it in, or add "{path}" to source.exclude',
+        )
+    return target
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise PlanError(f"{path} can't be read: {error.strerror}", "or exclude it") from None
+
+
+def _refuse_unprintable(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None

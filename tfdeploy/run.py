@@ -1,0 +1,95 @@
+"""What was started: a Run, and its record at home. How it goes is only known on the hosts.
+
+runs/<run>/run.json      release, agent, and the hosts file's name
+runs/<run>/hosts.toml    the inventory as it was asked for, every address resolved
+runs/<run>/…             what `collect` brings home
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tfdeploy import inventory as inventories
+from tfdeploy import plan as plans
+from tfdeploy.errors import RunError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdeploy.inventory import Inventory
+    from tfdeploy.plan import Plan
+
+FOLDER = "runs"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One Plan on one Release. `agent` is the version of the agent that started it."""
+
+    id: str
+    release: str
+    agent: str
+    inventory: Inventory
+    plan: Plan
+
+    @property
+    def folder(self) -> Path:
+        """Where its record and all that is collected lie."""
+        return self.inventory.file.parent / FOLDER / self.id
+
+
+def new_id() -> str:
+    """The start in UTC, so that names sort by age, and four hex digits against a collision."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def save(run: Run) -> None:
+    """Write the record. Raises RunError where the folder can't be written."""
+    addresses = {host: run.plan.on(host)[0].address for host in run.plan.hosts}
+    hosts = tuple(
+        host.model_copy(update={"address": addresses.get(host.name, host.address)})
+        for host in run.inventory.hosts
+    )
+    asked = run.inventory.model_copy(update={"hosts": hosts})
+    record = {"release": run.release, "agent": run.agent, "hosts_file": run.inventory.file.name}
+    try:
+        run.folder.mkdir(parents=True)
+        (run.folder / "hosts.toml").write_text(inventories.dump(asked))
+        (run.folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
+    except OSError as error:
+        raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
+
+
+def load(hosts_file: Path, run_id: str | None = None) -> Run:
+    """The named run, or the newest that was started from `hosts_file`. Raises RunError."""
+    base = hosts_file.absolute().parent / FOLDER
+    chosen = run_id or _newest(base, hosts_file)
+    try:
+        record = json.loads((base / chosen / "run.json").read_text())
+        text = (base / chosen / "hosts.toml").read_text()
+    except OSError:
+        known = _ids(base)[-3:]
+        hint = f"the newest here are {', '.join(known)}" if known else "nothing was started here"
+        raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
+    inventory = inventories.parse(text, hosts_file.absolute().parent / record["hosts_file"])
+    addresses = {host.name: host.address or "" for host in inventory.hosts}
+    plan = plans.make(inventory, addresses)
+    return Run(chosen, record["release"], record["agent"], inventory, plan)
+
+
+def _newest(base: Path, hosts_file: Path) -> str:
+    for run_id in reversed(_ids(base)):
+        record = json.loads((base / run_id / "run.json").read_text())
+        if record["hosts_file"] == hosts_file.name:
+            return run_id
+    raise RunError(
+        f"no run was started from {hosts_file} yet", "tfdeploy run starts one, or tfdeploy start"
+    )
+
+
+def _ids(base: Path) -> list[str]:
+    return sorted(record.parent.name for record in base.glob("*/run.json"))

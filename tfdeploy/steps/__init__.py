@@ -1,0 +1,1 @@
+"""What each command does, one file a command. Steps take and give objects, and print nothing."""

@@ -1,0 +1,50 @@
+"""`tfdeploy logs`: the logs of a run's tasks, merged as they come; hanging up harms nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.cluster import Task
+from tfdeploy.errors import HostError, TfdeployError, raise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.run import Run
+
+
+def logs(
+    fleet: Fleet,
+    run: Run,
+    tasks: Sequence[str],
+    on_lines: Callable[[str, str, list[str]], None],
+    *,
+    lines: int | None,
+    forever: bool,
+) -> None:
+    """Call `on_lines(task, host, lines)` for what is there, and with `forever` for what comes.
+
+    `tasks` are names as `worker:1` (none: all); `lines` limits how many old lines each task shows.
+    Raises PlanError for an unknown task, and at the end the errors of hosts that were lost.
+    """
+    chosen = [run.plan.placement(Task.parse(task)) for task in tasks] or run.plan.placements
+    bodies: dict[str, dict[str, Any]] = {}
+    for placement in chosen:
+        body = bodies.setdefault(placement.host, _body(run, lines, forever))
+        body["tasks"].append(str(placement.task))
+    errors: list[TfdeployError] = []
+    with fleet.follow(bodies) as following:
+        for host, event in following.events():
+            if isinstance(event, HostError):
+                errors.append(event)
+            elif "lines" in event:
+                on_lines(event["task"], host, event["lines"])
+    raise_all(errors)
+
+
+def _body(run: Run, lines: int | None, forever: bool) -> dict[str, Any]:
+    return {
+        "project": run.inventory.project, "run": run.id, "tasks": [],
+        "logs": True, "lines": lines, "forever": forever,
+    }  # fmt: skip

@@ -1,0 +1,51 @@
+"""`tfdeploy plan`: who would run where, with which command. Nothing is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy import launch, plan, release
+
+if TYPE_CHECKING:
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.inventory import Host, Inventory
+    from tfdeploy.plan import Plan
+    from tfdeploy.release import Release
+
+NOT_YET = "(set at start)"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """All that is known before the first connection: what `push` and `start` are going to do."""
+
+    inventory: Inventory
+    plan: Plan
+    release: Release
+
+    def launches(self, run: str = NOT_YET) -> tuple[Launch, ...]:
+        return launch.make(self.inventory, self.plan, run, self.release.id)
+
+
+def plan_all(inventory: Inventory) -> Intent:
+    """Place the tasks and read the source tree. Raises PlanError."""
+    placed = plan.make(
+        inventory, {host.name: _address(host, inventory) for host in inventory.hosts}
+    )
+    snapshot = release.snapshot(inventory.source_root, inventory.source.exclude)
+    launch.check_script(inventory, snapshot.manifest)
+    intent = Intent(inventory, placed, snapshot)
+    intent.launches()  # so that a wrong {field} is found now, not after the push
+    return intent
+
+
+def _address(host: Host, inventory: Inventory) -> str:
+    """What peers dial: as said, else the name that SSH itself would connect to."""
+    if host.address or host.hostname:
+        return host.address or host.hostname or ""
+    if host.is_local:
+        return "127.0.0.1"
+    from tfdeploy.transport import openssh
+
+    return openssh.resolve(host, inventory).hostname

@@ -1,0 +1,70 @@
+"""`tfdeploy push`: one release on every host, named by its content; whole or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.errors import TransferFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.release import Release
+    from tfdeploy.remote import Agent
+
+COMMIT_TIMEOUT_S = 600.0
+
+
+def push(
+    fleet: Fleet,
+    project: str,
+    release: Release,
+    on_progress: Callable[[str, float], None] = lambda host, share: None,
+) -> dict[str, bool]:
+    """Send `release` to every host that lacks it; for each host whether anything was sent.
+
+    `on_progress(host, share)` is called from several threads. Raises the errors of all hosts.
+    """
+    return fleet.each(fleet.agents, lambda agent: _push(agent, project, release, on_progress))
+
+
+def _push(
+    agent: Agent, project: str, release: Release, on_progress: Callable[[str, float], None]
+) -> bool:
+    offer = agent.ask("offer", {"project": project, "release": release.id})
+    if not offer["present"]:
+        _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
+    on_progress(agent.host, 1.0)
+    return not offer["present"]
+
+
+def _send(
+    agent: Agent,
+    project: str,
+    release: Release,
+    offer: dict[str, Any],
+    on_progress: Callable[[float], None],
+) -> None:
+    """rsync, then let the host compare hashes. Equal size and time can hide a change: then once
+    more by content. What still differs has changed here since it was hashed."""
+    manifest = {path: list(entry) for path, entry in release.manifest.items()}
+    body = {"project": project, "release": release.id, "manifest": manifest}
+    wrong: list[str] = []
+    for checksum in (False, True):
+        agent.transport.push(
+            release.root,
+            offer["incoming"],
+            list(release.manifest),
+            base=offer.get("base"),
+            checksum=checksum,
+            on_progress=on_progress,
+        )
+        wrong = agent.ask("commit", body, COMMIT_TIMEOUT_S)["wrong"]
+        if not wrong:
+            return
+    raise TransferFailed(
+        agent.host,
+        f"{wrong[0]} changed while it was pushed (and {len(wrong) - 1} more)",
+        "push again when nothing writes into the source folder, or exclude what is written",
+    )

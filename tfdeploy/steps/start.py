@@ -1,0 +1,182 @@
+"""`tfdeploy start`: every task of a plan, detached and READY, or nothing left running."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy import remote, run
+from tfdeploy.agent.outcome import named
+from tfdeploy.agent.records import (
+    ENDED,
+    FAILED,
+    LOST,
+    READY,
+    STOPPED,
+    SUCCEEDED,
+    TaskReport,
+    from_json,
+    to_json,
+)
+from tfdeploy.errors import (
+    FleetError,
+    HostError,
+    TaskFailed,
+    TaskNotReady,
+    TfdeployError,
+    raise_all,
+)
+from tfdeploy.steps.status import status
+from tfdeploy.steps.stop import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.plan import Placement
+    from tfdeploy.remote import Agent
+    from tfdeploy.run import Run
+    from tfdeploy.steps.plan import Intent
+
+TAIL = 20
+PEER_TIMEOUT_S = 5.0
+
+
+def start(
+    fleet: Fleet,
+    intent: Intent,
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+) -> Run:
+    """Start the run that `intent` describes and wait until every task is READY.
+
+    `on_report(host, report)` is called at each change of a task's state. Raises what went wrong on
+    any host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
+    """
+    begun = run.Run(
+        run.new_id(), intent.release.id, remote.current_version(), intent.inventory, intent.plan
+    )
+    run.save(begun)
+    try:
+        _launch(fleet, intent, begun)
+        _wait_ready(fleet, begun, on_report)
+        _check_peers(fleet, begun)
+    except TfdeployError as error:
+        raise_all([error, *_stopped(fleet, begun)])
+    except BaseException:
+        _stopped(fleet, begun)
+        raise
+    return begun
+
+
+def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:
+    """Stop everything; what fails in that is told after what failed first."""
+    try:
+        stop(fleet, begun)
+    except TfdeployError as error:
+        return [error]
+    return []
+
+
+def _launch(fleet: Fleet, intent: Intent, begun: Run) -> None:
+    """One call a host, with its tasks in the plan's order: ps before workers before chief."""
+    launches = intent.launches(begun.id)
+
+    def ask(agent: Agent) -> Any:
+        mine = {str(p.task) for p in begun.plan.on(agent.host)}
+        return agent.ask("start", {"launches": [to_json(x) for x in launches if x.task in mine]})
+
+    fleet.each(begun.plan.hosts, ask)
+
+
+def _wait_ready(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+    deadline = time.monotonic() + begun.inventory.training.ready_timeout_s
+    waiting = {str(p.task) for p in begun.plan.placements}
+    with fleet.follow({host: _states_of(begun, host) for host in begun.plan.hosts}) as following:
+        for host, event in following.events(deadline):
+            if isinstance(event, HostError):
+                raise event
+            if "state" not in event:
+                continue
+            report = from_json(TaskReport, event["state"])
+            on_report(host, report)
+            if report.state in (READY, SUCCEEDED):
+                waiting.discard(report.task)
+            elif report.state in ENDED:
+                raise failures(fleet, begun, report.task)
+            if not waiting:
+                return
+    _raise_not_ready(fleet, begun, waiting)
+
+
+def _states_of(begun: Run, host: str) -> dict[str, Any]:
+    tasks = [str(p.task) for p in begun.plan.on(host)]
+    return {
+        "project": begun.inventory.project, "run": begun.id, "tasks": tasks,
+        "logs": False, "lines": None, "forever": True,
+    }  # fmt: skip
+
+
+def failures(fleet: Fleet, begun: Run, first: str) -> TfdeployError:
+    """Who failed: the first with its log's last lines, then any other, as one error to raise."""
+    seen = status(fleet, begun, TAIL)
+    bad = (FAILED, LOST, STOPPED)
+    failed = [t for t in seen.tasks if t.report and t.report.state in bad]
+    failed.sort(key=lambda t: str(t.placement.task) != first)
+    hint = f"the logs are kept: tfdeploy logs --run {begun.id}"
+    return FleetError([_failure(t.placement, t.report, n == 0) for n, t in enumerate(failed)], hint)
+
+
+def _failure(placement: Placement, report: TaskReport | None, whole: bool) -> TaskFailed:
+    assert report
+    return TaskFailed(
+        str(placement.task),
+        placement.host,
+        f"it ended: {report.reason or named(report.exit or 0)}",
+        log=report.log if whole else (),
+    )
+
+
+def _raise_not_ready(fleet: Fleet, begun: Run, waiting: set[str]) -> None:
+    limit_s = begun.inventory.training.ready_timeout_s
+    seen = status(fleet, begun, TAIL)
+    errors: list[TfdeployError] = list(seen.errors)
+    for task in seen.tasks:
+        if str(task.placement.task) in waiting and task.report:
+            port = f"its port {task.placement.port} says {task.report.health}"
+            message = f"it was not ready within {limit_s:g} s: {port}"
+            errors.append(
+                TaskNotReady(
+                    str(task.placement.task), task.placement.host, message, log=task.report.log
+                )  # fmt: skip
+            )
+    hint = "does the script open the port that it is told? training.ready_timeout_s is the limit"
+    raise_all(errors, hint)
+
+
+def _check_peers(fleet: Fleet, begun: Run) -> None:
+    """Each worker's host asks every ps under the address that the cluster spec gives."""
+
+    def ask(agent: Agent) -> list[TfdeployError]:
+        dialled = {str(p.task): p for p in begun.plan.dialled_from(agent.host)}
+        peers = [
+            {"task": task, "address": p.address, "port": p.port} for task, p in dialled.items()
+        ]
+        body = {"peers_asked": peers, "timeout_s": PEER_TIMEOUT_S}
+        answers = agent.ask("peers", body)["peers"] if peers else []
+        return [
+            _unreached(agent.host, dialled[answer["task"]], answer["detail"])
+            for answer in answers
+            if answer["verdict"] != READY
+        ]
+
+    found = fleet.each(begun.plan.hosts, ask)
+    raise_all([error for errors in found.values() for error in errors])
+
+
+def _unreached(host: str, peer: Placement, detail: str) -> TaskNotReady:
+    return TaskNotReady(
+        str(peer.task),
+        peer.host,
+        f"{host} can't reach it at {peer.endpoint}: {detail}",
+        f"is a firewall between them? is hosts.{peer.host}.address what {host} can dial?",
+    )

@@ -1,0 +1,59 @@
+"""`tfdeploy stop`: every process of one run, and of no other, ended and verified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.errors import TaskError, TfdeployError, raise_all
+
+if TYPE_CHECKING:
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.plan import Placement
+    from tfdeploy.remote import Agent
+    from tfdeploy.run import Run
+
+MARGIN_S = 40.0
+
+
+def stop(fleet: Fleet, run: Run) -> dict[str, str]:
+    """End all tasks; for each the state it was left in. Those who dial go first: a chief may save
+    as it ends, and without its ps a worker ignores SIGTERM for most of a minute.
+
+    Raises what went wrong anywhere, after every host was tried: a host that can't be reached, a
+    process that survived SIGKILL.
+    """
+    states: dict[str, str] = {}
+    errors: list[TfdeployError] = []
+    served = [p for p in run.plan.placements if p.task.job == "ps"]
+    dialling = [p for p in run.plan.placements if p.task.job != "ps"]
+    for wave in (dialling, served):
+        for outcome in _stop(fleet, run, wave).values():
+            if isinstance(outcome, TfdeployError):
+                errors.append(outcome)
+                continue
+            states |= {answer["task"]: answer["state"] for answer in outcome}
+            errors += [_survived(run, answer) for answer in outcome if answer["survivors"]]
+    raise_all(list({str(error): error for error in errors}.values()))
+    return states
+
+
+def _stop(fleet: Fleet, run: Run, placements: list[Placement]) -> dict[str, Any]:
+    def ask(agent: Agent) -> list[dict[str, Any]]:
+        tasks = [str(p.task) for p in placements if p.host == agent.host]
+        body = {"project": run.inventory.project, "run": run.id, "tasks": tasks}
+        timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
+        answer: list[dict[str, Any]] = agent.ask("stop", body, timeout_s)["tasks"]
+        return answer
+
+    return fleet.outcomes(dict.fromkeys(p.host for p in placements), ask)
+
+
+def _survived(run: Run, answer: dict[str, Any]) -> TaskError:
+    host = next(p.host for p in run.plan.placements if str(p.task) == answer["task"])
+    pids = ", ".join(str(pid) for pid in answer["survivors"])
+    return TaskError(
+        answer["task"],
+        host,
+        f"processes {pids} outlived SIGKILL",
+        "they hang in the kernel (a lost disk or GPU): only a reboot ends them",
+    )

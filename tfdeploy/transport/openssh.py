@@ -1,0 +1,103 @@
+"""What OpenSSH's own configuration says of a host: asked with `ssh -G`, so that both agree.
+
+Paramiko's reader ignores Include and misreads Match; ssh itself does not.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import Unreachable
+
+if TYPE_CHECKING:
+    from tfdeploy.inventory import Host, Inventory
+
+CONNECT_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class SshConfig:
+    """The resolved settings of one host, spelled as in ssh_config(5)."""
+
+    hostname: str
+    user: str
+    port: int
+    identity_files: tuple[Path, ...]
+    identities_only: bool
+    proxy_jump: str | None
+    proxy_command: str | None
+    known_hosts: tuple[Path, ...]
+
+
+def command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
+    """The ssh command line for a host, less the host: hosts.toml's keys over the ssh_config's."""
+    checking = "accept-new" if accept_new else "yes"
+    argv = ["ssh", *_config_file(inventory)]
+    argv += ["-o", "BatchMode=yes", "-o", f"StrictHostKeyChecking={checking}"]
+    argv += ["-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
+    argv += ["-o", f"HostName={host.hostname}"] if host.hostname else []
+    argv += ["-l", host.user] if host.user else []
+    argv += ["-p", str(host.port)] if host.port else []
+    argv += ["-J", host.proxy_jump] if host.proxy_jump else []
+    if host.identity_file:
+        key = anchored(host.identity_file, inventory)
+        argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
+    return argv
+
+
+def resolve(host: Host, inventory: Inventory) -> SshConfig:
+    """Ask ssh itself what it would do. Raises Unreachable where ssh or its configuration fails."""
+    return _ask(host.name, [*command(host, inventory), "-G", "--", host.name])
+
+
+def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
+    """The settings of one jump host, written as in -J: [user@]host[:port]."""
+    return _ask(jump, ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"])
+
+
+def anchored(path: str, inventory: Inventory) -> Path:
+    """A path of hosts.toml: `~` is this user's home, a relative one begins at hosts.toml."""
+    return (inventory.file.parent / Path(path).expanduser()).absolute()
+
+
+def _config_file(inventory: Inventory) -> list[str]:
+    return ["-F", str(anchored(inventory.ssh_config, inventory))] if inventory.ssh_config else []
+
+
+def _ask(name: str, argv: list[str]) -> SshConfig:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise Unreachable(
+            name, "OpenSSH's client is not installed here", "apt-get install openssh-client"
+        ) from None
+    if done.returncode != 0:
+        raise Unreachable(name, f"ssh can't use its configuration: {done.stderr.strip()}")
+    return _parsed(done.stdout)
+
+
+def _parsed(text: str) -> SshConfig:
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        values.setdefault(key, []).append(value)
+
+    def one(key: str) -> str | None:
+        found = values.get(key, ["none"])[0]
+        return None if found in ("none", "") else found
+
+    known = [word for key in ("userknownhostsfile", "globalknownhostsfile")
+             for word in (one(key) or "").split()]  # fmt: skip
+    return SshConfig(
+        hostname=one("hostname") or "",
+        user=one("user") or "",
+        port=int(one("port") or 22),
+        identity_files=tuple(Path(p).expanduser() for p in values.get("identityfile", [])),
+        identities_only=one("identitiesonly") == "yes",
+        proxy_jump=one("proxyjump"),
+        proxy_command=one("proxycommand"),
+        known_hosts=tuple(Path(p).expanduser() for p in known),
+    )

@@ -1,0 +1,324 @@
+"""A host by SSH: Fabric connects, with OpenSSH's own settings and strict host keys; rsync moves."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shlex
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
+
+from tfdeploy.errors import (
+    AuthenticationFailed,
+    CommandTimedOut,
+    HostError,
+    HostKeyRefused,
+    Unreachable,
+)
+from tfdeploy.transport import Completed, OnProgress, openssh, rsync
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tfdeploy.inventory import Host, Inventory
+    from tfdeploy.transport.openssh import SshConfig
+
+BANNER_TIMEOUT_S = 20
+ATTEMPTS = 4
+CHUNK = 1 << 16
+USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
+ACCEPTING = threading.Lock()
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
+
+
+class SshTransport:
+    """One connection to one host, opened at the first use."""
+
+    def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
+        self.host = host.name
+        self._inventory = inventory
+        self._accept_new = accept_new
+        self._ssh = openssh.command(host, inventory, accept_new=accept_new)
+        self._host = host
+        self._connection: fabric.Connection | None = None
+        self._opening = threading.Lock()
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
+        channel = self._exec(argv)
+        deadline = time.monotonic() + timeout_s
+        try:
+            channel.settimeout(timeout_s)
+            writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
+            writer.start()
+            stdout, stderr = _drain(channel, deadline)
+            while not channel.exit_status_ready() and time.monotonic() < deadline:
+                channel.status_event.wait(0.2)
+                if channel.closed and not channel.exit_status_ready():
+                    raise Unreachable(self.host, f"the connection was lost during {argv[0]}")
+            if not channel.exit_status_ready():
+                raise TimeoutError
+            return Completed(channel.recv_exit_status(), stdout, stderr)
+        except TimeoutError:
+            raise CommandTimedOut(
+                self.host, f"{argv[0]} gave no answer within {timeout_s:g} s"
+            ) from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise translated(self.host, error) from None
+        finally:
+            channel.close()
+
+    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> SshStream:
+        channel = self._exec(argv)
+        try:
+            channel.sendall(stdin)
+        except (paramiko.SSHException, OSError) as error:
+            raise translated(self.host, error) from None
+        return SshStream(self.host, channel)
+
+    def push(
+        self,
+        source: Path,
+        dest: str,
+        files: Sequence[str],
+        *,
+        base: str | None = None,
+        checksum: bool = False,
+        on_progress: OnProgress = lambda share: None,
+    ) -> None:
+        options = rsync.push_options(base, checksum)
+        remote = f"{self.host}:{rsync.folder(dest)}"
+        rsync.transfer(
+            self.host, self._ssh, rsync.folder(source), remote, files, options, on_progress
+        )
+
+    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
+        dest.mkdir(parents=True, exist_ok=True)
+        remote = f"{self.host}:{rsync.folder(source)}"
+        rsync.transfer(
+            self.host,
+            self._ssh,
+            remote,
+            rsync.folder(dest),
+            files,
+            rsync.REGULAR_ONLY,
+            lambda share: None,
+        )
+
+    def close(self) -> None:
+        if self._connection:
+            with suppress(Exception):
+                self._connection.close()
+
+    def _exec(self, argv: Sequence[str]) -> paramiko.Channel:
+        try:
+            channel: paramiko.Channel = self._open().open_session(timeout=BANNER_TIMEOUT_S)
+            channel.exec_command(shlex.join(argv))
+            return channel
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise translated(self.host, error) from None
+
+    def _open(self) -> Any:
+        """The connected Paramiko transport. A handshake that sshd dropped is tried again."""
+        with self._opening:
+            for attempt in range(1, ATTEMPTS + 1):
+                if self._connection and self._connection.is_connected:
+                    break
+                try:
+                    self._connection = self._connect()
+                except (paramiko.SSHException, OSError, EOFError) as error:
+                    if attempt == ATTEMPTS or not _was_dropped(error):
+                        raise
+                    time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
+            assert self._connection
+            return self._connection.transport
+
+    def _connect(self) -> fabric.Connection:
+        config = openssh.resolve(self._host, self._inventory)
+        connection = _connection(config, self._gateway(config), self._accept_new)
+        connection.open()
+        _tune(connection.transport.sock)
+        connection.transport.set_keepalive(15)
+        return connection
+
+    def _gateway(self, config: SshConfig) -> fabric.Connection | str | None:
+        """The chain of jump hosts, each reached through the one before it."""
+        if not config.proxy_jump:
+            return config.proxy_command
+        gateway: fabric.Connection | None = None
+        for jump in config.proxy_jump.split(","):
+            settings = openssh.resolve_jump(jump.removeprefix("ssh://"), self._inventory)
+            gateway = _connection(settings, gateway, self._accept_new)
+        return gateway
+
+
+class SshStream:
+    """A command on the host whose output is read as it comes."""
+
+    def __init__(self, host: str, channel: paramiko.Channel) -> None:
+        self._host = host
+        self._channel = channel
+        self._closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while chunk := self._channel.recv(CHUNK):
+                yield chunk
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise translated(self._host, error) from None
+        if not self._closed and not self._channel.get_transport().is_active():
+            raise Unreachable(self._host, "the connection was lost")
+
+    def close(self) -> None:
+        self._closed = True
+        with suppress(Exception):
+            self._channel.close()
+
+
+class AcceptNew(paramiko.MissingHostKeyPolicy):
+    """--accept-new-host-keys: trust on first use, by one more line in the user's known_hosts."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        with ACCEPTING:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._file.open("a") as file:
+                file.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
+
+
+class UnknownHostKey(paramiko.SSHException):
+    """Raised by our policy, so that the reason is a type and not a sentence."""
+
+
+class RefuseUnknown(paramiko.MissingHostKeyPolicy):
+    """What OpenSSH's StrictHostKeyChecking=yes does."""
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        raise UnknownHostKey(f"{hostname} {key.get_name()} {key.fingerprint}")
+
+
+def translated(host: str, error: BaseException) -> HostError:
+    """The one place where foreign exceptions become ours. Anything else is a defect of tfdeploy."""
+    match error:
+        case HostError():
+            return error
+        case UnknownHostKey():
+            return HostKeyRefused(
+                host,
+                f"its host key is unknown: {error}",
+                "connect once with ssh and compare the fingerprint, or say --accept-new-host-keys",
+            )
+        case paramiko.BadHostKeyException():
+            return HostKeyRefused(
+                host,
+                "its host key is not the one in known_hosts: the machine was set up anew, "
+                "or someone is between you and it",
+                f"when you know why: ssh-keygen -R {_as_known(error.hostname)}",
+            )
+        case paramiko.PasswordRequiredException():
+            return AuthenticationFailed(
+                host, "the key is locked with a passphrase", "ssh-add unlocks it once for all"
+            )
+        case paramiko.AuthenticationException():
+            return AuthenticationFailed(
+                host,
+                "it refused every key that was offered",
+                f"try: ssh {host}; then see user and identity_file in hosts.toml",
+            )
+        case NoValidConnectionsError():
+            causes = "; ".join(sorted({str(e.args[-1]) for e in error.errors.values()}))
+            return Unreachable(host, f"no SSH connection: {causes}")
+        case socket.gaierror():
+            return Unreachable(host, f"its name is unknown here: {error.strerror}")
+        case TimeoutError():
+            return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
+        case paramiko.SSHException() | OSError() | EOFError():
+            return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
+    raise error
+
+
+def _connection(
+    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
+) -> fabric.Connection:
+    connection = fabric.Connection(
+        config.hostname,
+        user=config.user,
+        port=config.port,
+        gateway=gateway,
+        connect_timeout=openssh.CONNECT_TIMEOUT_S,
+        config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
+        connect_kwargs={
+            "key_filename": [str(key) for key in config.identity_files if key.exists()],
+            "look_for_keys": False,
+            "allow_agent": not config.identities_only,
+            "banner_timeout": BANNER_TIMEOUT_S,
+            "auth_timeout": BANNER_TIMEOUT_S,
+        },
+    )
+    for file in config.known_hosts:
+        if file.is_file():
+            connection.client.load_system_host_keys(str(file))
+    policy = AcceptNew(config.known_hosts[0]) if accept_new else RefuseUnknown()
+    connection.client.set_missing_host_key_policy(policy)
+    return connection
+
+
+def _was_dropped(error: BaseException) -> bool:
+    """sshd closes connections beyond MaxStartups before its banner; nothing else looks like it."""
+    if isinstance(error, paramiko.AuthenticationException | paramiko.BadHostKeyException):
+        return False
+    return isinstance(error, EOFError | ConnectionResetError) or "banner" in str(error)
+
+
+def _tune(sock: Any) -> None:
+    """Small requests at once (Paramiko leaves Nagle on), and a dead network noticed in time."""
+    with suppress(OSError, AttributeError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+
+
+def _write(channel: paramiko.Channel, data: bytes) -> None:
+    """Beside the reading, so that neither side waits for the other with full hands."""
+    with suppress(Exception):  # the reader meets the same failure, and names it
+        channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes would be quadratic
+        channel.shutdown_write()
+
+
+def _drain(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
+    errors: list[bytes] = []
+    reader = threading.Thread(
+        target=lambda: errors.extend(iter(lambda: _received(channel.recv_stderr), b"")), daemon=True
+    )
+    reader.start()
+    output = bytearray()
+    while chunk := channel.recv(CHUNK):
+        output += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    reader.join(timeout=1)
+    return bytes(output), b"".join(errors)
+
+
+def _received(receive: Any) -> bytes:
+    try:
+        return bytes(receive(CHUNK))
+    except OSError:
+        return b""
+
+
+def _as_known(hostname: str) -> str:
+    return f"'{hostname}'" if hostname.startswith("[") else hostname
