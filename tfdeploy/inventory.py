@@ -260,7 +260,7 @@ def dump(inventory: Inventory) -> str:
     return toml.dumps({**_without_none(table), "hosts": _without_none(hosts)}, _Encoder())
 
 
-class _Encoder(toml.TomlEncoder[dict[str, Any]]):
+class _Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
     """toml's own string writer loses backslashes before "x"; JSON's strings are valid TOML."""
 
     def __init__(self) -> None:

@@ -27,14 +27,14 @@ def free_ports(count):
     return ports
 
 
-def environment(inside=None, device=None, **more):
-    """Ours, less what would name a cluster; with the patch first on the path if it is given."""
+def environment(*path, device=None, **more):
+    """Ours, less what would name a cluster, with these directories on the path."""
     mine = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
     for name in ("TF_CONFIG", "TFDEPLOY_CHECKPOINT_DEVICE", "PYTHONPATH"):
         mine.pop(name, None)
     mine.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", GRPC_FAIL_FAST="use_caller")
-    if inside:
-        mine["PYTHONPATH"] = str(inside)
+    if path:
+        mine["PYTHONPATH"] = os.pathsep.join(map(str, path))
     if device:
         mine["TFDEPLOY_CHECKPOINT_DEVICE"] = device
     return {**mine, **more}
@@ -53,7 +53,7 @@ class Cluster:
         self.processes = {}
 
     def start(self, script, *arguments, device):
-        """Every task of the cluster, each with the arguments and the TF_CONFIG of its role."""
+        """Every task of the cluster; with no device the patch is on the path, but off."""
         for job, addresses in self.jobs.items():
             for index in range(len(addresses)):
                 self._start_task(script, job, index, arguments, device)
@@ -62,11 +62,12 @@ class Cluster:
         home = self.home(f"{job}-{index}")
         home.mkdir(parents=True, exist_ok=True)
         config = {"cluster": self.jobs, "task": {"type": job, "index": index}}
+        command = [sys.executable, str(SCRIPTS / script), *self._role(script, job, index)]
         with (home / "log").open("w") as log:
             self.processes[home.name] = subprocess.Popen(
-                [sys.executable, str(SCRIPTS / script), *self._role(script, job, index), *arguments],
+                [*command, *arguments],
                 cwd=home,
-                env=environment(device and self.inside, device, TF_CONFIG=json.dumps(config)),
+                env=environment(self.inside, device=device, TF_CONFIG=json.dumps(config)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

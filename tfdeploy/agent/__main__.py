@@ -4,7 +4,7 @@ import sys
 
 if sys.version_info < (3, 8):
     sys.stdout.write(
-        'tfdeploy\x1e{"refused": "Python %d.%d is too old, 3.8 is needed", '
+        'tfdeploy-answer:{"refused": "Python %d.%d is too old, 3.8 is needed", '
         '"hint": "set the host\'s python to a newer one"}\n' % sys.version_info[:2]
     )
     sys.exit(0)

@@ -57,7 +57,7 @@ class _Tail:
             if (not chunk and last) or len(self.rest) > CHUNK:
                 text, self.rest = text + self.rest, b""
             if text:
-                yield text.decode(errors="replace").splitlines()
+                yield text.decode(errors="replace").rstrip("\n").split("\n")
             if not chunk:
                 return
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Type, TypeVar
 R = TypeVar("R")
 
 # Every line that the agent means for the controller begins so: a shell profile may print too.
-MARK = "tfdeploy\x1e"
+MARK = "tfdeploy-answer:"
 
 STARTING = "STARTING"
 RUNNING = "RUNNING"

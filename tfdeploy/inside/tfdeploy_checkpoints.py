@@ -9,7 +9,7 @@ import re
 from typing import Any, Callable, Optional
 
 from tensorflow.python.checkpoint.checkpoint_options import CheckpointOptions
-from tensorflow.python.eager.context import executing_eagerly, get_server_def
+from tensorflow.python.eager.context import get_server_def
 from tensorflow.python.framework.ops import (
     GraphKeys,
     device,
@@ -22,7 +22,6 @@ from tensorflow.python.training.saver import BaseSaverBuilder
 # every other worker that sets device filters would fail, for its session can't see that device,
 # and each of them builds the same save ops without ever running them.
 OWN_CPU = "/device:CPU:0"
-NO_DEVICE = ""
 
 
 def keep_on_own_disk(chief_cpu: str) -> None:
@@ -60,18 +59,9 @@ def _io_device(slot: Any, chief_cpu: str) -> property:
 
     def read(options: Any) -> Optional[str]:
         chosen: Optional[str] = slot.__get__(options)
-        return _default_device(chief_cpu) if chosen is None else chosen or None
+        return _default_device(chief_cpu) if chosen is None else chosen
 
-    def write(options: Any, chosen: Optional[str]) -> None:
-        # Options made while a function is traced belong to the save ops within a SavedModel,
-        # which must run where there is no cluster.
-        slot.__set__(options, NO_DEVICE if chosen is None and _tracing() else chosen)
-
-    return property(read, write)
-
-
-def _tracing() -> bool:
-    return bool(executing_eagerly_outside_functions() and not executing_eagerly())
+    return property(read, slot.__set__)
 
 
 def _default_device(chief_cpu: str) -> Optional[str]:

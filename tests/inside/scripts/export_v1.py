@@ -1,4 +1,4 @@
-"""What compat.v1 scripts do beside MonitoredTrainingSession: several savers, exports, a local graph."""
+"""What compat.v1 scripts do beside MonitoredTrainingSession: savers, exports, a local graph."""
 
 import argparse
 import os
@@ -55,10 +55,10 @@ def the_meta_graph_elsewhere():
         tf1.train.import_meta_graph("explicit/model.meta", clear_devices=True).restore(
             session, "explicit/model"
         )
-        print("meta graph restored", *session.run(["first:0", "second:0"]))
+        print("meta graph restored", *session.run(tf1.global_variables()[:2]))
     with tf1.Graph().as_default(), tf1.Session() as session:
         tf1.saved_model.load(session, ["serve"], "exported")
-        print("saved model loaded", *session.run(["first:0", "second:0"]))
+        print("saved model loaded", *session.run(tf1.global_variables()[:2]))
 
 
 def the_meta_graph_in_the_cluster():

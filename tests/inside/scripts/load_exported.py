@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-print("eager", tf.saved_model.load("exported").twice().numpy())
+module = tf.saved_model.load("exported")
+print("eager", module.twice().numpy())
 with tf.Graph().as_default(), tf.compat.v1.Session() as session:
     tf.compat.v1.saved_model.load(session, ["serve"], "exported")
     print("graph", session.run(tf.compat.v1.global_variables()))

@@ -1,23 +1,21 @@
-"""A MultiWorkerMirroredStrategy script: every worker saves a copy of its own, as TensorFlow asks."""
+"""A MultiWorkerMirroredStrategy script: every worker saves a copy, as TensorFlow asks."""
 
 import tensorflow as tf
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 with strategy.scope():
     weight = tf.Variable(1.0)
-    total = tf.Variable(0.0, aggregation=tf.VariableAggregation.SUM)
+    total = tf.Variable(0.0)
 
 
 @tf.function
 def train():
-    def one():
-        total.assign_add(weight)
-
-    strategy.run(one)
+    each = strategy.run(lambda: weight.read_value())
+    return strategy.reduce("SUM", each, axis=None)
 
 
 for _ in range(3):
-    train()
+    total.assign_add(train())
 checkpoint = tf.train.Checkpoint(weight=weight, total=total)
 path = checkpoint.save("checkpoints/ckpt")
 total.assign(0.0)

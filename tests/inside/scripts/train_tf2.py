@@ -61,6 +61,13 @@ checkpoint.weight.assign(-1.0)
 checkpoint.read(written, options=early).assert_existing_objects_matched()
 show("read")
 
+
+@tf.function
+def write():
+    return tf.train.Checkpoint(weight=checkpoint.weight, table=checkpoint.table).write("traced")
+
+
+write()
 module = tf.Module()
 module.weight = checkpoint.weight
 module.twice = tf.function(lambda: module.weight * 2.0, input_signature=[])

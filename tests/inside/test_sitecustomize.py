@@ -1,0 +1,115 @@
+"""Every Python of a task passes through our sitecustomize: it must be as if it were not there."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from conftest import INSIDE, environment
+
+DEVICE = "/job:worker/task:0/device:CPU:0"
+SAYS_WHAT_IS_LOADED = """
+import sys
+ours = [f for f in sys.meta_path if type(f).__name__ == "TensorFlowHook"]
+loaded = {"tensorflow", "tfdeploy_checkpoints", "importlib.util"} & set(sys.modules)
+print(len(ours), sorted(loaded), sys.modules["sitecustomize"].__file__)
+"""
+
+
+def python(code, *path, device=DEVICE, options=()):
+    return subprocess.run(
+        [sys.executable, *options, "-c", code],
+        env=environment(*path, device=device),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Writes one module, and answers the directory that holds it."""
+
+    def write(name, text):
+        file = tmp_path / name / f"{name}.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        return file.parent
+
+    return write
+
+
+@pytest.mark.parametrize(("device", "hooks"), [(DEVICE, 1), (None, 0), ("", 0)])
+def test_a_process_without_tensorflow_loads_nothing(inside, device, hooks):
+    done = python(SAYS_WHAT_IS_LOADED, inside, device=device)
+    assert (done.stdout, done.stderr) == (f"{hooks} [] {inside}/sitecustomize.py\n", "")
+
+
+@pytest.mark.parametrize("device", [DEVICE, None])
+def test_the_hidden_sitecustomize_runs_once_and_takes_our_place(inside, package, device):
+    hidden = package("sitecustomize", "import sys\nprint('hidden', __name__, sys.path[-1] != '')\n")
+    done = python("import sitecustomize; print(sitecustomize.__file__)", inside, hidden)
+    assert done.stdout == f"hidden sitecustomize True\n{hidden}/sitecustomize.py\n"
+    assert done.stderr == ""
+
+
+def test_two_versions_of_us_twice_on_the_path_end_at_the_hidden_one(inside, package):
+    hidden = package("sitecustomize", "print('hidden')\n")
+    done = python(SAYS_WHAT_IS_LOADED, inside, INSIDE, inside, INSIDE, hidden)
+    said = f"hidden\n1 ['importlib.util'] {hidden}/sitecustomize.py\n"
+    assert (done.stdout, done.stderr) == (said, "")
+
+
+def test_an_error_of_the_hidden_one_is_told_as_python_tells_it(inside, package):
+    hidden = package("sitecustomize", "raise ValueError('not ours')\n")
+    ours, alone = (python("print('goes on')", *path) for path in ((inside, hidden), (hidden,)))
+    assert "ValueError: not ours" in ours.stderr
+    assert (ours.stdout, ours.stderr) == (alone.stdout, alone.stderr)
+    assert ours.stdout == "goes on\n"
+
+
+def test_a_tensorflow_that_we_can_not_patch_goes_on_after_one_line(inside, package):
+    stub = package("tensorflow", "answer = 42\n")
+    code = (
+        "import tensorflow as t; print(t.answer, type(t.__loader__).__name__, vars(t.__loader__))"
+    )
+    ours, alone = (python(code, *path) for path in ((inside, stub), (stub,)))
+    assert ours.stdout == alone.stdout
+    assert ours.stderr == (
+        "tfdeploy: checkpoints stay where TensorFlow puts them: "
+        "ModuleNotFoundError: No module named 'tensorflow.python'; 'tensorflow' is not a package\n"
+    )
+
+
+def test_a_tensorflow_that_fails_or_is_missing_fails_as_ever(inside, package):
+    stub = package("tensorflow", "raise RuntimeError('no such CPU')\n")
+    ours, alone = (python("import tensorflow", *path) for path in ((inside, stub), (stub,)))
+    assert "no such CPU" in alone.stderr
+    assert ours.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
+    assert "tfdeploy: " not in ours.stderr
+    missing = python("import sys; sys.path = sys.path[:1]; import tensorflow", inside)
+    assert missing.stderr.endswith("ModuleNotFoundError: No module named 'tensorflow'\n")
+
+
+def test_finding_tensorflow_does_not_import_it(inside, package):
+    stub = package("tensorflow", "print('imported')\n")
+    code = "import importlib.util as u; print(u.find_spec('tensorflow').origin)"
+    done = python(code, inside, stub)
+    assert (done.stdout, done.stderr) == (f"{stub}/tensorflow.py\n", "")
+
+
+@pytest.mark.parametrize("source", sorted(INSIDE.glob("*.py")), ids=lambda source: source.name)
+def test_hosts_with_python_3_8_can_read_it(source):
+    tree = ast.parse(source.read_text(), feature_version=(3, 8))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+    }
+    assert imported <= sys.stdlib_module_names | {"tensorflow", "tfdeploy_checkpoints"}
