@@ -60,11 +60,13 @@ class Console:
             chief = "chief" if placement == intent.plan.chief else ""
             listens = placement.endpoint if placement.port else "-"
             table.add_row(str(placement.task), placement.host, listens, gpus(placement), chief)
-        self._out.print(table)
+        self._out.print(table, crop=False, no_wrap=True)
         self.say(f"\ncluster  {json.dumps(intent.plan.cluster)}")
         release = intent.release
         count = len(release.manifest)
-        self.say(f"release  {release.id}  {count} files, {size(release.size)} of {release.root}")
+        self.say(
+            f"release  {release.id}  {_counted(count, 'file')}, {size(release.size)} of {release.root}"
+        )
         for launch in intent.launches():
             self._command(launch)
 
@@ -77,6 +79,9 @@ class Console:
     @contextmanager
     def pushing(self, hosts: Sequence[str]) -> Iterator[Callable[[str, float], None]]:
         """A bar a host on a terminal; elsewhere nothing until `pushed`."""
+        if not self._out.is_terminal:
+            yield lambda host, share: None
+            return
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
         with Progress(*columns, console=self._out, transient=True) as progress:
             bars = {host: progress.add_task(host, total=1.0) for host in hosts}
@@ -100,8 +105,8 @@ class Console:
         self._out.print(f"{state} {where}{pid}{escape(printable(reason))}")
 
     def started(self, run: Run) -> None:
-        count = len(run.plan.placements)
-        self.say(f"run {run.id} is READY: {count} tasks on {len(run.plan.hosts)} hosts")
+        tasks, hosts = len(run.plan.placements), len(run.plan.hosts)
+        self.say(f"run {run.id} is READY: {_counted(tasks, 'task')} on {_counted(hosts, 'host')}")
 
     def lines(self, task: str, host: str, lines: list[str]) -> None:
         """Log lines, each behind its task and host."""
@@ -120,7 +125,7 @@ class Console:
             placement, report = task.placement, task.report
             fixed = (str(placement.task), placement.host, _or_dash(placement.port), gpus(placement))
             table.add_row(*fixed, *(_cells(report) if report else ("-", "UNKNOWN", *"----")))
-        self._out.print(table)
+        self._out.print(table, crop=False, no_wrap=True)
 
     def stopped(self, run: Run, states: dict[str, str]) -> None:
         for task, state in states.items():
@@ -136,7 +141,8 @@ class Console:
             self.say(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{total}")
         else:
             self.say(f"no checkpoint: the chief's {collected.source} holds no complete one")
-        self.say(f"{collected.events} event files and {collected.logs} logs in {collected.folder}")
+        events, logs = _counted(collected.events, "event file"), _counted(collected.logs, "log")
+        self.say(f"{events} and {logs} in {collected.folder}")
 
     def finished(self, run: Run, finished: Finished) -> None:
         self.collected(finished.collected)
@@ -190,7 +196,7 @@ def gpus(placement: Placement) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=column != "REASON")
+        table.add_column(column, no_wrap=True)
     return table
 
 
@@ -204,6 +210,10 @@ def _cells(report: TaskReport) -> tuple[str, ...]:
         report.health,
         escape(printable(report.reason)),
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _or_dash(value: int | None) -> str:

@@ -66,6 +66,10 @@ def save(run: Run) -> None:
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
     """The named run, or the newest that was started from `hosts_file`. Raises RunError."""
+    if not hosts_file.is_file():
+        raise RunError(
+            f"{hosts_file}: there is no such file", "say --hosts FILE, or go to its folder"
+        )
     base = hosts_file.absolute().parent / FOLDER
     chosen = run_id or _newest(base, hosts_file)
     try:

@@ -11,7 +11,7 @@ from .records import FAILED, STOPPED, SUCCEEDED
 def judge(exit_code: int, stopped: bool) -> Tuple[str, str]:
     """The state and the reason for people. What an operator stopped has not failed."""
     if stopped:
-        return STOPPED, "stopped as asked ({})".format(named(exit_code))
+        return STOPPED, "as asked, {}".format(named(exit_code))
     if exit_code == 0:
         return SUCCEEDED, "exit 0"
     return FAILED, named(exit_code)

@@ -94,6 +94,7 @@ def _fetch(agent: Agent, run: Run, pin: str, found: dict[str, Any]) -> Checkpoin
     for name in sorted(files, key=lambda name: name.endswith(".index")):
         (incoming / name).replace(home / name)
     _write_state(home, found["name"])
+    _remove_if_empty(incoming)
     return Checkpoint(found["name"], found["step"], tuple(files))
 
 
@@ -101,6 +102,11 @@ def _offer_own_copy(own: Path, incoming: Path) -> None:
     """What is at home already need not cross the network again, if it is still the same."""
     if own.is_file() and not incoming.exists():
         os.link(own, incoming)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _refuse_short(agent: Agent, file: Path, size: int) -> None:

@@ -147,7 +147,7 @@ def _raise_not_ready(fleet: Fleet, begun: Run, waiting: set[str]) -> None:
             errors.append(
                 TaskNotReady(
                     str(task.placement.task), task.placement.host, message, log=task.report.log
-                )  # fmt: skip
+                )
             )
     hint = "does the script open the port that it is told? training.ready_timeout_s is the limit"
     raise_all(errors, hint)

@@ -89,8 +89,7 @@ def _parsed(text: str) -> SshConfig:
         found = values.get(key, ["none"])[0]
         return None if found in ("none", "") else found
 
-    known = [word for key in ("userknownhostsfile", "globalknownhostsfile")
-             for word in (one(key) or "").split()]  # fmt: skip
+    known = [*_paths(one("userknownhostsfile")), *_paths(one("globalknownhostsfile"))]
     return SshConfig(
         hostname=one("hostname") or "",
         user=one("user") or "",
@@ -99,5 +98,13 @@ def _parsed(text: str) -> SshConfig:
         identities_only=one("identitiesonly") == "yes",
         proxy_jump=one("proxyjump"),
         proxy_command=one("proxycommand"),
-        known_hosts=tuple(Path(p).expanduser() for p in known),
+        known_hosts=tuple(known),
     )
+
+
+def _paths(value: str | None) -> list[Path]:
+    """ssh prints several paths with spaces between them, and one path with spaces just the same."""
+    whole = Path(value or "").expanduser()
+    if value and whole.is_file():
+        return [whole]
+    return [Path(word).expanduser() for word in (value or "").split()]
