@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as Rich
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 STYLES = {READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim"}
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 KILO = 1000
+WIDEST = 500
 
 
 class Console:
@@ -60,15 +62,19 @@ class Console:
             chief = "chief" if placement == intent.plan.chief else ""
             listens = placement.endpoint if placement.port else "-"
             table.add_row(str(placement.task), placement.host, listens, gpus(placement), chief)
-        self._out.print(table, crop=False, no_wrap=True)
+        self._table(table)
         self.say(f"\ncluster  {json.dumps(intent.plan.cluster)}")
         release = intent.release
-        count = len(release.manifest)
-        self.say(
-            f"release  {release.id}  {_counted(count, 'file')}, {size(release.size)} of {release.root}"
-        )
+        files = f"{_counted(len(release.manifest), 'file')}, {size(release.size)}"
+        self.say(f"release  {release.id}  {files} of {release.root}")
         for launch in intent.launches():
             self._command(launch)
+
+    def _table(self, table: Table) -> None:
+        """At its own width, whatever the terminal's: a cut name can't be copied."""
+        wide = self._out.options.update(max_width=WIDEST)
+        table.width = Measurement.get(self._out, wide, table).maximum
+        self._out.print(table, width=table.width, crop=False)
 
     def _command(self, launch: Launch) -> None:
         self._out.print(f"\n[bold]{launch.task}[/]")
@@ -125,7 +131,7 @@ class Console:
             placement, report = task.placement, task.report
             fixed = (str(placement.task), placement.host, _or_dash(placement.port), gpus(placement))
             table.add_row(*fixed, *(_cells(report) if report else ("-", "UNKNOWN", *"----")))
-        self._out.print(table, crop=False, no_wrap=True)
+        self._table(table)
 
     def stopped(self, run: Run, states: dict[str, str]) -> None:
         for task, state in states.items():

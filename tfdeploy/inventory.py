@@ -3,130 +3,29 @@
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import json
-import re
-import shlex
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import toml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfdeploy.errors import InventoryError
-
-PER_GPU = -1
-"""The count of workers that stands for one on each of the host's GPUs (`workers = "per-gpu"`)."""
-ROLES = ("flags", "positional", "environment", "tf_config")
-OURS = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
-
-
-def _address(value: str) -> str:
-    """A host name, an IPv4 or an IPv6 address; nothing that carries a port, a user or a scheme."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})"
-        numbers = re.fullmatch(r"[0-9.]+", value)
-        if numbers or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
-            raise ValueError(
-                "expected a host name or an IP address, without user, port or scheme"
-            ) from None
-    return value
-
-
-def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or value == "agent":
-        raise ValueError('expected letters, digits, ".", "_" and "-", and not the word "agent"')
-    return value
-
-
-def _word(value: str) -> str:
-    if value.startswith("-") or not value.isprintable() or not value.strip():
-        raise ValueError('expected a word that doesn\'t begin with "-"')
-    return value
-
-
-def _ports(value: Any) -> Any:
-    """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value,)
-    if isinstance(value, str):
-        found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
-        if not found or int(found[1]) > int(found[2]):
-            raise ValueError('expected a range as "2222-2299", or a list as [2222, 2223]')
-        return tuple(range(int(found[1]), int(found[2]) + 1))
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _distinct(value: tuple[int, ...]) -> tuple[int, ...]:
-    twice = sorted({item for item in value if value.count(item) > 1})
-    if twice:
-        raise ValueError(f"expected each number once, found {twice[0]} twice")
-    return value
-
-
-def _command(value: Any) -> Any:
-    """A string is split as a shell splits words; nothing in it is ever given to a shell."""
-    return tuple(shlex.split(value)) if isinstance(value, str) else _tuple(value)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _gpus(value: Any) -> Any:
-    """A count n stands for the ids 0 to n-1."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 <= value <= 64:
-            raise ValueError("expected a count from 0 to 64, or a list of ids as [0, 1]")
-        return tuple(range(value))
-    return _tuple(value)
-
-
-def _workers(value: Any) -> Any:
-    if value == "per-gpu":
-        return PER_GPU
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 1024:
-        raise ValueError('expected a count from 0 to 1024, or "per-gpu"')
-    return value
-
-
-def _environment(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
-        if name in OURS:
-            raise ValueError(f"{name} is set by tfdeploy itself, from the plan")
-        if not name or "=" in name or "\0" in name + value[name]:
-            raise ValueError(f"{name!r} can't be the name of an environment variable")
-    return value
-
-
-Address = Annotated[str, AfterValidator(_address)]
-Word = Annotated[str, AfterValidator(_word)]
-Name = Annotated[str, AfterValidator(_name)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Count = Annotated[int, Field(ge=0, le=1024)]
-Workers = Annotated[
-    int,
-    BeforeValidator(_workers),
-    PlainSerializer(lambda count: "per-gpu" if count == PER_GPU else count),
-]
-Ports = Annotated[tuple[Port, ...], BeforeValidator(_ports), AfterValidator(_distinct)]
-GpuId = Annotated[int, Field(ge=0)]
-GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_gpus), AfterValidator(_distinct)]
-Environment = Annotated[dict[str, str], AfterValidator(_environment)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
-Role = Literal["flags", "positional", "environment", "tf_config"]
+from tfdeploy.fields import (
+    Address,
+    Command,
+    Count,
+    Environment,
+    GpuIds,
+    Name,
+    Port,
+    Ports,
+    Role,
+    Word,
+    Words,
+    Workers,
+)
 
 
 class _Table(BaseModel):
@@ -146,7 +45,7 @@ class Source(_Table):
 class Training(_Table):
     """What every task runs, how it is told its role, and where the chief saves."""
 
-    command: Annotated[tuple[str, ...], BeforeValidator(_command), Field(min_length=1)]
+    command: Command
     role: Role = "tf_config"
     role_args: Words = ()
     role_env: Environment = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
-from tfdeploy.inventory import PER_GPU
+from tfdeploy.fields import PER_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

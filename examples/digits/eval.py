@@ -18,6 +18,7 @@ import model
 import tensorflow as tf
 
 v1 = tf.compat.v1
+v1.logging.set_verbosity(v1.logging.ERROR)
 
 
 class CheckpointError(Exception):
@@ -75,26 +76,27 @@ def latest_checkpoint(directory: Path) -> str:
 
 
 def measure(checkpoint: str, tests: data.Examples) -> Result:
+    try:
+        return _measure(checkpoint, tests)
+    # Variables of another shape are restored without a word, and only fail when they are used.
+    except (tf.errors.OpError, ValueError) as error:
+        raise CheckpointError(
+            f"{checkpoint} doesn't fit this net ({type(error).__name__}): "
+            "it is damaged, or it was trained on other data, see --data-dir"
+        ) from None
+
+
+def _measure(checkpoint: str, tests: data.Examples) -> Result:
     with tf.Graph().as_default(), v1.Session() as session:
         images, labels = model.placeholders(tests.side)
         accuracy = model.accuracy(model.logits(images), labels)
         step = v1.train.get_or_create_global_step()
-        restore(session, checkpoint)
+        v1.train.Saver().restore(session, checkpoint)
         right = 0.0
         for part in data.in_order(tests, size=1000):  # All of MNIST at once would take 2 GB.
             share = session.run(accuracy, {images: part.images, labels: part.labels})
             right += float(share) * len(part.labels)
         return Result(round(right / len(tests.labels), 4), int(session.run(step)), checkpoint)
-
-
-def restore(session: v1.Session, checkpoint: str) -> None:
-    try:
-        v1.train.Saver().restore(session, checkpoint)
-    except (tf.errors.OpError, ValueError) as error:
-        raise CheckpointError(
-            f"{checkpoint} doesn't restore into this net ({type(error).__name__}): "
-            "it is damaged, or it was trained on other data, see --data-dir"
-        ) from None
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ TRAINING_TIMEOUT_S = 90
 
 
 def need(module):
-    """Skip where `module` isn't installed; in CI it must be, so there the test goes on and fails."""
+    """Skip where `module` isn't installed; CI must have it, so there the test goes on and fails."""
     if importlib.util.find_spec(module) is None and not os.environ.get("CI"):
         pytest.skip(f"{module} is not installed")
 
@@ -86,10 +86,10 @@ def idx(*sizes, values):
     return struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + bytes(values)
 
 
-def write_mnist(directory, images, labels):
+def write_mnist(directory, images, labels, part="train"):
     """Images plain and labels compressed, as they may well lie side by side."""
-    (directory / "train-images-idx3-ubyte").write_bytes(images)
-    (directory / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    (directory / f"{part}-images-idx3-ubyte").write_bytes(images)
+    (directory / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
 
 
 def test_mnist_is_read_plain_and_compressed(data, tmp_path):
@@ -259,6 +259,16 @@ def test_a_checkpoint_is_found_after_it_was_copied(trained, tmp_path):
     assert done.returncode == 1
     assert f"(from {copy}/model.ckpt-" in done.stdout
     assert done.stderr == "eval.py: that is below 1.1\n"
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_other_data_is_refused_in_one_sentence(trained, tmp_path):
+    # TensorFlow restores variables of another shape without a word, and fails when they are used.
+    write_mnist(tmp_path, idx(1, 28, 28, values=[0] * 784), idx(1, values=[7]), part="t10k")
+    done = python("eval.py", "checkpoints", "--data-dir", tmp_path, cwd=trained.directory)
+    assert done.returncode == 2
+    assert "doesn't fit this net" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

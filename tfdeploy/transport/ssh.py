@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import fabric
 import paramiko
-from paramiko.ssh_exception import NoValidConnectionsError
 
-from tfdeploy.errors import (
-    AuthenticationFailed,
-    CommandTimedOut,
-    HostError,
-    HostKeyRefused,
-    Unreachable,
-)
+from tfdeploy.errors import CommandTimedOut, Unreachable
 from tfdeploy.transport import Completed, OnProgress, openssh, rsync
+from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
+from tfdeploy.transport.translate import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +30,6 @@ BANNER_TIMEOUT_S = 20
 ATTEMPTS = 4
 CHUNK = 1 << 16
 USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
-ACCEPTING = threading.Lock()
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
@@ -183,74 +177,6 @@ class SshStream:
             self._channel.close()
 
 
-class AcceptNew(paramiko.MissingHostKeyPolicy):
-    """--accept-new-host-keys: trust on first use, by one more line in the user's known_hosts."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def missing_host_key(
-        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
-    ) -> None:
-        with ACCEPTING:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._file.open("a") as file:
-                file.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
-
-
-class UnknownHostKey(paramiko.SSHException):
-    """Raised by our policy, so that the reason is a type and not a sentence."""
-
-
-class RefuseUnknown(paramiko.MissingHostKeyPolicy):
-    """What OpenSSH's StrictHostKeyChecking=yes does."""
-
-    def missing_host_key(
-        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
-    ) -> None:
-        raise UnknownHostKey(f"{hostname} {key.get_name()} {key.fingerprint}")
-
-
-def translated(host: str, error: BaseException) -> HostError:
-    """The one place where foreign exceptions become ours. Anything else is a defect of tfdeploy."""
-    match error:
-        case HostError():
-            return error
-        case UnknownHostKey():
-            return HostKeyRefused(
-                host,
-                f"its host key is unknown: {error}",
-                "connect once with ssh and compare the fingerprint, or say --accept-new-host-keys",
-            )
-        case paramiko.BadHostKeyException():
-            return HostKeyRefused(
-                host,
-                "its host key is not the one in known_hosts: the machine was set up anew, "
-                "or someone is between you and it",
-                f"when you know why: ssh-keygen -R {_as_known(error.hostname)}",
-            )
-        case paramiko.PasswordRequiredException():
-            return AuthenticationFailed(
-                host, "the key is locked with a passphrase", "ssh-add unlocks it once for all"
-            )
-        case paramiko.AuthenticationException():
-            return AuthenticationFailed(
-                host,
-                "it refused every key that was offered",
-                f"try: ssh {host}; then see user and identity_file in hosts.toml",
-            )
-        case NoValidConnectionsError():
-            causes = "; ".join(sorted({str(e.args[-1]) for e in error.errors.values()}))
-            return Unreachable(host, f"no SSH connection: {causes}")
-        case socket.gaierror():
-            return Unreachable(host, f"its name is unknown here: {error.strerror}")
-        case TimeoutError():
-            return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
-        case paramiko.SSHException() | OSError() | EOFError():
-            return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
-    raise error
-
-
 def _connection(
     config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
 ) -> fabric.Connection:
@@ -318,7 +244,3 @@ def _received(receive: Any) -> bytes:
         return bytes(receive(CHUNK))
     except OSError:
         return b""
-
-
-def _as_known(hostname: str) -> str:
-    return f"'{hostname}'" if hostname.startswith("[") else hostname

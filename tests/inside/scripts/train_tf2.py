@@ -71,7 +71,7 @@ write()
 module = tf.Module()
 module.weight = checkpoint.weight
 module.twice = tf.function(lambda: module.weight * 2.0, input_signature=[])
-tf.saved_model.save(module, "exported")
+tf.saved_model.save(module, "exported", signatures=module.twice)
 print("loaded", tf.saved_model.load("exported").weight.numpy())
 
 there = tf.train.CheckpointOptions(experimental_io_device="/job:ps/task:0/device:CPU:0")

@@ -1,0 +1,56 @@
+"""The one place where foreign exceptions (socket, Paramiko) become tfdeploy's own."""
+
+from __future__ import annotations
+
+import socket
+
+import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
+
+from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
+from tfdeploy.transport import openssh
+from tfdeploy.transport.host_keys import UnknownHostKey
+
+
+def translated(host: str, error: BaseException) -> HostError:
+    """Anything that is not listed here is a defect of tfdeploy, and raised as it is."""
+    match error:
+        case HostError():
+            return error
+        case UnknownHostKey():
+            return HostKeyRefused(
+                host,
+                f"its host key is unknown: {error}",
+                "connect once with ssh and compare the fingerprint, or say --accept-new-host-keys",
+            )
+        case paramiko.BadHostKeyException():
+            return HostKeyRefused(
+                host,
+                "its host key is not the one in known_hosts: the machine was set up anew, "
+                "or someone is between you and it",
+                f"when you know why: ssh-keygen -R {_as_known(error.hostname)}",
+            )
+        case paramiko.PasswordRequiredException():
+            return AuthenticationFailed(
+                host, "the key is locked with a passphrase", "ssh-add unlocks it once for all"
+            )
+        case paramiko.AuthenticationException():
+            return AuthenticationFailed(
+                host,
+                "it refused every key that was offered",
+                f"try: ssh {host}; then see user and identity_file in hosts.toml",
+            )
+        case NoValidConnectionsError():
+            causes = "; ".join(sorted({str(e.args[-1]) for e in error.errors.values()}))
+            return Unreachable(host, f"no SSH connection: {causes}")
+        case socket.gaierror():
+            return Unreachable(host, f"its name is unknown here: {error.strerror}")
+        case TimeoutError():
+            return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
+        case paramiko.SSHException() | OSError() | EOFError():
+            return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
+    raise error
+
+
+def _as_known(hostname: str) -> str:
+    return f"'{hostname}'" if hostname.startswith("[") else hostname
