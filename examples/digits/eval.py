@@ -93,7 +93,7 @@ def _measure(checkpoint: str, tests: data.Examples) -> Result:
         step = v1.train.get_or_create_global_step()
         v1.train.Saver().restore(session, checkpoint)
         right = 0.0
-        for part in data.in_order(tests, size=1000):  # All of MNIST at once would take 2 GB.
+        for part in data.in_order(tests, size=1000):  # All of MNIST at once would take gigabytes.
             share = session.run(accuracy, {images: part.images, labels: part.labels})
             right += float(share) * len(part.labels)
         return Result(round(right / len(tests.labels), 4), int(session.run(step)), checkpoint)

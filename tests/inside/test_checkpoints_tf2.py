@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SCRIPTS, environment
+from separate_machines import SCRIPTS, environment
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import INSIDE, environment
+from separate_machines import INSIDE, environment
 
 DEVICE = "/job:worker/task:0/device:CPU:0"
 SAYS_WHAT_IS_LOADED = """
