@@ -146,7 +146,8 @@ class Console:
             )
             self.say(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{total}")
         else:
-            self.say(f"no checkpoint: the chief's {collected.source} holds no complete one")
+            found = f"'s {collected.source} holds no complete one" if collected.source else ""
+            self.say(f"no checkpoint: the chief{found or ' was never started'}")
         events, logs = _counted(collected.events, "event file"), _counted(collected.logs, "log")
         self.say(f"{events} and {logs} in {collected.folder}")
 

@@ -40,6 +40,14 @@ def _word(value: str) -> str:
     return value
 
 
+def _directory(value: str) -> str:
+    """A folder of tfdeploy's own: absolute, or below the home directory."""
+    inside = value.removeprefix("~/").strip("/")
+    if not value.startswith(("~/", "/")) or inside in ("", ".") or ".." in inside.split("/"):
+        raise ValueError('expected a folder as "~/.tfdeploy" or "/scratch/me/tfdeploy"')
+    return value
+
+
 def _ports(value: Any) -> Any:
     """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -95,6 +103,7 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+Directory = Annotated[str, AfterValidator(_directory)]
 Word = Annotated[str, AfterValidator(_word)]
 Name = Annotated[str, AfterValidator(_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]

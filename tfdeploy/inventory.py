@@ -16,6 +16,7 @@ from tfdeploy.fields import (
     Address,
     Command,
     Count,
+    Directory,
     Environment,
     GpuIds,
     Name,
@@ -71,7 +72,7 @@ class HostSettings(_Table):
     workers: Workers = 0
     ports: Ports = tuple(range(2222, 2300))
     python: Word = "python3"
-    directory: Word = "~/.tfdeploy"
+    directory: Directory = "~/.tfdeploy"
     env: Environment = {}
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-# Never part of a release: git's own files, what runs bring home, what Python compiles.
-ALWAYS_EXCLUDED = (".git", "/runs/", "__pycache__/", "*.pyc")
+# Never part of a release: git's own files, and what Python compiles.
+ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
 
 
 @dataclass(frozen=True)

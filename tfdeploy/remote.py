@@ -151,7 +151,7 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 def _below_home(directory: str) -> str:
     """`~/x` is x below the home that the shell is in; `~` inside quotes would not be expanded."""
-    return directory.removeprefix("~/").rstrip("/") or "."
+    return directory.removeprefix("~/").rstrip("/")
 
 
 def _last_line(output: bytes) -> str:

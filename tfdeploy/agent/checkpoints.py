@@ -27,8 +27,11 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
     """Pin the newest complete checkpoint of `task` (or `every` one) and list its event files.
 
     Answers `{checkpoint_dir, pin, checkpoints: [{name, step, files: [{path, size}]}], events:
-    [path]}`, newest checkpoint first; paths are relative to `pin` and to `checkpoint_dir`.
+    [path]}`, newest checkpoint first; paths are relative to `pin` and to `checkpoint_dir`. All are
+    empty where the task was never started.
     """
+    if task not in paths.tasks(project, run):
+        return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "events": []}
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
     found = list(_pin_all(folder, pinned, every)) if os.path.isdir(folder) else []
@@ -37,6 +40,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
 
 
 def unpin(project: str, run: str, task: str) -> None:
+    """Let the pinned files go."""
     shutil.rmtree(os.path.join(_checkpoint_dir(project, run, task), PIN), ignore_errors=True)
 
 

@@ -22,6 +22,8 @@ def follow(
     `lines` is how many old lines to begin with (None: all). Ends once every task has ended, or at
     once after what there is where `forever` is false, or when the caller has hung up.
     """
+    started = paths.tasks(project, run)  # a start that was refused leaves fewer than were planned
+    tasks = [task for task in tasks if task in started]
     tails = [_Tail(task, paths.log(project, run, task), lines) for task in tasks if logs]
     seen: Dict[str, Any] = {}
     while True:

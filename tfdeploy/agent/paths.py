@@ -23,6 +23,11 @@ def root() -> str:
     return os.path.dirname(os.path.dirname(agent()))
 
 
+def make_private(project: str) -> None:
+    """What a project keeps here (environments, logs, weights) is not for the host's other users."""
+    os.makedirs(os.path.join(root(), project), mode=0o700, exist_ok=True)
+
+
 def releases(project: str) -> str:
     return os.path.join(root(), project, "releases")
 

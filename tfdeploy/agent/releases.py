@@ -18,7 +18,8 @@ def offer(project: str, release: str) -> Dict[str, Any]:
     if os.path.isdir(paths.release(project, release)):
         return {"present": True}
     incoming = paths.incoming(project, release)
-    os.makedirs(incoming, mode=0o700, exist_ok=True)
+    paths.make_private(project)
+    os.makedirs(incoming, exist_ok=True)
     return {"present": False, "incoming": incoming, "base": _newest(project)}
 
 

@@ -104,8 +104,9 @@ def _check_gpus(launch: Launch) -> None:
 
 def _prepare(launch: Launch) -> None:
     task_dir = paths.task(launch.project, launch.run, launch.task)
-    os.makedirs(paths.logs(launch.project, launch.run), mode=0o700, exist_ok=True)
-    os.makedirs(paths.work(task_dir), mode=0o700)
+    paths.make_private(launch.project)
+    os.makedirs(paths.logs(launch.project, launch.run), exist_ok=True)
+    os.makedirs(paths.work(task_dir))
     _link_release(launch, paths.work(task_dir))
     records.write(paths.launch(task_dir), records.to_json(launch))
 

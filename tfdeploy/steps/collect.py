@@ -72,7 +72,8 @@ def _chiefs(agent: Agent, run: Run, every: bool) -> tuple[str, tuple[Checkpoint,
     try:
         checkpoints = tuple(_fetch(agent, run, answer["pin"], c) for c in answer["checkpoints"])
     finally:
-        agent.ask("unpin", body)
+        if answer["pin"]:
+            agent.ask("unpin", body)
     if answer["events"]:
         agent.transport.pull(answer["checkpoint_dir"], run.folder / "events", answer["events"])
     return answer["checkpoint_dir"], checkpoints, len(answer["events"])

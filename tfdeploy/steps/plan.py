@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy import launch, plan, release
+from tfdeploy import launch, plan, release, run
 
 if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
@@ -33,11 +33,19 @@ def plan_all(inventory: Inventory) -> Intent:
     placed = plan.make(
         inventory, {host.name: _address(host, inventory) for host in inventory.hosts}
     )
-    snapshot = release.snapshot(inventory.source_root, inventory.source.exclude)
+    snapshot = release.snapshot(inventory.source_root, _excluded(inventory))
     launch.check_script(inventory, snapshot.manifest)
     intent = Intent(inventory, placed, snapshot)
     intent.launches()  # so that a wrong {field} is found now, not after the push
     return intent
+
+
+def _excluded(inventory: Inventory) -> tuple[str, ...]:
+    """What runs brought home is never source, wherever hosts.toml lies in the tree."""
+    home = inventory.file.parent.resolve() / run.FOLDER
+    if not home.is_relative_to(inventory.source_root):
+        return inventory.source.exclude
+    return (*inventory.source.exclude, f"/{home.relative_to(inventory.source_root).as_posix()}/")
 
 
 def _address(host: Host, inventory: Inventory) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import ENDED, FAILED, LOST, READY, SUCCEEDED, TaskReport, from_json
-from tfdeploy.errors import HostError, TaskError
+from tfdeploy.errors import HostError, TaskError, TfdeployError, raise_all
 from tfdeploy.steps.collect import Collected, collect
 from tfdeploy.steps.start import failures
 from tfdeploy.steps.stop import stop
@@ -15,7 +15,6 @@ from tfdeploy.steps.stop import stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfdeploy.errors import TfdeployError
     from tfdeploy.fleet import Fleet, Following
     from tfdeploy.plan import Plan
     from tfdeploy.run import Run
@@ -48,8 +47,12 @@ def see_through(fleet: Fleet, run: Run, watcher: Watcher) -> Finished:
     """Follow a started run to its end. Raises HostError where the chief's host was lost on the way:
     the run goes on without us. Then, and on Ctrl-C, nothing is stopped."""
     code, failure = _follow(fleet, run, watcher)
-    states = stop(fleet, run)
-    return Finished(code, failure, collect(fleet, run), states)
+    try:
+        states = stop(fleet, run)
+        return Finished(code, failure, collect(fleet, run), states)
+    except TfdeployError as error:
+        raise_all([failure, error] if failure else [error])
+        raise
 
 
 def _follow(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[int, TfdeployError | None]:
