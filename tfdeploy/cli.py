@@ -220,7 +220,11 @@ def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
 def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
     from tfdeploy.steps.start import start
 
-    begun = start(fleet, intent, console.report)
+    try:
+        begun = start(fleet, intent, console.report)
+    except KeyboardInterrupt:
+        console.interrupted("interrupted before all was READY: what had started was stopped again")
+        raise typer.Exit(INTERRUPTED) from None
     console.started(begun)
     return begun
 
