@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tfdeploy.inventory import Host, Inventory
+    from tfdeploy.plan import Placement
+    from tfdeploy.run import Run
     from tfdeploy.transport import Transport
 
 R = TypeVar("R")
@@ -60,8 +62,24 @@ class Fleet:
         raise_all(errors_of(outcomes))
         return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
 
-    def follow(self, bodies: Mapping[str, dict[str, Any]]) -> Following:
-        return Following({self.agents[host]: body for host, body in bodies.items()})
+    def follow(
+        self,
+        run: Run,
+        placements: Iterable[Placement],
+        *,
+        logs: bool,
+        lines: int | None = None,
+        forever: bool = True,
+    ) -> Following:
+        """What happens to these tasks of a run, and with `logs` what they write: each log's last
+        `lines` (None: all) and, with `forever`, whatever comes until all of them have ended."""
+        asked = {"project": run.inventory.project, "run": run.id}
+        bodies: dict[Agent, dict[str, Any]] = {}
+        for placement in placements:
+            body = {**asked, "tasks": [], "logs": logs, "lines": lines, "forever": forever}
+            agent = self.agents[placement.host]
+            bodies.setdefault(agent, body)["tasks"].append(str(placement.task))
+        return Following(bodies)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import Task
 from tfdeploy.errors import HostError, TfdeployError, raise_all
@@ -29,22 +29,11 @@ def logs(
     Raises PlanError for an unknown task, and at the end the errors of hosts that were lost.
     """
     chosen = [run.plan.placement(Task.parse(task)) for task in tasks] or run.plan.placements
-    bodies: dict[str, dict[str, Any]] = {}
-    for placement in chosen:
-        body = bodies.setdefault(placement.host, _body(run, lines, forever))
-        body["tasks"].append(str(placement.task))
     errors: list[TfdeployError] = []
-    with fleet.follow(bodies) as following:
+    with fleet.follow(run, chosen, logs=True, lines=lines, forever=forever) as following:
         for host, event in following.events():
             if isinstance(event, HostError):
                 errors.append(event)
             elif "lines" in event:
                 on_lines(event["task"], host, event["lines"])
     raise_all(errors)
-
-
-def _body(run: Run, lines: int | None, forever: bool) -> dict[str, Any]:
-    return {
-        "project": run.inventory.project, "run": run.id, "tasks": [],
-        "logs": True, "lines": lines, "forever": forever,
-    }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import ENDED, FAILED, LOST, READY, SUCCEEDED, TaskReport, from_json
 from tfdeploy.errors import HostError, TaskError, TfdeployError, raise_all
@@ -58,7 +58,7 @@ def see_through(fleet: Fleet, run: Run, watcher: Watcher) -> Finished:
 def _follow(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[int, TfdeployError | None]:
     chief = str(run.plan.chief.task)
     going = {str(p.task) for p in run.plan.placements if p.task.job != "ps"}
-    with fleet.follow({host: _body(run, host) for host in run.plan.hosts}) as following:
+    with fleet.follow(run, run.plan.placements, logs=True) as following:
         for report in _reports(following, run, watcher, None):
             if report.state not in ENDED:
                 continue
@@ -106,11 +106,3 @@ def _reports(
 
 def _as_shell(code: int) -> int:
     return 128 - code if code < 0 else code
-
-
-def _body(run: Run, host: str) -> dict[str, Any]:
-    return {
-        "project": run.inventory.project, "run": run.id,
-        "tasks": [str(p.task) for p in run.plan.on(host)],
-        "logs": True, "lines": None, "forever": True,
-    }  # fmt: skip

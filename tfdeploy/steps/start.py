@@ -91,7 +91,7 @@ def _launch(fleet: Fleet, intent: Intent, begun: Run) -> None:
 def _wait_ready(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
     deadline = time.monotonic() + begun.inventory.training.ready_timeout_s
     waiting = {str(p.task) for p in begun.plan.placements}
-    with fleet.follow({host: _states_of(begun, host) for host in begun.plan.hosts}) as following:
+    with fleet.follow(begun, begun.plan.placements, logs=False) as following:
         for host, event in following.events(deadline):
             if isinstance(event, HostError):
                 raise event
@@ -106,14 +106,6 @@ def _wait_ready(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport],
             if not waiting:
                 return
     _raise_not_ready(fleet, begun, waiting)
-
-
-def _states_of(begun: Run, host: str) -> dict[str, Any]:
-    tasks = [str(p.task) for p in begun.plan.on(host)]
-    return {
-        "project": begun.inventory.project, "run": begun.id, "tasks": tasks,
-        "logs": False, "lines": None, "forever": True,
-    }  # fmt: skip
 
 
 def failures(fleet: Fleet, begun: Run, first: str) -> TfdeployError:
