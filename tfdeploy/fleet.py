@@ -76,7 +76,13 @@ class Fleet:
         asked = {"project": run.inventory.project, "run": run.id}
         bodies: dict[Agent, dict[str, Any]] = {}
         for placement in placements:
-            body = {**asked, "tasks": [], "logs": logs, "lines": lines, "forever": forever}
+            body: dict[str, Any] = {
+                **asked,
+                "tasks": [],
+                "logs": logs,
+                "lines": lines,
+                "forever": forever,
+            }
             agent = self.agents[placement.host]
             bodies.setdefault(agent, body)["tasks"].append(str(placement.task))
         return Following(bodies)

@@ -49,7 +49,9 @@ class LocalTransport:
         self._copy(source, Path(dest), files, on_progress)
 
     def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
-        self._copy(Path(source), dest, files, lambda share: None)
+        there = Path(source)
+        regular = [name for name in files if not _is_special(there / name)]
+        self._copy(there, dest, regular, lambda share: None)
 
     def close(self) -> None:
         """There is nothing to hang up."""
@@ -63,7 +65,7 @@ class LocalTransport:
                 on_progress(done / len(files))
         except OSError as error:
             raise TransferFailed(
-                self.host, f"copying {error.filename or ''} failed: {error.strerror}"
+                self.host, f"copying {error.filename or ''} failed: {error.strerror or error}"
             ) from None
 
 
@@ -99,6 +101,11 @@ class LocalStream:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _is_special(path: Path) -> bool:
+    """A link, a fifo, a device. What is missing is not: the copy will say so."""
+    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
 def _copy_one(source: Path, target: Path) -> None:

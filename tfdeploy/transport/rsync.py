@@ -43,7 +43,8 @@ def transfer(
 ) -> None:
     """Run rsync with the ssh command `ssh`. Raises TransferFailed with rsync's own last words."""
     argv = [*COMMON, *options, f"--rsh={_joined(ssh)}", "--info=progress2", source, dest]
-    listing = b"\0".join(name.encode() for name in files)
+    # A line that begins with "#" or ";" would be a comment, even with --from0.
+    listing = b"\0".join(b"./" + name.encode() for name in files)
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
         names.write(listing)
         names.seek(0)

@@ -161,6 +161,8 @@ class SshStream:
         self._host = host
         self._channel = channel
         self._closed = False
+        # Both outputs share one SSH window: errors that nobody reads would stop the output.
+        threading.Thread(target=_discard_errors, args=(channel,), daemon=True).start()
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -237,6 +239,11 @@ def _drain(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
             raise TimeoutError
     reader.join(timeout=1)
     return bytes(output), b"".join(errors)
+
+
+def _discard_errors(channel: paramiko.Channel) -> None:
+    while _received(channel.recv_stderr):
+        pass
 
 
 def _received(receive: Any) -> bytes:
