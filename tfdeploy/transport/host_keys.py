@@ -24,8 +24,10 @@ class AcceptNew(paramiko.MissingHostKeyPolicy):
     ) -> None:
         with ACCEPTING:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held = self._file.read_bytes() if self._file.exists() else b""
+            begin = "" if not held or held.endswith(b"\n") else "\n"
             with self._file.open("a") as file:
-                file.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
+                file.write(f"{begin}{hostname} {key.get_name()} {key.get_base64()}\n")
 
 
 class UnknownHostKey(paramiko.SSHException):

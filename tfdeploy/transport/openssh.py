@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfdeploy.inventory import Host, Inventory
 
 CONNECT_TIMEOUT_S = 10
+PORT = 22
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _parsed(text: str) -> SshConfig:
     return SshConfig(
         hostname=one("hostname") or "",
         user=one("user") or "",
-        port=int(one("port") or 22),
+        port=int(one("port") or PORT),
         identity_files=tuple(Path(p).expanduser() for p in values.get("identityfile", [])),
         identities_only=one("identitiesonly") == "yes",
         proxy_jump=one("proxyjump"),

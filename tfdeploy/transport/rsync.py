@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import tempfile
+import time
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 COMMON = ("rsync", "-lts", "--from0", "--files-from=-", "--timeout=60")
 # Only regular files come home: a hostile or careless host can't plant links or devices here.
 REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", "--partial-dir=.rsync-partial")
+ATTEMPTS = 4
+RETRIED = (12, 255)
 PROGRESS = re.compile(rb"(\d+)%")
 # Source: rsync(1), EXIT VALUES. 12 is what rsync says when the other side has no rsync either.
 MEANINGS = {
@@ -45,6 +49,18 @@ def transfer(
     argv = [*COMMON, *options, f"--rsh={_joined(ssh)}", "--info=progress2", source, dest]
     # A line that begins with "#" or ";" would be a comment, even with --from0.
     listing = b"\0".join(b"./" + name.encode() for name in files)
+    for attempt in range(1, ATTEMPTS + 1):
+        code, errors = _run(host, argv, listing, on_progress)
+        if code == 0:
+            return
+        if code not in RETRIED or attempt == ATTEMPTS:
+            raise TransferFailed(host, _reason(code, errors))
+        time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # sshd drops handshakes under load
+
+
+def _run(
+    host: str, argv: Sequence[str], listing: bytes, on_progress: OnProgress
+) -> tuple[int, bytes]:
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
         names.write(listing)
         names.seek(0)
@@ -55,9 +71,8 @@ def transfer(
                 host, "rsync is not installed on this machine", "apt-get install rsync, or the like"
             ) from None
         _watch(process, on_progress)
-        if process.wait() != 0:
-            errors.seek(0)
-            raise TransferFailed(host, _reason(process.returncode, errors.read()))
+        errors.seek(0)
+        return process.wait(), errors.read()
 
 
 def push_options(base: str | None, checksum: bool) -> list[str]:

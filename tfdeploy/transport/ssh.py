@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import shlex
 import socket
 import threading
@@ -17,7 +18,7 @@ import paramiko
 from tfdeploy.errors import CommandTimedOut, Unreachable
 from tfdeploy.transport import Completed, OnProgress, openssh, rsync
 from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
-from tfdeploy.transport.translate import translated
+from tfdeploy.transport.translate import FOREIGN, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 BANNER_TIMEOUT_S = 20
 ATTEMPTS = 4
 CHUNK = 1 << 16
+NO_STATUS = -1  # Paramiko's, where a signal or the end of the connection ended a command
 USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
@@ -54,18 +56,16 @@ class SshTransport:
             writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
             writer.start()
             stdout, stderr = _drain(channel, deadline)
-            while not channel.exit_status_ready() and time.monotonic() < deadline:
-                channel.status_event.wait(0.2)
-                if channel.closed and not channel.exit_status_ready():
-                    raise Unreachable(self.host, f"the connection was lost during {argv[0]}")
-            if not channel.exit_status_ready():
+            if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError
-            return Completed(channel.recv_exit_status(), stdout, stderr)
+            if channel.exit_status == NO_STATUS and not channel.get_transport().is_active():
+                raise Unreachable(self.host, f"the connection was lost during {argv[0]}")
+            return Completed(channel.exit_status, stdout, stderr)
         except TimeoutError:
             raise CommandTimedOut(
                 self.host, f"{argv[0]} gave no answer within {timeout_s:g} s"
             ) from None
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except FOREIGN as error:
             raise translated(self.host, error) from None
         finally:
             channel.close()
@@ -74,7 +74,7 @@ class SshTransport:
         channel = self._exec(argv)
         try:
             channel.sendall(stdin)
-        except (paramiko.SSHException, OSError) as error:
+        except FOREIGN as error:
             raise translated(self.host, error) from None
         return SshStream(self.host, channel)
 
@@ -117,7 +117,7 @@ class SshTransport:
             channel: paramiko.Channel = self._open().open_session(timeout=BANNER_TIMEOUT_S)
             channel.exec_command(shlex.join(argv))
             return channel
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except FOREIGN as error:
             raise translated(self.host, error) from None
 
     def _open(self) -> Any:
@@ -128,7 +128,7 @@ class SshTransport:
                     break
                 try:
                     self._connection = self._connect()
-                except (paramiko.SSHException, OSError, EOFError) as error:
+                except FOREIGN as error:
                     if attempt == ATTEMPTS or not _was_dropped(error):
                         raise
                     time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
@@ -138,7 +138,7 @@ class SshTransport:
     def _connect(self) -> fabric.Connection:
         config = openssh.resolve(self._host, self._inventory)
         connection = _connection(config, self._gateway(config), self._accept_new)
-        connection.open()
+        _open(connection)
         _tune(connection.transport.sock)
         connection.transport.set_keepalive(15)
         return connection
@@ -146,11 +146,17 @@ class SshTransport:
     def _gateway(self, config: SshConfig) -> fabric.Connection | str | None:
         """The chain of jump hosts, each reached through the one before it."""
         if not config.proxy_jump:
-            return config.proxy_command
+            return _expanded(config, self.host)
         gateway: fabric.Connection | None = None
         for jump in config.proxy_jump.split(","):
             settings = openssh.resolve_jump(jump.removeprefix("ssh://"), self._inventory)
             gateway = _connection(settings, gateway, self._accept_new)
+            try:
+                _open(gateway)
+            except FOREIGN as error:
+                if _was_dropped(error):
+                    raise
+                raise translated(self.host, error, via=jump) from None
         return gateway
 
 
@@ -168,7 +174,7 @@ class SshStream:
         try:
             while chunk := self._channel.recv(CHUNK):
                 yield chunk
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except FOREIGN as error:
             raise translated(self._host, error) from None
         if not self._closed and not self._channel.get_transport().is_active():
             raise Unreachable(self._host, "the connection was lost")
@@ -203,6 +209,22 @@ def _connection(
     policy = AcceptNew(config.known_hosts[0]) if accept_new else RefuseUnknown()
     connection.client.set_missing_host_key_policy(policy)
     return connection
+
+
+def _expanded(config: SshConfig, name: str) -> str | None:
+    """ProxyCommand with its tokens filled: Fabric would take %p for 22 and %r for the local user."""
+    values = {"%h": config.hostname, "%p": f"{config.port}", "%r": config.user, "%n": name}
+    command = config.proxy_command
+    return command and re.sub("%[hprn%]", lambda found: values.get(found[0], "%"), command)
+
+
+def _open(connection: fabric.Connection) -> None:
+    try:
+        connection.open()
+    except paramiko.BadHostKeyException as error:  # it knows the name, and not the port
+        if connection.port != openssh.PORT:
+            error.hostname = f"[{error.hostname}]:{connection.port}"
+        raise
 
 
 def _was_dropped(error: BaseException) -> bool:

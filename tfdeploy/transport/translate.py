@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 
 import paramiko
@@ -11,9 +12,22 @@ from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unr
 from tfdeploy.transport import openssh
 from tfdeploy.transport.host_keys import UnknownHostKey
 
+FOREIGN = (paramiko.SSHException, OSError, EOFError, UnicodeError)
+"""What Paramiko and the socket below it raise."""
 
-def translated(host: str, error: BaseException) -> HostError:
-    """Anything that is not listed here is a defect of tfdeploy, and raised as it is."""
+
+def translated(host: str, error: BaseException, *, via: str = "") -> HostError:
+    """Our error for a foreign one; `via` names the jump host where it happened.
+
+    Anything that isn't listed here is a defect of tfdeploy, and raised as it is.
+    """
+    ours = _translated(host, error)
+    if via:
+        ours.message = f"on the way, at jump host {via}: {ours.message}"
+    return ours
+
+
+def _translated(host: str, error: BaseException) -> HostError:
     match error:
         case HostError():
             return error
@@ -28,11 +42,15 @@ def translated(host: str, error: BaseException) -> HostError:
                 host,
                 "its host key is not the one in known_hosts: the machine was set up anew, "
                 "or someone is between you and it",
-                f"when you know why: ssh-keygen -R {_as_known(error.hostname)}",
+                f"when you know why: ssh-keygen -R {shlex.quote(error.hostname)}",
             )
         case paramiko.PasswordRequiredException():
             return AuthenticationFailed(
                 host, "the key is locked with a passphrase", "ssh-add unlocks it once for all"
+            )
+        case paramiko.SSHException() if "No authentication methods" in str(error):
+            return AuthenticationFailed(
+                host, "there is no key to offer it", "say identity_file in hosts.toml, or ssh-add"
             )
         case paramiko.AuthenticationException():
             return AuthenticationFailed(
@@ -43,6 +61,8 @@ def translated(host: str, error: BaseException) -> HostError:
         case NoValidConnectionsError():
             causes = "; ".join(sorted({str(e.args[-1]) for e in error.errors.values()}))
             return Unreachable(host, f"no SSH connection: {causes}")
+        case UnicodeError():
+            return Unreachable(host, f"its name is unknown here: {error}")
         case socket.gaierror():
             return Unreachable(host, f"its name is unknown here: {error.strerror}")
         case TimeoutError():
@@ -50,7 +70,3 @@ def translated(host: str, error: BaseException) -> HostError:
         case paramiko.SSHException() | OSError() | EOFError():
             return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
     raise error
-
-
-def _as_known(hostname: str) -> str:
-    return f"'{hostname}'" if hostname.startswith("[") else hostname
