@@ -212,7 +212,7 @@ def _connection(
 
 
 def _expanded(config: SshConfig, name: str) -> str | None:
-    """ProxyCommand with its tokens filled: Fabric would take %p for 22 and %r for the local user."""
+    """ProxyCommand with its tokens filled: Fabric takes %p for 22 and %r for the local user."""
     values = {"%h": config.hostname, "%p": f"{config.port}", "%r": config.user, "%n": name}
     command = config.proxy_command
     return command and re.sub("%[hprn%]", lambda found: values.get(found[0], "%"), command)
