@@ -40,18 +40,18 @@ class Console:
     """People's text: on standard output, or on standard error where that carries JSON."""
 
     def __init__(self, *, for_json: bool = False) -> None:
-        self._out = Rich(stderr=for_json, highlight=False, soft_wrap=True)
-        self._err = Rich(stderr=True, highlight=False, soft_wrap=True)
+        self._out = Rich(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
+        self._err = Rich(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def say(self, text: str) -> None:
-        self._out.print(escape(printable(text)))
+        self._out.out(printable(text), highlight=False)
 
     def error(self, error: TfdeployError) -> None:
         """What was found, what was expected, what to type next."""
         first, *rest = str(error).splitlines() or [""]
-        self._err.print(f"[bold red]error:[/] {escape(printable(first))}")
-        for line in rest:
-            self._err.print(escape(printable(line)))
+        self._err.out("error: ", style="bold red", end="", highlight=False)
+        for line in (first, *rest):
+            self._err.out(printable(line), highlight=False)
 
     def interrupted(self, text: str) -> None:
         self._err.print(f"\n{escape(text)}")
@@ -117,10 +117,11 @@ class Console:
     def lines(self, task: str, host: str, lines: list[str]) -> None:
         """Log lines, each behind its task and host."""
         style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
-        prefix = f"[{style}]{escape(f'{task}@{host}')} |[/] "
         for line in lines:
             # A progress bar rewrites its line with "\r": what it came to is what there is to read.
-            self._out.print(prefix + escape(printable(line.rstrip("\r").rpartition("\r")[2])))
+            text = printable(line.rstrip("\r").rpartition("\r")[2])
+            self._out.out(f"{task}@{host} | ", style=style, end="", highlight=False)
+            self._out.out(text, highlight=False)
 
     def status(self, seen: RunStatus) -> None:
         self.say(f"run {seen.run.id}  release {seen.run.release}")
@@ -180,7 +181,7 @@ def size(count: int) -> str:
     value = float(count)
     for unit in ("kB", "MB", "GB"):  # noqa: B007
         value /= KILO
-        if value < KILO:
+        if round(value, 1) < KILO:
             break
     return f"{value:.1f} {unit}"
 

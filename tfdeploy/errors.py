@@ -134,11 +134,12 @@ def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
     """Raise nothing, the one error, or a FleetError of all of them; each is told once."""
     flat = [one for error in errors for one in _parts(error)]
     told = list({str(error): error for error in flat}.values())
+    hints = [error.hint for error in errors if isinstance(error, FleetError) and error.hint]
+    hint = "\n  ".join(dict.fromkeys([*hints, hint] if hint else hints))
     if len(told) == 1 and not hint:
         raise told[0]
     if told:
-        hints = [error.hint for error in errors if isinstance(error, FleetError) and error.hint]
-        raise FleetError(told, hint or " ".join(hints))
+        raise FleetError(told, hint)
 
 
 def _parts(error: TfdeployError) -> tuple[TfdeployError, ...]:

@@ -17,7 +17,7 @@ OURS = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
 def _address(value: str) -> str:
     """A host name, an IPv4 or an IPv6 address; nothing that carries a port, a user or a scheme."""
     try:
-        ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
         label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})"
         numbers = re.fullmatch(r"[0-9.]+", value)
@@ -25,7 +25,10 @@ def _address(value: str) -> str:
             raise ValueError(
                 "expected a host name or an IP address, without user, port or scheme"
             ) from None
-    return value
+        return value
+    if address.is_unspecified:
+        raise ValueError("expected an address that others can dial; this one only listens")
+    return str(address)  # one spelling, so that two of the same are seen to be the same
 
 
 def _name(value: str) -> str:
@@ -56,20 +59,32 @@ def _ports(value: Any) -> Any:
         found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
         if not found or int(found[1]) > int(found[2]):
             raise ValueError('expected a range as "2222-2299", or a list as [2222, 2223]')
+        if not 1 <= int(found[1]) <= int(found[2]) <= 65535:
+            raise ValueError("expected ports above 0 and below 65536")
         return tuple(range(int(found[1]), int(found[2]) + 1))
     return tuple(value) if isinstance(value, list) else value
 
 
 def _distinct(value: tuple[int, ...]) -> tuple[int, ...]:
-    twice = sorted({item for item in value if value.count(item) > 1})
-    if twice:
-        raise ValueError(f"expected each number once, found {twice[0]} twice")
+    seen: set[int] = set()
+    for item in value:
+        if item in seen:
+            raise ValueError(f"expected each number once, found {item} twice")
+        seen.add(item)
     return value
 
 
 def _command(value: Any) -> Any:
     """A string is split as a shell splits words; nothing in it is ever given to a shell."""
     return tuple(shlex.split(value)) if isinstance(value, str) else _tuple(value)
+
+
+def _runnable(value: tuple[str, ...]) -> tuple[str, ...]:
+    if value and not value[0]:
+        raise ValueError("expected a program as the first word")
+    if any("\0" in word for word in value):
+        raise ValueError("expected words without a NUL, which no process can be given")
+    return value
 
 
 def _tuple(value: Any) -> Any:
@@ -97,8 +112,10 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if name in OURS:
             raise ValueError(f"{name} is set by tfdeploy itself, from the plan")
-        if not name or "=" in name or "\0" in name + value[name]:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(f"{name!r} can't be the name of an environment variable")
+        if "\0" in value[name]:
+            raise ValueError(f"the value of {name} holds a NUL, which no variable can")
     return value
 
 
@@ -117,6 +134,9 @@ Ports = Annotated[tuple[Port, ...], BeforeValidator(_ports), AfterValidator(_dis
 GpuId = Annotated[int, Field(ge=0)]
 GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_gpus), AfterValidator(_distinct)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]
-Command = Annotated[tuple[str, ...], BeforeValidator(_command), Field(min_length=1)]
+Command = Annotated[
+    tuple[str, ...], BeforeValidator(_command), Field(min_length=1), AfterValidator(_runnable)
+]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 Role = Literal["flags", "positional", "environment", "tf_config"]

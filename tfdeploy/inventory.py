@@ -23,6 +23,7 @@ from tfdeploy.fields import (
     Port,
     Ports,
     Role,
+    Seconds,
     Word,
     Words,
     Workers,
@@ -33,6 +34,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+NAMED_BY_TABLE = "unknown key; a host is named by its table, [hosts.NAME]"
 T = TypeVar("T", bound=_Table)
 
 
@@ -53,8 +55,8 @@ class Training(_Table):
     env: Environment = {}
     checkpoint_dir: str = "checkpoints"
     checkpoints_on_chief: bool = True
-    ready_timeout_s: Annotated[float, Field(gt=0)] = 180.0
-    stop_grace_s: Annotated[float, Field(ge=0)] = 10.0
+    ready_timeout_s: Annotated[Seconds, Field(gt=0)] = 180.0
+    stop_grace_s: Seconds = 10.0
 
 
 class HostSettings(_Table):
@@ -141,6 +143,7 @@ def parse(text: str, file: Path) -> Inventory:
     named = tables.items() if isinstance(tables, dict) else ()
     hosts = [_checked(Host, _settings(name, own, table), ("hosts", name), problems)
              for name, own in named if isinstance(own, dict)]  # fmt: skip
+    problems += [f"hosts.{name}.name: {NAMED_BY_TABLE}" for name, own in named if "name" in own]
     if problems or written is None:
         sentences = dict.fromkeys(f"{file}: {problem}" for problem in problems)
         raise InventoryError("\n".join(sentences), "hosts.example.toml shows every key")
@@ -165,7 +168,11 @@ class _Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
 
     def __init__(self) -> None:
         super().__init__()
-        self.dump_funcs[str] = lambda text: json.dumps(text).replace("\x7f", "\\u007f")
+        self.dump_funcs[str] = _quoted
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(file: Path) -> str:
@@ -224,7 +231,8 @@ def _settings(name: str, own: dict[str, Any], table: dict[str, Any]) -> dict[str
 def _refuse_one_machine_twice(hosts: tuple[Host, ...], file: Path) -> None:
     seen: dict[Any, str] = {}
     for host in hosts:
-        where = "local" if host.is_local else (host.hostname or host.name, host.port or 22)
+        ssh = ((host.hostname or host.name).lower(), host.port or 22)
+        where = "local" if host.is_local else ssh
         first = seen.setdefault(where, host.name)
         if first != host.name:
             how = 'transport = "local"' if host.is_local else f"{where[0]} port {where[1]}"

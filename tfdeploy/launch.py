@@ -33,7 +33,7 @@ def check_script(inventory: Inventory, files: Collection[str]) -> None:
     if command[0] not in PYTHON_WORDS or len(command) < 2 or not command[1].endswith(".py"):
         return
     script = command[1].removeprefix("./")
-    if script.startswith(("/", "{")) or script in files:
+    if script.startswith("/") or "{" in script or script in files:
         return
     close = difflib.get_close_matches(script, files, n=1)
     raise PlanError(

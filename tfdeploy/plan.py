@@ -75,10 +75,10 @@ class Plan:
     def dialled_from(self, host: str) -> tuple[Placement, ...]:
         """Whom `host` must reach: every ps from every worker; without ps, every worker."""
         works_here = any(p.task.job in ("worker", "chief") for p in self.on(host))
-        dialled = "ps" if "ps" in self.cluster else "worker"
+        dialled = ("ps",) if "ps" in self.cluster else ("worker", "chief")
         if not works_here:
             return ()
-        return tuple(p for p in self.placements if p.task.job == dialled and p.host != host)
+        return tuple(p for p in self.placements if p.task.job in dialled and p.host != host)
 
 
 def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
@@ -117,6 +117,11 @@ def _tasks(host: Host) -> dict[str, int]:
     workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
     needed = workers * _gpus_of("worker", host)
     where = f"hosts.{host.name}"
+    if free < 0:
+        raise PlanError(
+            f"{where}: the chief needs {_gpus_of('chief', host)} GPUs, found {_free(host, 0)}",
+            "lower gpus_per_chief",
+        )
     if needed > free:
         raise PlanError(
             f"{where}: {workers} worker{_s(workers)} with {_gpus_of('worker', host)} GPU each "

@@ -7,15 +7,16 @@ import json
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
-
+from tfdeploy import ignore
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+
+    from tfdeploy.ignore import Ignore
 
 # Never part of a release: git's own files, and what Python compiles.
 ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
@@ -44,8 +45,8 @@ def snapshot(root: Path, exclude: Sequence[str] = ()) -> Release:
     """
     if not root.is_dir():
         raise PlanError(f"source.path: {root} is not a folder")
-    top = GitIgnoreSpec.from_lines([*ALWAYS_EXCLUDED, *exclude])
-    paths = sorted(_walk(root, "", [("", top)]))
+    top = ignore.from_excludes([*ALWAYS_EXCLUDED, *exclude])
+    paths = sorted(_walk(root, "", top, []))
     if not paths:
         raise PlanError(f"source.path: {root} holds no file to push", "see exclude and .gitignore")
     manifest = {path: _entry(root, path) for path in paths}
@@ -58,33 +59,23 @@ def _id(manifest: Mapping[str, Sequence[str | bool]]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _walk(root: Path, folder: str, ignores: list[tuple[str, GitIgnoreSpec]]) -> Iterator[str]:
-    """Every file under `folder` that no ignore file of its own or a parent folder excludes."""
-    own = root / folder / ".gitignore"
-    if own.is_file():
-        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
-        ignores = [*ignores, (folder, GitIgnoreSpec.from_lines(lines))]
-    for entry in os.scandir(root / folder):
-        path = folder + entry.name
-        is_folder = entry.is_dir(follow_symlinks=False)
-        if _ignored(path + "/" if is_folder else path, ignores):
+def _walk(root: Path, folder: str, top: Ignore, ignores: list[Ignore]) -> Iterator[str]:
+    """Every file under `folder` that is not left out; what `top` leaves out, nothing lets in."""
+    try:
+        entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        own = root / folder / ".gitignore"
+        if own.is_file() and not own.is_symlink():
+            ignores = [*ignores, ignore.from_gitignore(folder, own.read_bytes())]
+    except OSError as error:
+        raise _unreadable(str(Path(error.filename).relative_to(root)), error) from None
+    for entry in entries:
+        path, is_folder = folder + entry.name, entry.is_dir(follow_symlinks=False)
+        if top.verdict(path, is_folder) or ignore.ignored(path, is_folder, ignores):
             continue
         if is_folder:
-            yield from _walk(root, path + "/", ignores)
+            yield from _walk(root, path + "/", top, ignores)
         else:
             yield path
-
-
-def _ignored(path: str, ignores: list[tuple[str, GitIgnoreSpec]]) -> bool:
-    """The last ignore file that has a word on `path` decides, as git does it."""
-    verdict = False
-    for position, (folder, spec) in enumerate(ignores):
-        found = spec.check_file(path[len(folder) :]).include
-        if found is not None:
-            verdict = bool(found)
-        if position == 0 and verdict:
-            return True  # hosts.toml's own excludes can't be undone by a .gitignore
-    return verdict
 
 
 def _entry(root: Path, path: str) -> list[str | bool]:
@@ -97,7 +88,7 @@ def _entry(root: Path, path: str) -> list[str | bool]:
             f"{path} is neither a file, a folder nor a link, so it can't be pushed",
             f'add "{path}" to source.exclude',
         )
-    return ["file", _digest(root / path), bool(mode & stat.S_IXUSR)]
+    return ["file", _digest(root, path), bool(mode & stat.S_IXUSR)]
 
 
 def _target(root: Path, path: str) -> str:
@@ -111,12 +102,17 @@ def _target(root: Path, path: str) -> str:
     return target
 
 
-def _digest(path: Path) -> str:
+def _digest(root: Path, path: str) -> str:
     try:
-        with path.open("rb") as file:
+        with (root / path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise PlanError(f"{path} can't be read: {error.strerror}", "or exclude it") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: str, error: OSError) -> PlanError:
+    hint = f'change its permissions, or add "{path}" to source.exclude'
+    return PlanError(f"{path} can't be read: {error.strerror}", hint)
 
 
 def _refuse_unprintable(path: str) -> None:

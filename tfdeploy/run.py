@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     base = hosts_file.absolute().parent / FOLDER
     chosen = run_id or _newest(base, hosts_file)
     try:
-        record = json.loads((base / chosen / "run.json").read_text())
+        record = _record(base / chosen)
         text = (base / chosen / "hosts.toml").read_text()
     except OSError:
         known = _ids(base)[-3:]
@@ -87,12 +88,22 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
 
 def _newest(base: Path, hosts_file: Path) -> str:
     for run_id in reversed(_ids(base)):
-        record = json.loads((base / run_id / "run.json").read_text())
-        if record["hosts_file"] == hosts_file.name:
-            return run_id
+        with suppress(RunError):  # a record that was cut must not hide the others
+            if _record(base / run_id)["hosts_file"] == hosts_file.name:
+                return run_id
     raise RunError(
         f"no run was started from {hosts_file} yet", "tfdeploy run starts one, or tfdeploy start"
     )
+
+
+def _record(folder: Path) -> dict[str, str]:
+    try:
+        record: dict[str, str] = json.loads((folder / "run.json").read_text())
+        return {key: record[key] for key in ("release", "agent", "hosts_file")}
+    except (ValueError, TypeError, KeyError):
+        raise RunError(
+            f"the record of run {folder.name} is broken: {folder / 'run.json'}"
+        ) from None
 
 
 def _ids(base: Path) -> list[str]:

@@ -20,6 +20,8 @@ STATE_LINE = re.compile(
     r'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"', re.M
 )
 SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
+LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
+LOOKS = 100
 EVENTS = "events.out.tfevents."
 
 
@@ -66,7 +68,8 @@ def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
             shards.append((found[1], found[2]))
     if not shards or checkpoint + ".index" not in mine:
         return None
-    if len(shards) != int(shards[0][1]) or len({total for _, total in shards}) != 1:
+    total = int(shards[0][1])
+    if sorted(shards) != [("%05d" % number, "%05d" % total) for number in range(total)]:
         return None
     known = (".index", ".meta")
     return sorted(
@@ -83,19 +86,27 @@ def _checkpoint_dir(project: str, run: str, task: str) -> str:
 
 
 def _pin_all(folder: str, pinned: str, every: bool) -> Iterator[Dict[str, Any]]:
+    """What the state file names may be deleted before it is linked: then its newer text is read."""
+    for _ in range(LOOKS):
+        names = _named_now(folder)
+        shutil.rmtree(pinned, ignore_errors=True)
+        os.makedirs(pinned, mode=0o700)
+        for name in names:
+            files = _link(folder, pinned, name)
+            if files is not None:
+                yield {"name": name, "step": _step(name), "files": files}
+                if not every:
+                    return
+        if os.listdir(pinned) or names == _named_now(folder):
+            return
+
+
+def _named_now(folder: str) -> List[str]:
     try:
-        with open(os.path.join(folder, "checkpoint"), encoding="utf-8") as file:
-            names = named(file.read())
+        with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
+            return named(file.read())
     except OSError:
-        return
-    shutil.rmtree(pinned, ignore_errors=True)
-    os.makedirs(pinned, mode=0o700)
-    for name in names:
-        files = _link(folder, pinned, name)
-        if files is not None:
-            yield {"name": name, "step": _step(name), "files": files}
-            if not every:
-                return
+        return []
 
 
 def _link(folder: str, pinned: str, name: str) -> Optional[List[Dict[str, Any]]]:
@@ -107,7 +118,7 @@ def _link(folder: str, pinned: str, name: str) -> Optional[List[Dict[str, Any]]]
         except OSError:
             continue
     held = file_set(os.listdir(pinned), name)
-    if held is None:
+    if held is None or held != wanted:
         return None
     return [{"path": file, "size": os.path.getsize(os.path.join(pinned, file))} for file in held]
 
@@ -137,4 +148,11 @@ def _events(folder: str) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text)
+    """Protobuf's text form escapes as C does, and what is not ASCII byte by byte in octal."""
+
+    def one(found: "re.Match[bytes]") -> bytes:
+        octal, letter = found.groups()
+        return bytes([int(octal, 8) & 255]) if octal else LETTERS.get(letter, letter)
+
+    escape = re.compile(rb"\\(?:([0-7]{1,3})|(.))", re.S)
+    return escape.sub(one, text.encode()).decode(errors="replace")

@@ -59,7 +59,9 @@ class _Tail:
             if (not chunk and last) or len(self.rest) > CHUNK:
                 text, self.rest = text + self.rest, b""
             if text:
-                yield text.decode(errors="replace").rstrip("\n").split("\n")
+                yield text.decode(errors="replace")[: -1 if text.endswith(b"\n") else None].split(
+                    "\n"
+                )
             if not chunk:
                 return
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import Iterator, Optional, Tuple
 
@@ -43,17 +44,45 @@ def ask(host: str, port: int, task: str, timeout_s: float = 3.0) -> Health:
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _ask(connection, host, task)
+            return _ask(_Call(connection, time.monotonic() + timeout_s), host, task)
     except ConnectionRefusedError:
         return Health(NOT_LISTENING, "nothing listens there")
     except OSError as error:
         return Health(UNREACHABLE, str(error.strerror or error))
 
 
-def _ask(connection: socket.socket, host: str, task: str) -> Health:
+class _Call:
+    """A connection with one deadline for everything, however slowly or endlessly it is fed."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self.connection = connection
+        self.deadline = deadline
+
+    def send(self, data: bytes) -> None:
+        self._hurry()
+        self.connection.sendall(data)
+
+    def exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            self._hurry()
+            part = self.connection.recv(size - len(data))
+            if not part:
+                raise ValueError("it closed the connection")
+            data += part
+        return data
+
+    def _hurry(self) -> None:
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise socket.timeout
+        self.connection.settimeout(left_s)
+
+
+def _ask(call: _Call, host: str, task: str) -> Health:
     try:
-        connection.sendall(PREFACE + _frame(SETTINGS, 0, 0, b"") + _request(host))
-        answer = _answer(connection)
+        call.send(PREFACE + _frame(SETTINGS, 0, 0, b"") + _request(host))
+        answer = _answer(call)
     except socket.timeout:
         return Health(FROZEN, "it accepts connections and doesn't answer")
     except (OSError, ValueError, struct.error) as error:
@@ -72,7 +101,7 @@ def _request(host: str) -> bytes:
     headers = (
         b"\x83\x86"  # static table: ":method: POST", ":scheme: http"
         + b"\x04" + _text(PATH)  # ":path", literal, not indexed
-        + b"\x01" + _text(host.encode("idna" if host.isascii() else "utf-8"))  # ":authority"
+        + b"\x01" + _text(host.encode())  # ":authority"
         + b"\x0f\x10" + _text(b"application/grpc")  # "content-type"
         + b"\x00" + _text(b"te") + _text(b"trailers")
     )  # fmt: skip
@@ -81,21 +110,27 @@ def _request(host: str) -> bytes:
 
 
 def _text(value: bytes) -> bytes:
-    return bytes([len(value)]) + value  # lengths below 127 take one byte
+    """A string of RFC 7541: its length in 7 bits, or 127 and the rest in groups of 7; the bytes."""
+    if len(value) < 127:
+        return bytes([len(value)]) + value
+    rest, size = b"", len(value) - 127
+    while size >= 128:
+        rest, size = rest + bytes([size % 128 + 128]), size // 128
+    return b"\x7f" + rest + bytes([size]) + value
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
-def _answer(connection: socket.socket) -> Optional[bytes]:
+def _answer(call: _Call) -> Optional[bytes]:
     """The response message, or None where the server refused the call (headers and no message)."""
     body = b""
-    for kind, flags, stream, payload in _frames(connection):
+    for kind, flags, stream, payload in _frames(call):
         if kind == SETTINGS and not flags & ACK:
-            connection.sendall(_frame(SETTINGS, ACK, 0, b""))
+            call.send(_frame(SETTINGS, ACK, 0, b""))
         elif kind == PING and not flags & ACK:
-            connection.sendall(_frame(PING, ACK, 0, payload))
+            call.send(_frame(PING, ACK, 0, payload))
         elif kind in (RESET, GOAWAY):
             raise ValueError("it ended the call")
         elif kind == DATA and stream == 1:
@@ -109,26 +144,16 @@ def _answer(connection: socket.socket) -> Optional[bytes]:
     return None
 
 
-def _frames(connection: socket.socket) -> Iterator[Tuple[int, int, int, bytes]]:
+def _frames(call: _Call) -> Iterator[Tuple[int, int, int, bytes]]:
     first = True
     while True:
-        head = _exactly(connection, 9)
+        head = call.exactly(9)
         size = struct.unpack(">I", b"\0" + head[:3])[0]
         kind, flags, stream = struct.unpack(">BBI", head[3:])
         if (first and kind != SETTINGS) or size >= MAX_FRAME:
             raise ValueError("it begins with {!r}".format(head))
         first = False
-        yield kind, flags, stream & 0x7FFFFFFF, _exactly(connection, size)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            raise ValueError("it closed the connection")
-        data += part
-    return data
+        yield kind, flags, stream & 0x7FFFFFFF, call.exactly(size)
 
 
 def _unpadded(payload: bytes) -> bytes:

@@ -22,7 +22,7 @@ def hold(task_dir: str) -> int:
 
 
 def holder(task_dir: str) -> Optional[int]:
-    """The pid of the living supervisor of this task, or None."""
+    """The pid of the living supervisor of this task, 0 while it has not written it, or None."""
     try:
         descriptor = os.open(paths.lock(task_dir), os.O_RDWR)
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def holder(task_dir: str) -> Optional[int]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return int(os.read(descriptor, 32) or b"0") or None
+        return int(os.read(descriptor, 32) or b"0")
     finally:
         os.close(descriptor)
     return None

@@ -28,18 +28,24 @@ def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[s
     incoming, final = paths.incoming(project, release), paths.release(project, release)
     if os.path.isdir(final):
         return {"wrong": []}
+    try:
+        wrong = _finish(incoming, final, manifest)
+    except OSError:
+        if not os.path.isdir(final):
+            raise
+    if os.path.isdir(final):  # ours, or that of another push of the same release that was faster
+        shutil.rmtree(incoming, ignore_errors=True)
+        return {"wrong": []}
+    return {"wrong": wrong[:20]}
+
+
+def _finish(incoming: str, final: str, manifest: Dict[str, List[Any]]) -> List[str]:
     _drop_strangers(incoming, manifest)
     wrong = [path for path, entry in manifest.items() if not _matches(incoming, path, entry)]
-    if wrong:
-        return {"wrong": sorted(wrong)[:20]}
-    _seal(incoming, manifest)
-    try:
+    if not wrong:
+        _seal(incoming, manifest)
         os.rename(incoming, final)
-    except OSError:
-        if not os.path.isdir(final):  # else another push of the same release was faster
-            raise
-        shutil.rmtree(incoming, ignore_errors=True)
-    return {"wrong": []}
+    return sorted(wrong)
 
 
 def _newest(project: str) -> Optional[str]:
@@ -52,8 +58,9 @@ def _newest(project: str) -> Optional[str]:
 
 def _drop_strangers(incoming: str, manifest: Dict[str, List[Any]]) -> None:
     """What an earlier, broken push left here and this release doesn't hold."""
-    for folder, _, names in os.walk(incoming):
-        for name in names:
+    for folder, folders, names in os.walk(incoming):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in names + links:
             path = os.path.join(folder, name)
             if os.path.relpath(path, incoming) not in manifest:
                 os.remove(path)
@@ -61,6 +68,10 @@ def _drop_strangers(incoming: str, manifest: Dict[str, List[Any]]) -> None:
 
 def _matches(incoming: str, path: str, entry: List[Any]) -> bool:
     full = os.path.join(incoming, path)
+    if os.path.realpath(os.path.dirname(full)) != os.path.dirname(
+        os.path.join(os.path.realpath(incoming), path)
+    ):
+        return False  # a link stands where a folder should
     try:
         mode = os.lstat(full).st_mode
         if entry[0] == "link":
@@ -83,3 +94,5 @@ def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:
     for path, entry in manifest.items():
         if entry[0] == "file":
             os.chmod(os.path.join(incoming, path), 0o555 if entry[2] else 0o444)
+    for folder, _, _ in os.walk(incoming, topdown=False):
+        os.chmod(folder, 0o555)

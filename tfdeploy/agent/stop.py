@@ -28,7 +28,10 @@ def stop_task(project: str, run: str, task: str) -> Dict[str, Any]:
     mark = process.mark(project, run, task)
     grace_s = _grace(task_dir)
     supervisor = lock.holder(task_dir)
-    if supervisor:
+    while supervisor == 0:
+        time.sleep(0.01)
+        supervisor = lock.holder(task_dir)
+    if supervisor is not None:
         _ask(supervisor, task_dir, grace_s)
     survivors = process.end(mark, None, grace_s)
     return {"task": task, "state": _settled(task_dir), "survivors": survivors}
