@@ -41,6 +41,7 @@ AcceptNew = Annotated[
 ]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130
+COME_BACK = ("logs -f", "status", "collect", "stop")
 
 
 def main() -> None:
@@ -128,7 +129,7 @@ def logs(
         with _fleet(known) as fleet:
             steps.logs(fleet, known, tasks or [], console.lines, lines=lines, forever=follow)
     except KeyboardInterrupt:
-        _left_alone(console, known, hosts)
+        _left_alone(console, known)
 
 
 @app.command()
@@ -180,7 +181,7 @@ def run(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False, json: Jso
         try:
             finished = steps.see_through(fleet, begun, watcher)
         except KeyboardInterrupt:
-            _left_alone(console, begun, hosts)
+            _left_alone(console, begun)
     console.finished(begun, finished)
     if finished.failure:
         console.error(finished.failure)
@@ -229,11 +230,9 @@ def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
     return begun
 
 
-def _left_alone(console: Console, known: Run, hosts: Path) -> None:
-    more = "" if hosts == HOSTS else f" --hosts {hosts}"
+def _left_alone(console: Console, known: Run) -> None:
     console.interrupted(
         f"stopped following; run {known.id} goes on. Come back with\n"
-        f"  tfdeploy logs -f{more}\n  tfdeploy status{more}\n"
-        f"  tfdeploy collect{more}\n  tfdeploy stop{more}"
+        + "\n".join(f"  tfdeploy {verb} {known.flags}" for verb in COME_BACK)
     )
     raise typer.Exit(INTERRUPTED)

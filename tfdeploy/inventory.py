@@ -143,7 +143,8 @@ def parse(text: str, file: Path) -> Inventory:
     named = tables.items() if isinstance(tables, dict) else ()
     hosts = [_checked(Host, _settings(name, own, table), ("hosts", name), problems)
              for name, own in named if isinstance(own, dict)]  # fmt: skip
-    problems += [f"hosts.{name}.name: {NAMED_BY_TABLE}" for name, own in named if "name" in own]
+    problems += [f"hosts.{name}.name: {NAMED_BY_TABLE}" for name, own in named
+                 if isinstance(own, dict) and "name" in own]  # fmt: skip
     if problems or written is None:
         sentences = dict.fromkeys(f"{file}: {problem}" for problem in problems)
         raise InventoryError("\n".join(sentences), "hosts.example.toml shows every key")

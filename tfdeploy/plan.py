@@ -160,7 +160,8 @@ def _per_gpu(host: Host, free: int) -> int:
 
 def _free(host: Host, chief: int) -> str:
     ids = ", ".join(str(gpu) for gpu in host.gpus)
-    found = f"gpus {ids}" if host.gpus else "no gpus"
+    count = len(host.gpus)
+    found = f"{count} GPU{_s(count)} (id{_s(count)} {ids})" if host.gpus else "no GPU"
     return f"{found}, of which the chief takes {_gpus_of('chief', host)}" if chief else found
 
 
@@ -195,10 +196,8 @@ def _refuse_shared_ports(placements: list[Placement]) -> None:
 
 
 def _refuse_undiallable(inventory: Inventory, addresses: Mapping[str, str]) -> None:
-    if len(inventory.hosts) == 1:
-        return
-    for host in inventory.hosts:
-        if _is_loopback(addresses[host.name]) and host.address is None:
+    for host in inventory.hosts if len(inventory.hosts) > 1 else ():
+        if _is_own(addresses[host.name]) and host.address is None:
             raise PlanError(
                 f"hosts.{host.name}: its peers would dial {addresses[host.name]}, "
                 "which on every other machine is that machine itself",
@@ -206,8 +205,10 @@ def _refuse_undiallable(inventory: Inventory, addresses: Mapping[str, str]) -> N
             )
 
 
-def _is_loopback(address: str) -> bool:
+def _is_own(address: str) -> bool:
+    """An address that on every machine means that machine itself."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        parsed = ipaddress.ip_address(address)
+        return parsed.is_loopback or parsed.is_unspecified
     except ValueError:
         return address == "localhost"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import inventory as inventories
@@ -19,8 +21,6 @@ from tfdeploy import plan as plans
 from tfdeploy.errors import RunError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfdeploy.inventory import Inventory
     from tfdeploy.plan import Plan
 
@@ -36,6 +36,15 @@ class Run:
     agent: str
     inventory: Inventory
     plan: Plan
+
+    @property
+    def flags(self) -> str:
+        """What names this run on tfdeploy's command line."""
+        file = self.inventory.file
+        here = Path.cwd()
+        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        hosts = "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))} "
+        return f"{hosts}--run {self.id}"
 
     @property
     def folder(self) -> Path:
@@ -84,6 +93,13 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     addresses = {host.name: host.address or "" for host in inventory.hosts}
     plan = plans.make(inventory, addresses)
     return Run(chosen, record["release"], record["agent"], inventory, plan)
+
+
+def forget(run: Run) -> None:
+    """Remove the record of a run that never was, so that it doesn't stand before one that is."""
+    for name in ("run.json", "hosts.toml"):
+        (run.folder / name).unlink(missing_ok=True)
+    run.folder.rmdir()
 
 
 def _newest(base: Path, hosts_file: Path) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from itertools import islice
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from . import paths, records
@@ -36,7 +37,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
         return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "events": []}
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
-    found = list(_pin_all(folder, pinned, every)) if os.path.isdir(folder) else []
+    found = _pin_all(folder, pinned, every) if os.path.isdir(folder) else []
     events = sorted(_events(folder)) if os.path.isdir(folder) else []
     return {"checkpoint_dir": folder, "pin": pinned, "checkpoints": found, "events": events}
 
@@ -85,20 +86,24 @@ def _checkpoint_dir(project: str, run: str, task: str) -> str:
     return os.path.join(paths.work(task_dir), os.path.expanduser(launch.checkpoint_dir))
 
 
-def _pin_all(folder: str, pinned: str, every: bool) -> Iterator[Dict[str, Any]]:
+def _pin_all(folder: str, pinned: str, every: bool) -> List[Dict[str, Any]]:
     """What the state file names may be deleted before it is linked: then its newer text is read."""
     for _ in range(LOOKS):
         names = _named_now(folder)
-        shutil.rmtree(pinned, ignore_errors=True)
-        os.makedirs(pinned, mode=0o700)
-        for name in names:
-            files = _link(folder, pinned, name)
-            if files is not None:
-                yield {"name": name, "step": _step(name), "files": files}
-                if not every:
-                    return
-        if os.listdir(pinned) or names == _named_now(folder):
-            return
+        whole = _pin_named(folder, pinned, names)
+        found = list(whole if every else islice(whole, 1))
+        if found or names == _named_now(folder):
+            return found
+    return []
+
+
+def _pin_named(folder: str, pinned: str, names: List[str]) -> Iterator[Dict[str, Any]]:
+    shutil.rmtree(pinned, ignore_errors=True)
+    os.makedirs(pinned, mode=0o700)
+    for name in names:
+        files = _link(folder, pinned, name)
+        if files is not None:
+            yield {"name": name, "step": _step(name), "files": files}
 
 
 def _named_now(folder: str) -> List[str]:

@@ -112,15 +112,21 @@ def _prepare(launch: Launch) -> None:
 
 
 def _link_release(launch: Launch, work: str) -> None:
-    """The task's directory shows the release by links, and holds what the task itself writes.
+    """The task's directory shows the release by links, and holds what the task itself writes."""
+    own = os.path.normpath(launch.checkpoint_dir).split(os.sep)
+    _link_all(paths.release(launch.project, launch.release), work, own)
 
-    The name that checkpoints go to is left out, or they would be written into the release.
-    """
-    release = paths.release(launch.project, launch.release)
-    own = os.path.normpath(launch.checkpoint_dir).split(os.sep)[0]
-    for name in os.listdir(release):
-        if name != own:
-            os.symlink(os.path.join(release, name), os.path.join(work, name))
+
+def _link_all(source: str, target: str, own: List[str]) -> None:
+    """Link what `source` holds, but for the path `own`: checkpoints are not written into a release.
+    A folder on the way to it is a folder here too."""
+    for name in os.listdir(source):
+        here, there = os.path.join(target, name), os.path.join(source, name)
+        if name != own[0]:
+            os.symlink(there, here)
+        elif own[1:] and os.path.isdir(there) and not os.path.islink(there):
+            os.mkdir(here)
+            _link_all(there, here, own[1:])
 
 
 def _supervise(task_dir: str) -> None:

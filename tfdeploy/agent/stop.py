@@ -12,6 +12,7 @@ from . import lock, paths, process, records
 from .records import ENDED, Launch, TaskState
 
 MARGIN_S = 10.0
+UNKNOWN = "UNKNOWN"  # this host never had the task
 
 
 def stop(project: str, run: str, tasks: List[str]) -> List[Dict[str, Any]]:
@@ -56,6 +57,8 @@ def _grace(task_dir: str) -> float:
 
 def _settled(task_dir: str) -> str:
     """The state on disk; one that a lost supervisor left open is closed here, after the sweep."""
+    if not os.path.isdir(task_dir):
+        return UNKNOWN
     try:
         state = records.from_json(TaskState, records.read(paths.state(task_dir)))
     except (OSError, ValueError):

@@ -70,7 +70,7 @@ def _chiefs(agent: Agent, run: Run, every: bool) -> tuple[str, tuple[Checkpoint,
     answer = agent.ask("pin", {**body, "every": every}, PIN_TIMEOUT_S)
     _refuse_tricks(agent, answer)
     try:
-        checkpoints = tuple(_fetch(agent, run, answer["pin"], c) for c in answer["checkpoints"])
+        checkpoints = tuple(_fetch(agent, run, answer, found) for found in answer["checkpoints"])
     finally:
         if answer["pin"]:
             agent.ask("unpin", body)
@@ -79,9 +79,10 @@ def _chiefs(agent: Agent, run: Run, every: bool) -> tuple[str, tuple[Checkpoint,
     return answer["checkpoint_dir"], checkpoints, len(answer["events"])
 
 
-def _fetch(agent: Agent, run: Run, pin: str, found: dict[str, Any]) -> Checkpoint:
+def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]) -> Checkpoint:
     """Through .incoming into checkpoints/: data first, then the index, which makes TensorFlow see
-    it, then the state file, which names it. At no moment is a part of it visible as a checkpoint.
+    it, then the state file, which names it (the newest on top). No part of it is ever visible as a
+    checkpoint.
     """
     home, incoming = run.folder / "checkpoints", run.folder / ".incoming"
     home.mkdir(parents=True, exist_ok=True)
@@ -89,12 +90,13 @@ def _fetch(agent: Agent, run: Run, pin: str, found: dict[str, Any]) -> Checkpoin
     files = [file["path"] for file in found["files"]]
     for name in files:
         _offer_own_copy(home / name, incoming / name)
-    agent.transport.pull(pin, incoming, files)
+    agent.transport.pull(answer["pin"], incoming, files)
     for file in found["files"]:
         _refuse_short(agent, incoming / file["path"], file["size"])
     for name in sorted(files, key=lambda name: name.endswith(".index")):
         (incoming / name).replace(home / name)
-    _write_state(home, found["name"])
+        (incoming / name).unlink(missing_ok=True)  # rename does nothing between links of one file
+    _write_state(home, answer["checkpoints"][0]["name"])
     _remove_if_empty(incoming)
     return Checkpoint(found["name"], found["step"], tuple(files))
 

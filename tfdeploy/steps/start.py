@@ -19,6 +19,8 @@ from tfdeploy.agent.records import (
     to_json,
 )
 from tfdeploy.errors import (
+    AgentError,
+    CommandFailed,
     FleetError,
     HostError,
     TaskFailed,
@@ -57,7 +59,7 @@ def start(
     )
     run.save(begun)
     try:
-        _launch(fleet, intent, begun)
+        _launch_or_forget(fleet, intent, begun)
         _wait_ready(fleet, begun, on_report)
         _check_peers(fleet, begun)
     except TfdeployError as error:
@@ -75,6 +77,18 @@ def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:
     except TfdeployError as error:
         return [error]
     return []
+
+
+def _launch_or_forget(fleet: Fleet, intent: Intent, begun: Run) -> None:
+    """A start that hosts refused leaves no record; one that a host was lost in might yet live."""
+    try:
+        _launch(fleet, intent, begun)
+    except TfdeployError as error:
+        stopped = _stopped(fleet, begun)
+        parts = error.errors if isinstance(error, FleetError) else (error,)
+        if not stopped and all(isinstance(part, AgentError | CommandFailed) for part in parts):
+            run.forget(begun)
+        raise
 
 
 def _launch(fleet: Fleet, intent: Intent, begun: Run) -> None:
@@ -114,7 +128,7 @@ def failures(fleet: Fleet, begun: Run, first: str) -> TfdeployError:
     bad = (FAILED, LOST, STOPPED)
     failed = [t for t in seen.tasks if t.report and t.report.state in bad]
     failed.sort(key=lambda t: str(t.placement.task) != first)
-    hint = f"the logs are kept: tfdeploy logs --run {begun.id}"
+    hint = f"the logs are kept: tfdeploy logs {begun.flags}"
     return FleetError([_failure(t.placement, t.report, n == 0) for n, t in enumerate(failed)], hint)
 
 

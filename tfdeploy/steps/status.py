@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import TaskReport, from_json
-from tfdeploy.errors import TfdeployError
+from tfdeploy.errors import AgentError, TfdeployError
 
 if TYPE_CHECKING:
     from tfdeploy.fleet import Fleet
@@ -46,10 +46,19 @@ def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
     outcomes = fleet.outcomes(run.plan.hosts, ask)
     reports: dict[str, TaskReport] = {}
     errors: list[TfdeployError] = []
-    for outcome in outcomes.values():
+    for host, outcome in outcomes.items():
         if isinstance(outcome, TfdeployError):
             errors.append(outcome)
-        else:
-            reports |= outcome
+            continue
+        reports |= outcome
+        errors += _unknown(run, host, outcome)
     tasks = (TaskStatus(p, reports.get(str(p.task))) for p in run.plan.placements)
     return RunStatus(run, tuple(tasks), tuple(errors))
+
+
+def _unknown(run: Run, host: str, reports: dict[str, TaskReport]) -> list[TfdeployError]:
+    missing = [str(p.task) for p in run.plan.on(host) if str(p.task) not in reports]
+    if not missing:
+        return []
+    message = f"it knows nothing of {', '.join(missing)} of run {run.id}"
+    return [AgentError(host, message, "was it ever started, or was its directory removed?")]
