@@ -54,6 +54,7 @@ def main() -> None:
         Console().error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
         sys.exit(INTERRUPTED)
 
 
@@ -139,8 +140,13 @@ def stop(hosts: Hosts = HOSTS, run: RunId = None) -> None:
     from tfdeploy.steps import stop as steps
 
     known = _run(hosts, run)
-    with _fleet(known) as fleet:
-        Console().stopped(known, steps.stop(fleet, known))
+    console = Console()
+    try:
+        with _fleet(known) as fleet:
+            console.stopped(known, steps.stop(fleet, known))
+    except KeyboardInterrupt:
+        console.interrupted(f"interrupted: tfdeploy stop {known.flags} ends what is left")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()

@@ -43,6 +43,8 @@ class Console:
         self._out = Rich(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
         self._err = Rich(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
+        self._told: dict[str, tuple[Any, ...]] = {}
+
     def say(self, text: str) -> None:
         self._out.out(printable(text), highlight=False)
 
@@ -103,7 +105,11 @@ class Console:
             self.say(f"release {release.id} was there already: {', '.join(held)}")
 
     def report(self, host: str, report: TaskReport) -> None:
-        """One line at each change of a task's state."""
+        """One line at each change of a task's state, told once however often it is reported."""
+        seen = (report.state, report.pid, report.restarts)
+        if self._told.get(report.task) == seen:
+            return
+        self._told[report.task] = seen
         state = f"[{STYLES.get(report.state, 'default')}]{report.state:<9}[/]"
         reason = f"  {report.reason}" if report.reason else ""
         pid = f"  pid {report.pid}" if report.pid else ""

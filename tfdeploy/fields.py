@@ -51,6 +51,13 @@ def _directory(value: str) -> str:
     return value
 
 
+def _checkpoint_dir(value: str) -> str:
+    """Told to the script as it is, so it must mean the same to the script and to us."""
+    if not value or value.startswith("~") or ".." in value.split("/") or "\0" in value:
+        raise ValueError('expected a path without "~" and "..": relative to the task, or absolute')
+    return value
+
+
 def _ports(value: Any) -> Any:
     """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -120,6 +127,7 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 
 
 Address = Annotated[str, AfterValidator(_address)]
+CheckpointDir = Annotated[str, AfterValidator(_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_directory)]
 Word = Annotated[str, AfterValidator(_word)]
 Name = Annotated[str, AfterValidator(_name)]

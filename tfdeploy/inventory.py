@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tfdeploy.errors import InventoryError
 from tfdeploy.fields import (
     Address,
+    CheckpointDir,
     Command,
     Count,
     Directory,
@@ -34,6 +35,14 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+EXPECTED = {
+    "bool_type": "expected true or false",
+    "dict_type": "expected a table",
+    "model_type": "expected a table",
+    "int_type": "expected a whole number",
+    "string_type": "expected text in quotes",
+    "tuple_type": "expected a list",
+}
 NAMED_BY_TABLE = "unknown key; a host is named by its table, [hosts.NAME]"
 T = TypeVar("T", bound=_Table)
 
@@ -53,7 +62,7 @@ class Training(_Table):
     role_args: Words = ()
     role_env: Environment = {}
     env: Environment = {}
-    checkpoint_dir: str = "checkpoints"
+    checkpoint_dir: CheckpointDir = "checkpoints"
     checkpoints_on_chief: bool = True
     ready_timeout_s: Annotated[Seconds, Field(gt=0)] = 180.0
     stop_grace_s: Seconds = 10.0
@@ -178,7 +187,7 @@ def _quoted(text: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        text = file.read_bytes().decode()
+        text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise InventoryError(
             f"{file}: there is no such file", "copy hosts.example.toml to it, or say --hosts FILE"
@@ -259,7 +268,9 @@ def _sentence(detail: Any, prefix: tuple[str, ...]) -> str:
         case "too_short":
             return f"{path}: found nothing, expected at least one"
         case _:
-            return f"{path}: found {found}; {detail['msg'].replace('Input should', 'it should')}"
+            said = detail["msg"].replace("Input should", "it should")
+            expected = EXPECTED.get(detail["type"], said)
+            return f"{path}: found {found}; {expected}"
 
 
 def _shown(value: Any) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy import launch, plan, release, run
+from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
@@ -30,13 +31,15 @@ class Intent:
 
 def plan_all(inventory: Inventory) -> Intent:
     """Place the tasks and read the source tree. Raises PlanError."""
-    placed = plan.make(
-        inventory, {host.name: _address(host, inventory) for host in inventory.hosts}
-    )
-    snapshot = release.snapshot(inventory.source_root, _excluded(inventory))
-    launch.check_script(inventory, snapshot.manifest)
-    intent = Intent(inventory, placed, snapshot)
-    intent.launches()  # so that a wrong {field} is found now, not after the push
+    addresses = {host.name: _address(host, inventory) for host in inventory.hosts}
+    try:
+        placed = plan.make(inventory, addresses)
+        snapshot = release.snapshot(inventory.source_root, _excluded(inventory))
+        launch.check_script(inventory, snapshot.manifest)
+        intent = Intent(inventory, placed, snapshot)
+        intent.launches()  # so that a wrong {field} is found now, not after the push
+    except PlanError as error:
+        raise PlanError(f"{inventory.file.name}: {error.message}", error.hint) from None
     return intent
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import ENDED, FAILED, LOST, READY, SUCCEEDED, TaskReport, from_json
+from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED, TaskReport, from_json
 from tfdeploy.errors import HostError, TaskError, TfdeployError, raise_all
 from tfdeploy.steps.collect import Collected, collect
 from tfdeploy.steps.start import failures
@@ -99,8 +99,7 @@ def _reports(
             watcher.on_lines(event["task"], host, event["lines"])
         elif "state" in event:
             report = from_json(TaskReport, event["state"])
-            if report.state != READY or report.restarts:  # `start` has told that already
-                watcher.on_report(host, report)
+            watcher.on_report(host, report)
             yield report
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import remote, run
@@ -32,7 +35,7 @@ from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tfdeploy.fleet import Fleet
     from tfdeploy.plan import Placement
@@ -64,10 +67,25 @@ def start(
         _check_peers(fleet, begun)
     except TfdeployError as error:
         raise_all([error, *_stopped(fleet, begun)])
-    except BaseException:
-        _stopped(fleet, begun)
+    except KeyboardInterrupt:
+        with uninterrupted():
+            errors = _stopped(fleet, begun)
+        raise_all(errors, f"interrupted; to end what may be left: tfdeploy stop {begun.flags}")
         raise
     return begun
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not end the cleaning up after the first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals come to the main thread alone
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:

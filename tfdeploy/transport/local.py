@@ -23,7 +23,12 @@ class LocalTransport:
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
         try:
             done = subprocess.run(
-                list(argv), input=stdin, capture_output=True, timeout=timeout_s, cwd=Path.home()
+                list(argv),
+                input=stdin,
+                capture_output=True,
+                timeout=timeout_s,
+                cwd=Path.home(),
+                start_new_session=True,  # Ctrl-C is for us, not for a half-done agent
             )
         except subprocess.TimeoutExpired:
             raise CommandTimedOut(
@@ -80,6 +85,7 @@ class LocalStream:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 cwd=Path.home(),
+                start_new_session=True,
             )
         except OSError as error:
             raise CommandFailed(host, f"{argv[0]} can't be run: {error.strerror}") from None

@@ -5,6 +5,8 @@ Paramiko's reader ignores Include and misreads Match; ssh itself does not.
 
 from __future__ import annotations
 
+import getpass
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ class SshConfig:
     proxy_jump: str | None
     proxy_command: str | None
     known_hosts: tuple[Path, ...]
+    host_key_alias: str | None
 
 
 def command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
@@ -90,16 +93,23 @@ def _parsed(text: str) -> SshConfig:
         found = values.get(key, ["none"])[0]
         return None if found in ("none", "") else found
 
+    tokens = {
+        "%h": one("hostname"),
+        "%r": one("user"),
+        "%d": str(Path.home()),
+        "%u": getpass.getuser(),
+    }
     known = [*_paths(one("userknownhostsfile")), *_paths(one("globalknownhostsfile"))]
     return SshConfig(
         hostname=one("hostname") or "",
         user=one("user") or "",
         port=int(one("port") or PORT),
-        identity_files=tuple(Path(p).expanduser() for p in values.get("identityfile", [])),
+        identity_files=tuple(_filled(path, tokens) for path in values.get("identityfile", [])),
         identities_only=one("identitiesonly") == "yes",
         proxy_jump=one("proxyjump"),
         proxy_command=one("proxycommand"),
         known_hosts=tuple(known),
+        host_key_alias=one("hostkeyalias"),
     )
 
 
@@ -109,3 +119,8 @@ def _paths(value: str | None) -> list[Path]:
     if value and whole.is_file():
         return [whole]
     return [Path(word).expanduser() for word in (value or "").split()]
+
+
+def _filled(path: str, tokens: dict[str, str | None]) -> Path:
+    """An IdentityFile with its tokens, which ssh -G leaves as they are (ssh_config(5), TOKENS)."""
+    return Path(re.sub("%[hrdu%]", lambda t: tokens.get(t[0]) or "%", path)).expanduser()

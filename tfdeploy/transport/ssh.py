@@ -206,9 +206,20 @@ def _connection(
     for file in config.known_hosts:
         if file.is_file():
             connection.client.load_system_host_keys(str(file))
+            _take_alias(connection, config, file)
     policy = AcceptNew(config.known_hosts[0]) if accept_new else RefuseUnknown()
     connection.client.set_missing_host_key_policy(policy)
     return connection
+
+
+def _take_alias(connection: fabric.Connection, config: SshConfig, file: Path) -> None:
+    """HostKeyAlias: the keys that stand under the alias count for this host."""
+    if not config.host_key_alias:
+        return
+    port = "" if config.port == openssh.PORT else f":{config.port}"
+    dialled = f"[{config.hostname}]{port}" if port else config.hostname
+    for kind, key in (paramiko.HostKeys(str(file)).lookup(config.host_key_alias) or {}).items():
+        connection.client.get_host_keys().add(dialled, kind, key)
 
 
 def _expanded(config: SshConfig, name: str) -> str | None:
