@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.steps.logs import logs
     from tfdeploy.steps.plan import plan_all
     from tfdeploy.steps.push import push
-    from tfdeploy.steps.run import see_through
+    from tfdeploy.steps.run import finish, follow
     from tfdeploy.steps.start import start
     from tfdeploy.steps.status import status
     from tfdeploy.steps.stop import stop
@@ -38,11 +38,12 @@ __all__ = [
     "Run",
     "TfdeployError",
     "collect",
+    "finish",
+    "follow",
     "load",
     "logs",
     "plan_all",
     "push",
-    "see_through",
     "start",
     "status",
     "stop",
@@ -57,7 +58,8 @@ _HOMES = {
     "TfdeployError": "errors",
     "load": "inventory",
     "plan_all": "steps.plan",
-    "see_through": "steps.run",
+    "finish": "steps.run",
+    "follow": "steps.run",
 }
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from tfdeploy.errors import TfdeployError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.console import Console
     from tfdeploy.fleet import Fleet
     from tfdeploy.run import Run
@@ -41,6 +43,7 @@ AcceptNew = Annotated[
 ]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130
+FINISH = ("stop", "collect")
 COME_BACK = ("logs -f", "status", "collect", "stop")
 
 
@@ -145,8 +148,7 @@ def stop(hosts: Hosts = HOSTS, run: RunId = None) -> None:
         with _fleet(known) as fleet:
             console.stopped(known, steps.stop(fleet, known))
     except KeyboardInterrupt:
-        console.interrupted(f"interrupted: tfdeploy stop {known.flags} ends what is left")
-        raise typer.Exit(INTERRUPTED) from None
+        _interrupted(console, known, "interrupted before all had ended", ("stop",))
 
 
 @app.command()
@@ -185,9 +187,13 @@ def run(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False, json: Jso
         begun = _start(fleet, intent, console)
         watcher = steps.Watcher(console.report, console.lines, console.lost)
         try:
-            finished = steps.see_through(fleet, begun, watcher)
+            ended = steps.follow(fleet, begun, watcher)
         except KeyboardInterrupt:
             _left_alone(console, begun)
+        try:
+            finished = steps.finish(fleet, begun, ended)
+        except KeyboardInterrupt:
+            _interrupted(console, begun, "interrupted while it was stopped and collected", FINISH)
     console.finished(begun, finished)
     if finished.failure:
         console.error(finished.failure)
@@ -236,9 +242,12 @@ def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
     return begun
 
 
-def _left_alone(console: Console, known: Run) -> None:
-    console.interrupted(
-        f"stopped following; run {known.id} goes on. Come back with\n"
-        + "\n".join(f"  tfdeploy {verb} {known.flags}" for verb in COME_BACK)
-    )
+def _left_alone(console: Console, known: Run) -> NoReturn:
+    found = f"stopped following; run {known.id} goes on. Come back with"
+    _interrupted(console, known, found, COME_BACK)
+
+
+def _interrupted(console: Console, known: Run, found: str, verbs: Sequence[str]) -> NoReturn:
+    next_lines = [f"  tfdeploy {verb} {known.flags}" for verb in verbs]
+    console.interrupted("\n".join([found, *next_lines]))
     raise typer.Exit(INTERRUPTED)

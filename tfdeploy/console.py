@@ -118,7 +118,10 @@ class Console:
 
     def started(self, run: Run) -> None:
         tasks, hosts = len(run.plan.placements), len(run.plan.hosts)
-        self.say(f"run {run.id} is READY: {_counted(tasks, 'task')} on {_counted(hosts, 'host')}")
+        where = f"{_counted(tasks, 'task')} on {_counted(hosts, 'host')}"
+        ended = sum(state == SUCCEEDED for state, *_ in self._told.values())
+        ready = f"has started, {ended} ended well already" if ended else "is READY"
+        self.say(f"run {run.id} {ready}: {where}")
 
     def lines(self, task: str, host: str, lines: list[str]) -> None:
         """Log lines, each behind its task and host."""

@@ -112,16 +112,15 @@ def _on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placeme
 
 def _tasks(host: Host) -> dict[str, int]:
     """How many tasks of each job `host` carries, checked against its GPUs and ports."""
-    chief = int(host.chief)
+    where, chief = f"hosts.{host.name}", int(host.chief)
     free = len(host.gpus) - chief * _gpus_of("chief", host)
-    workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
-    needed = workers * _gpus_of("worker", host)
-    where = f"hosts.{host.name}"
     if free < 0:
         raise PlanError(
             f"{where}: the chief needs {_gpus_of('chief', host)} GPUs, found {_free(host, 0)}",
             "lower gpus_per_chief",
         )
+    workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
+    needed = workers * _gpus_of("worker", host)
     if needed > free:
         raise PlanError(
             f"{where}: {workers} worker{_s(workers)} with {_gpus_of('worker', host)} GPU each "
@@ -134,7 +133,12 @@ def _tasks(host: Host) -> dict[str, int]:
             f"{where}.ports: {ports} tasks need a port each, found {len(host.ports)}",
             'give it a wider range, as ports = "2222-2299"',
         )
-    return {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
+    tasks = {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
+    if not any(tasks.values()):
+        raise PlanError(
+            f"{where} carries no task", "say ps = 1, workers = 1, chief = true or evaluator = true"
+        )
+    return tasks
 
 
 def _gpus_of(job: str, host: Host) -> int:
@@ -155,7 +159,13 @@ def _per_gpu(host: Host, free: int) -> int:
             f" and gpus_per_worker = {each}",
             "say gpus = 2, or give workers as a number",
         )
-    return max(free, 0) // each
+    if free < each:
+        raise PlanError(
+            f'hosts.{host.name}.workers: "per-gpu" with gpus_per_worker = {each} comes to none, '
+            f"found {_free(host, int(host.chief))}",
+            "lower gpus_per_worker",
+        )
+    return free // each
 
 
 def _free(host: Host, chief: int) -> str:

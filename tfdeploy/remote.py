@@ -89,17 +89,27 @@ class Agent:
                 "set the host's python in hosts.toml to the absolute path of one, 3.8 or newer",
             )
         raise AgentError(
-            self.host, f"the agent gave no answer (exit {done.exit}): {_last_line(done.stderr)}"
+            self.host,
+            f"the agent gave no answer (exit {done.exit}): {_last_line(done.stderr)}",
+            f"is {self._python} a Python, 3.8 or newer? It is the host's python in hosts.toml",
         )
 
     def _answers(self, stream: Stream) -> Iterator[Answer]:
-        rest = b""
+        rest, ended = b"", False
         for chunk in stream:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                _, marked, answer = line.decode(errors="replace").partition(MARK)
+                _, marked, text = line.decode(errors="replace").partition(MARK)
                 if marked:
-                    yield self._accepted(self._parsed(answer))
+                    answer = self._accepted(self._parsed(text))
+                    ended = "end" in answer
+                    yield answer
+        if not ended:
+            raise AgentError(
+                self.host,
+                "the agent fell silent before its last word",
+                "was it killed, or its directory removed? tfdeploy status asks again",
+            )
 
     def _parsed(self, text: str) -> Answer:
         try:

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import time
-from typing import List, Optional, Set
+from typing import Dict, List, Optional, Set
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
@@ -20,22 +20,28 @@ def mark(project: str, run: str, task: str) -> str:
     return "{}/{}/{}".format(project, run, task)
 
 
-def members(value: str, leader: Optional[int] = None) -> List[int]:
-    """The living processes that carry the mark, or are in the session that `leader` began."""
+def members(value: str, leader: Optional[int] = None, ancestor: Optional[int] = None) -> List[int]:
+    """The living processes that carry the mark, are in the session that `leader` began, or descend
+    from `ancestor`: a child may clear its environment and make a session of its own."""
     wanted = "{}={}".format(MARK, value).encode()
-    return [pid for pid in _pids() if _alive(pid) and _is_member(pid, wanted, leader)]
+    family = _descendants(ancestor) if ancestor else set()
+    return [
+        pid for pid in _pids() if _alive(pid) and (pid in family or _is_member(pid, wanted, leader))
+    ]
 
 
-def end(value: str, leader: Optional[int], grace_s: float) -> List[int]:
+def end(
+    value: str, leader: Optional[int], grace_s: float, ancestor: Optional[int] = None
+) -> List[int]:
     """TERM to all processes of the task, KILL to those left after `grace_s`; returns survivors."""
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
-        left = members(value, leader)
+        left = members(value, leader, ancestor)
         for pid in left:
             _send(pid, number)
         deadline = time.monotonic() + wait_s
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
-            left = members(value, leader)
+            left = members(value, leader, ancestor)
         if not left:
             return []
     return left
@@ -69,6 +75,20 @@ def _is_member(pid: int, wanted: bytes, leader: Optional[int]) -> bool:
     if wanted in _read(pid, "environ").split(b"\0"):
         return True
     return leader is not None and _session(pid) == leader
+
+
+def _descendants(ancestor: int) -> Set[int]:
+    children: Dict[int, List[int]] = {}
+    for pid in _pids():
+        fields = _read(pid, "stat").rpartition(b")")[2].split()
+        if fields:
+            children.setdefault(int(fields[1]), []).append(pid)
+    found, left = set(), [ancestor]
+    while left:
+        for child in children.get(left.pop(), []):
+            found.add(child)
+            left.append(child)
+    return found
 
 
 def _session(pid: int) -> int:

@@ -20,6 +20,8 @@ def offer(project: str, release: str) -> Dict[str, Any]:
     incoming = paths.incoming(project, release)
     paths.make_private(project)
     os.makedirs(incoming, exist_ok=True)
+    for folder, _, _ in os.walk(incoming):
+        os.chmod(folder, 0o755)  # one that was sealed and not renamed any more
     return {"present": False, "incoming": incoming, "base": _newest(project)}
 
 

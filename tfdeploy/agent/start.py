@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import paths, process, records, stop
@@ -66,6 +67,11 @@ def _is_free(port: int) -> bool:
             probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
             probe.bind(("", port))
+        except PermissionError:
+            raise Refusal(
+                "port {} may not be opened by this user".format(port),
+                "ports below 1024 are root's: give the host others",
+            ) from None
         except OSError:
             return False
     return True
@@ -83,15 +89,7 @@ def _check_program(launch: Launch, release: str) -> None:
 
 
 def _check_gpus(launch: Launch) -> None:
-    if not launch.gpus:
-        return
-    try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
-        )
-        found = sum(line.startswith(b"GPU ") for line in listed.stdout.splitlines())
-    except (OSError, subprocess.TimeoutExpired):
-        found = 0
+    found = _gpu_count() if launch.gpus else 0
     missing = [gpu for gpu in launch.gpus if gpu >= found]
     if missing:
         raise Refusal(
@@ -100,6 +98,17 @@ def _check_gpus(launch: Launch) -> None:
             ),
             "correct the host's gpus",
         )
+
+
+@lru_cache(maxsize=None)
+def _gpu_count() -> int:
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith(b"GPU ") for line in listed.stdout.splitlines())
 
 
 def _prepare(launch: Launch) -> None:

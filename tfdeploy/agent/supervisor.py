@@ -16,12 +16,15 @@ from .records import Launch, TaskState
 WATCHED = (signal.SIGCHLD, signal.SIGTERM)
 PROBE_S = 0.25
 PROBE_TIMEOUT_S = 3.0
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1  # source of both: linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def supervise(task_dir: str, announce: Callable[[], None]) -> None:
     """Keep the task of `task_dir` until it has ended. `announce` is called once it is ours."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    # What the task leaves behind becomes our child, not init's: so all of it can be found.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     held = lock.hold(task_dir)
     launch = records.from_json(Launch, records.read(paths.launch(task_dir)))
     _write(task_dir, records.STARTING)
@@ -44,7 +47,7 @@ def _keep(launch: Launch, task_dir: str) -> None:
         _write(task_dir, records.FAILED, exit=127, reason=reason)
         return
     exit_code, stopped = _watch(child, launch, task_dir, mark)
-    left = process.end(mark, child.pid, launch.stop_grace_s)
+    left = process.end(mark, child.pid, launch.stop_grace_s, os.getpid())
     state, reason = outcome.judge(exit_code, stopped)
     if left:
         reason += "; processes {} could not be ended".format(left)
@@ -106,7 +109,7 @@ def _watch(
         if code is not None:
             return code, False
         if caught and caught.si_signo == signal.SIGTERM:
-            process.end(mark, child.pid, launch.stop_grace_s)
+            process.end(mark, child.pid, launch.stop_grace_s, os.getpid())
             return child.wait(), True
         if probing and is_ready(probing, launch.task, mark, child.pid):
             _write(task_dir, records.READY, pid=child.pid)

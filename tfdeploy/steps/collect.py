@@ -8,15 +8,20 @@ runs/<run>/.incoming/     what a broken collect left, and the next one goes on w
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.checkpoints import file_set
-from tfdeploy.errors import AgentError, TfdeployError, TransferFailed, raise_all
+from tfdeploy.errors import AgentError, RunError, TfdeployError, TransferFailed, raise_all
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfdeploy.fleet import Fleet
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
@@ -48,15 +53,36 @@ class Collected:
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> Collected:
     """Fetch the chief's newest complete checkpoint (or `every` one), its events, and all logs.
 
-    Raises the errors of all hosts, after what could be fetched was fetched.
+    Raises the errors of all hosts, after what could be fetched was fetched, and RunError while
+    another collect of this run is at work.
     """
+    with _alone(run):
+        return _collect(fleet, run, every)
+
+
+@contextmanager
+def _alone(run: Run) -> Iterator[None]:
+    """Two collects would grow the same files. The kernel drops the lock with its holder."""
+    try:
+        with (run.folder / ".collecting").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        raise RunError(f"another collect of run {run.id} is at work", "wait for it") from None
+
+
+def _collect(fleet: Fleet, run: Run, every: bool) -> Collected:
     chief = run.plan.chief
     found: list[tuple[str, tuple[Checkpoint, ...], int]] = []
 
     def fetch(agent: Agent) -> int:
-        if agent.host == chief.host:
-            found.append(_chiefs(agent, run, every))
-        return _logs(agent, run)
+        try:
+            if agent.host == chief.host:
+                found.append(_chiefs(agent, run, every))
+            return _logs(agent, run)
+        except OSError as error:
+            sentence = f"{error.filename} can't be written here: {error.strerror}"
+            raise TransferFailed(agent.host, sentence) from None
 
     outcomes = fleet.outcomes(run.plan.hosts, fetch)
     raise_all([o for o in outcomes.values() if isinstance(o, TfdeployError)])
@@ -74,6 +100,7 @@ def _chiefs(agent: Agent, run: Run, every: bool) -> tuple[str, tuple[Checkpoint,
     finally:
         if answer["pin"]:
             agent.ask("unpin", body)
+    shutil.rmtree(run.folder / ".incoming", ignore_errors=True)  # what older, broken collects left
     if answer["events"]:
         agent.transport.pull(answer["checkpoint_dir"], run.folder / "events", answer["events"])
     return answer["checkpoint_dir"], checkpoints, len(answer["events"])
@@ -97,19 +124,14 @@ def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]
         (incoming / name).replace(home / name)
         (incoming / name).unlink(missing_ok=True)  # rename does nothing between links of one file
     _write_state(home, answer["checkpoints"][0]["name"])
-    _remove_if_empty(incoming)
     return Checkpoint(found["name"], found["step"], tuple(files))
 
 
 def _offer_own_copy(own: Path, incoming: Path) -> None:
     """What is at home already need not cross the network again, if it is still the same."""
     if own.is_file() and not incoming.exists():
-        os.link(own, incoming)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
-        folder.rmdir()
+        with suppress(OSError):  # a filesystem without links: then it crosses the network
+            os.link(own, incoming)
 
 
 def _refuse_short(agent: Agent, file: Path, size: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.errors import TransferFailed
+from tfdeploy.errors import AgentError, TransferFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,12 @@ def _push(
 ) -> bool:
     offer = agent.ask("offer", {"project": project, "release": release.id})
     if not offer["present"]:
-        _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
+        try:
+            _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
+        except (TransferFailed, AgentError):
+            # Two pushes of one release share a folder, and the faster one takes it away.
+            if not agent.ask("offer", {"project": project, "release": release.id})["present"]:
+                raise
     on_progress(agent.host, 1.0)
     return not offer["present"]
 

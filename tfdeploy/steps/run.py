@@ -33,29 +33,28 @@ class Watcher:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """How a run ended. `exit` is the chief's, as a shell counts (128 + n for signal n), or 1 where
-    another task's failure ended it; `failure` names who failed."""
+class Ended:
+    """How the training ended. `exit` is the chief's, as a shell counts (128 + n for signal n), or
+    1 where another task's failure ended it; `failure` names who failed."""
 
     exit: int
     failure: TfdeployError | None
+
+
+@dataclass(frozen=True)
+class Finished(Ended):
+    """A run of which nothing is left running, and what it brought home."""
+
     collected: Collected
     states: dict[str, str]
 
 
-def see_through(fleet: Fleet, run: Run, watcher: Watcher) -> Finished:
-    """Follow a started run to its end. Raises HostError where the chief's host was lost on the way:
-    the run goes on without us. Then, and on Ctrl-C, nothing is stopped."""
-    code, failure = _follow(fleet, run, watcher)
-    try:
-        states = stop(fleet, run)
-        return Finished(code, failure, collect(fleet, run), states)
-    except TfdeployError as error:
-        raise_all([failure, error] if failure else [error])
-        raise
+def follow(fleet: Fleet, run: Run, watcher: Watcher) -> Ended:
+    """Follow a started run until its chief ends, or one ends that the chief can't do without.
 
-
-def _follow(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[int, TfdeployError | None]:
+    Raises HostError where the chief's host was lost on the way: the run goes on without us, as it
+    does after Ctrl-C.
+    """
     chief = str(run.plan.chief.task)
     going = {str(p.task) for p in run.plan.placements if p.task.job != "ps"}
     with fleet.follow(run, run.plan.placements, logs=True) as following:
@@ -65,11 +64,21 @@ def _follow(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[int, TfdeployErro
             going.discard(report.task)
             if report.task == chief and report.state == SUCCEEDED:
                 _wait_for(going, following, run, watcher)
-                return 0, None
+                return Ended(0, None)
             if report.task == chief or _ends_run(run.plan, report):
                 code = (report.exit or 1) if report.task == chief else 1
-                return _as_shell(code), failures(fleet, run, report.task)
+                return Ended(_as_shell(code), failures(fleet, run, report.task))
     raise TaskError(chief, run.plan.chief.host, "its host fell silent before it ended")
+
+
+def finish(fleet: Fleet, run: Run, ended: Ended) -> Finished:
+    """Stop what is left, and collect. Raises the errors of both, behind the failure there was."""
+    try:
+        states = stop(fleet, run)
+        return Finished(ended.exit, ended.failure, collect(fleet, run), states)
+    except TfdeployError as error:
+        raise_all([ended.failure, error] if ended.failure else [error])
+        raise
 
 
 def _ends_run(plan: Plan, report: TaskReport) -> bool:
@@ -92,9 +101,10 @@ def _reports(
 ) -> Iterator[TaskReport]:
     for host, event in following.events(deadline):
         if isinstance(event, HostError):
-            watcher.on_lost(event)
             if host == run.plan.chief.host:
+                event.hint = f"the run goes on; come back with tfdeploy logs -f {run.flags}"
                 raise event
+            watcher.on_lost(event)
         elif "lines" in event:
             watcher.on_lines(event["task"], host, event["lines"])
         elif "state" in event:

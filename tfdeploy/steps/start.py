@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
     from tfdeploy.steps.plan import Intent
+    from tfdeploy.steps.status import TaskStatus
 
 TAIL = 20
 PEER_TIMEOUT_S = 5.0
@@ -147,7 +148,8 @@ def failures(fleet: Fleet, begun: Run, first: str) -> TfdeployError:
     failed = [t for t in seen.tasks if t.report and t.report.state in bad]
     failed.sort(key=lambda t: str(t.placement.task) != first)
     hint = f"the logs are kept: tfdeploy logs {begun.flags}"
-    return FleetError([_failure(t.placement, t.report, n == 0) for n, t in enumerate(failed)], hint)
+    told = [_failure(t.placement, t.report, n == 0) for n, t in enumerate(failed)]
+    return FleetError([*told, *seen.errors], hint)
 
 
 def _failure(placement: Placement, report: TaskReport | None, whole: bool) -> TaskFailed:
@@ -163,18 +165,18 @@ def _failure(placement: Placement, report: TaskReport | None, whole: bool) -> Ta
 def _raise_not_ready(fleet: Fleet, begun: Run, waiting: set[str]) -> None:
     limit_s = begun.inventory.training.ready_timeout_s
     seen = status(fleet, begun, TAIL)
-    errors: list[TfdeployError] = list(seen.errors)
-    for task in seen.tasks:
-        if str(task.placement.task) in waiting and task.report:
-            port = f"its port {task.placement.port} says {task.report.health}"
-            message = f"it was not ready within {limit_s:g} s: {port}"
-            errors.append(
-                TaskNotReady(
-                    str(task.placement.task), task.placement.host, message, log=task.report.log
-                )
-            )
+    late = [task for task in seen.tasks if str(task.placement.task) in waiting]
+    errors = [*seen.errors, *(_not_ready(task, limit_s) for task in late)]
     hint = "does the script open the port that it is told? training.ready_timeout_s is the limit"
     raise_all(errors, hint)
+
+
+def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
+    placement, report = task.placement, task.report
+    health = report.health if report else "nothing: its host doesn't tell"
+    message = f"it was not ready within {limit_s:g} s: its port {placement.port} says {health}"
+    log = report.log if report else ()
+    return TaskNotReady(str(placement.task), placement.host, message, log=log)
 
 
 def _check_peers(fleet: Fleet, begun: Run) -> None:

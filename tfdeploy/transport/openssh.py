@@ -34,6 +34,7 @@ class SshConfig:
     proxy_command: str | None
     known_hosts: tuple[Path, ...]
     host_key_alias: str | None
+    remembers_in: Path | None
 
 
 def command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
@@ -110,6 +111,7 @@ def _parsed(text: str) -> SshConfig:
         proxy_command=one("proxycommand"),
         known_hosts=tuple(known),
         host_key_alias=one("hostkeyalias"),
+        remembers_in=next(iter(_paths(one("userknownhostsfile"))), None),
     )
 
 

@@ -46,6 +46,7 @@ class SshTransport:
         self._ssh = openssh.command(host, inventory, accept_new=accept_new)
         self._host = host
         self._connection: fabric.Connection | None = None
+        self._gateways: list[fabric.Connection] = []
         self._opening = threading.Lock()
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
@@ -108,9 +109,10 @@ class SshTransport:
         )
 
     def close(self) -> None:
-        if self._connection:
+        for connection in (self._connection, *self._gateways):  # Fabric leaves gateways open
             with suppress(Exception):
-                self._connection.close()
+                if connection:
+                    connection.close()
 
     def _exec(self, argv: Sequence[str]) -> paramiko.Channel:
         try:
@@ -151,6 +153,7 @@ class SshTransport:
         for jump in config.proxy_jump.split(","):
             settings = openssh.resolve_jump(jump.removeprefix("ssh://"), self._inventory)
             gateway = _connection(settings, gateway, self._accept_new)
+            self._gateways.insert(0, gateway)
             try:
                 _open(gateway)
             except FOREIGN as error:
@@ -207,7 +210,8 @@ def _connection(
         if file.is_file():
             connection.client.load_system_host_keys(str(file))
             _take_alias(connection, config, file)
-    policy = AcceptNew(config.known_hosts[0]) if accept_new else RefuseUnknown()
+    remembers = config.remembers_in if accept_new else None
+    policy = AcceptNew(remembers) if remembers else RefuseUnknown()
     connection.client.set_missing_host_key_policy(policy)
     return connection
 

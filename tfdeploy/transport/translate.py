@@ -59,8 +59,8 @@ def _translated(host: str, error: BaseException) -> HostError:
                 f"try: ssh {host}; then see user and identity_file in hosts.toml",
             )
         case NoValidConnectionsError():
-            causes = "; ".join(sorted({str(e.args[-1]) for e in error.errors.values()}))
-            return Unreachable(host, f"no SSH connection: {causes}")
+            causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
+            return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
         case UnicodeError():
             return Unreachable(host, f"its name is unknown here: {error}")
         case socket.gaierror():
