@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import paths, process, records, stop
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
 
 def start(launches: List[Launch]) -> List[Dict[str, Any]]:
     """Start the tasks in the order given; answers once each has its supervisor. Raises Refusal."""
+    gpus = _gpu_count() if any(launch.gpus for launch in launches) else 0
     for launch in launches:
-        _check(launch)
+        _check(launch, gpus)
     started: List[Launch] = []
     try:
         for launch in launches:
@@ -34,7 +34,7 @@ def start(launches: List[Launch]) -> List[Dict[str, Any]]:
     return [{"task": launch.task} for launch in launches]
 
 
-def _check(launch: Launch) -> None:
+def _check(launch: Launch, gpus: int) -> None:
     where = paths.release(launch.project, launch.release)
     if not os.path.isdir(where):
         raise Refusal(
@@ -44,7 +44,7 @@ def _check(launch: Launch) -> None:
         raise Refusal("{} of run {} was started before".format(launch.task, launch.run))
     _check_port(launch)
     _check_program(launch, where)
-    _check_gpus(launch)
+    _check_gpus(launch, gpus)
 
 
 def _check_port(launch: Launch) -> None:
@@ -88,8 +88,7 @@ def _check_program(launch: Launch, release: str) -> None:
         )
 
 
-def _check_gpus(launch: Launch) -> None:
-    found = _gpu_count() if launch.gpus else 0
+def _check_gpus(launch: Launch, found: int) -> None:
     missing = [gpu for gpu in launch.gpus if gpu >= found]
     if missing:
         raise Refusal(
@@ -100,7 +99,6 @@ def _check_gpus(launch: Launch) -> None:
         )
 
 
-@lru_cache(maxsize=None)
 def _gpu_count() -> int:
     try:
         listed = subprocess.run(

@@ -46,7 +46,7 @@ def read_state(task_dir: str) -> TaskState:
         state = records.from_json(TaskState, records.read(paths.state(task_dir)))
     except (OSError, ValueError):
         state = TaskState(records.STARTING, os.stat(task_dir).st_mtime)
-    if state.state in ENDED or alive is not None or not os.path.exists(paths.lock(task_dir)):
+    if state.state in ENDED or alive is not None:
         return state
     reason = "its supervisor is gone: it was killed, or the host restarted"
     return TaskState(LOST, state.since, state.pid, state.exit, state.restarts, reason)
