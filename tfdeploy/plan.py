@@ -115,8 +115,9 @@ def _tasks(host: Host) -> dict[str, int]:
     where, chief = f"hosts.{host.name}", int(host.chief)
     free = len(host.gpus) - chief * _gpus_of("chief", host)
     if free < 0:
+        needs = _gpus_of("chief", host)
         raise PlanError(
-            f"{where}: the chief needs {_gpus_of('chief', host)} GPUs, found {_free(host, 0)}",
+            f"{where}: the chief needs {needs} GPU{_s(needs)}, found {_free(host, 0)}",
             "lower gpus_per_chief",
         )
     workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
