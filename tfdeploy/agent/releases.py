@@ -20,8 +20,7 @@ def offer(project: str, release: str) -> Dict[str, Any]:
     incoming = paths.incoming(project, release)
     paths.make_private(project)
     os.makedirs(incoming, exist_ok=True)
-    for folder, _, _ in os.walk(incoming):
-        os.chmod(folder, 0o755)  # one that was sealed and not renamed any more
+    _unseal(incoming)  # it may have been sealed, and not been renamed any more
     return {"present": False, "incoming": incoming, "base": _newest(project)}
 
 
@@ -36,6 +35,7 @@ def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[s
         if not os.path.isdir(final):
             raise
     if os.path.isdir(final):  # ours, or that of another push of the same release that was faster
+        _unseal(incoming)
         shutil.rmtree(incoming, ignore_errors=True)
         return {"wrong": []}
     return {"wrong": wrong[:20]}
@@ -98,3 +98,9 @@ def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:
             os.chmod(os.path.join(incoming, path), 0o555 if entry[2] else 0o444)
     for folder, _, _ in os.walk(incoming, topdown=False):
         os.chmod(folder, 0o555)
+
+
+def _unseal(incoming: str) -> None:
+    """A folder that can't be written can't be filled or removed either."""
+    for folder, _, _ in os.walk(incoming):
+        os.chmod(folder, 0o755)
