@@ -23,7 +23,8 @@ COMMON = ("rsync", "-lts", "--from0", "--files-from=-", "--timeout=60")
 # Only regular files come home: a hostile or careless host can't plant links or devices here.
 REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", "--partial-dir=.rsync-partial")
 ATTEMPTS = 4
-NOTHING_CAME = b"(0 bytes received so far)"
+# What OpenSSH says when sshd drops the handshake, as it does beyond MaxStartups.
+DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
 PROGRESS = re.compile(rb"(\d+)%")
 # Source: rsync(1), EXIT VALUES. 12 is what rsync says when the other side has no rsync either.
 MEANINGS = {
@@ -53,14 +54,9 @@ def transfer(
         code, errors = _run(host, argv, listing, on_progress)
         if code == 0:
             return
-        if not _never_connected(code, errors) or attempt == ATTEMPTS:
+        if not DROPPED.search(errors) or attempt == ATTEMPTS:
             raise TransferFailed(host, _reason(code, errors))
         time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # sshd drops handshakes under load
-
-
-def _never_connected(code: int, errors: bytes) -> bool:
-    """ssh's own 255, or rsync's 12 where not a byte came: sshd dropped the handshake."""
-    return code == 255 or (code == 12 and NOTHING_CAME in errors)
 
 
 def _run(

@@ -237,8 +237,12 @@ def _open(connection: fabric.Connection) -> None:
     try:
         connection.open()
     except paramiko.BadHostKeyException as error:  # it knows the name, and not the port
+        connection.client.close()
         if connection.port != openssh.PORT:
             error.hostname = f"[{error.hostname}]:{connection.port}"
+        raise
+    except BaseException:
+        connection.client.close()  # Fabric closes only what is connected
         raise
 
 
