@@ -21,7 +21,7 @@ FIELD = re.compile(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}")
 
 
 def fields(plan: Plan, placement: Placement, training: Training, host: Host) -> dict[str, str]:
-    """Every {name} that a command, role_args, role_env or env may hold, for one task."""
+    """Every {name} that a command, role_args and role_env may hold, for one task."""
     cluster = plan.cluster
     hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS if job != "evaluator"}
     return {

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HOSTS, ssh
+
+from .conftest import HOSTS, ssh
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -102,7 +102,8 @@ def _pin_named(folder: str, pinned: str, names: List[str]) -> Iterator[Dict[str,
     os.makedirs(pinned, mode=0o700)
     for name in names:
         files = _link(folder, pinned, name)
-        if files is not None:
+        # The state file moves on before a set is deleted: one that it still names was whole.
+        if files is not None and name in _named_now(folder):
             yield {"name": name, "step": _step(name), "files": files}
 
 

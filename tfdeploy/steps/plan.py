@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from tfdeploy import launch, plan, release, run
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfdeploy.agent.records import Launch
     from tfdeploy.inventory import Host, Inventory
     from tfdeploy.plan import Plan
@@ -48,7 +51,12 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     home = inventory.file.parent.resolve() / run.FOLDER
     if not home.is_relative_to(inventory.source_root):
         return inventory.source.exclude
-    return (*inventory.source.exclude, f"/{home.relative_to(inventory.source_root).as_posix()}/")
+    return (*inventory.source.exclude, f"/{_literally(home.relative_to(inventory.source_root))}/")
+
+
+def _literally(path: Path) -> str:
+    """A path as a pattern of .gitignore that means it and nothing else."""
+    return re.sub(r"([\\\[\]*?!# ])", r"\\\1", path.as_posix())
 
 
 def _address(host: Host, inventory: Inventory) -> str:

@@ -1,0 +1,1 @@
+"""Hosts in containers, the real TensorFlow, and the command line."""

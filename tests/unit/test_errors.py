@@ -1,0 +1,133 @@
+"""The tree of errors: exit codes, sentences, and that one error never hides another."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from tfdeploy import errors
+from tfdeploy.errors import (
+    AgentError,
+    FleetError,
+    HostError,
+    InventoryError,
+    PlanError,
+    RunError,
+    TaskFailed,
+    TaskNotReady,
+    TfdeployError,
+    Unreachable,
+    raise_all,
+)
+
+LEAVES = [
+    each
+    for _, each in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(each, TfdeployError) and not each.__subclasses__()
+]
+
+
+def raised(*given, hint=""):
+    with pytest.raises(TfdeployError) as caught:
+        raise_all(given, hint)
+    return caught.value
+
+
+# The tree
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_every_leaf_stands_in_the_picture_of_the_tree(leaf):
+    assert leaf.__name__ in errors.__doc__.replace("·", " ").replace("(", " ").split()
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_every_leaf_says_what_it_means(leaf):
+    assert leaf.__doc__ != leaf.__base__.__doc__
+
+
+def test_the_picture_names_no_error_that_is_not_there():
+    words = {word for word in errors.__doc__.replace("(", " ").split() if word.isalnum()}
+    picture = {word for word in words if word[0].isupper() and any(c.islower() for c in word[1:])}
+    assert {word for word in picture if "Error" in word} <= set(dir(errors))
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_what_was_refused_before_anything_was_touched_exits_with_2(leaf):
+    before = leaf in (InventoryError, PlanError, RunError)
+    assert leaf.exit_code == (2 if before else 1)
+
+
+# Sentences
+
+
+def test_an_error_is_its_message_and_under_it_the_hint():
+    assert str(PlanError("found a", "say b")) == "found a\n  say b"
+    assert str(PlanError("found a")) == "found a"
+
+
+def test_an_error_of_a_host_begins_with_its_name():
+    assert str(Unreachable("gpu-01", "no answer", "try ssh")) == "gpu-01: no answer\n  try ssh"
+
+
+def test_an_error_of_a_task_shows_the_end_of_its_log():
+    error = TaskFailed("worker:1", "gpu-01", "it ended: exit 1", "see logs", ["Traceback", "Oops"])
+    assert str(error) == (
+        "worker:1 on gpu-01: it ended: exit 1\n  | Traceback\n  | Oops\n  see logs"
+    )
+
+
+def test_several_errors_are_all_told_and_the_hint_once():
+    error = FleetError([Unreachable("a", "x"), Unreachable("b", "y")], "say c")
+    assert str(error) == "a: x\nb: y\n  say c"
+    assert error.exit_code == 1
+
+
+# raise_all
+
+
+def test_no_errors_raise_nothing():
+    raise_all([])
+    raise_all([], "a hint")
+
+
+def test_one_error_is_raised_as_it_is():
+    one = AgentError("a", "no")
+    assert raised(one) is one
+
+
+def test_several_errors_are_raised_together_in_their_order():
+    first, second = Unreachable("b", "no"), AgentError("a", "no")
+    error = raised(first, second)
+    assert isinstance(error, FleetError)
+    assert error.errors == (first, second)
+
+
+def test_errors_of_errors_are_told_side_by_side():
+    error = raised(
+        FleetError([Unreachable("a", "x"), Unreachable("b", "x")]), Unreachable("c", "x")
+    )
+    assert [one.host for one in error.errors] == ["a", "b", "c"]
+
+
+def test_what_is_told_already_is_not_told_again():
+    error = raised(Unreachable("a", "x"), Unreachable("b", "x"), Unreachable("a", "x"))
+    assert str(error) == "a: x\nb: x"
+    assert str(raised(Unreachable("a", "x"), Unreachable("a", "x"))) == "a: x"
+
+
+def test_a_hint_for_all_stands_at_the_end():
+    assert str(raised(Unreachable("a", "x"), hint="say y")) == "a: x\n  say y"
+    assert str(raised(HostError("a", "x"), HostError("b", "x"), hint="say y")).endswith("\n  say y")
+
+
+def test_the_hint_of_several_is_kept_when_more_come():
+    several = FleetError([TaskFailed("w:0", "a", "x"), TaskFailed("w:1", "a", "x")], "see logs")
+    assert str(raised(several, Unreachable("b", "y"))).endswith("b: y\n  see logs")
+
+
+@pytest.mark.parametrize("error", [TaskFailed, TaskNotReady])
+def test_the_hint_of_several_is_kept_where_there_is_one(error):
+    one = FleetError([error("worker:0", "a", "it ended: exit 1")], "the logs are kept")
+    assert str(raised(one)) == "worker:0 on a: it ended: exit 1\n  the logs are kept"

@@ -1,0 +1,355 @@
+"""Who runs where: placement, ports, GPUs, and the sentences where no cluster can be made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from tfdeploy import plan as plans
+from tfdeploy.cluster import Task
+from tfdeploy.errors import PlanError
+from unit.made import inventory, no_plan, plan
+
+ONE_CHIEF = "say chief = true on one host, or give a host workers: worker:0 is then the chief"
+
+
+def placed(hosts):
+    """{task: (host, port, GPUs)}"""
+    return {str(p.task): (p.host, p.port, p.gpus) for p in plan(hosts).placements}
+
+
+# Placement
+
+
+def test_tasks_are_numbered_in_the_order_of_the_file_and_start_with_ps():
+    assert placed("[hosts.b]\nworkers = 2\n[hosts.a]\nps = 1\nworkers = 1\n[hosts.c]\nps = 1") == {
+        "ps:0": ("a", 2222, ()),
+        "ps:1": ("c", 2222, ()),
+        "worker:0": ("b", 2222, ()),
+        "worker:1": ("b", 2223, ()),
+        "worker:2": ("a", 2223, ()),
+    }
+    assert list(placed("[hosts.a]\nworkers = 1\nps = 1\nchief = true\nevaluator = true")) == [
+        "ps:0",
+        "worker:0",
+        "chief:0",
+        "evaluator:0",
+    ]
+
+
+def test_ports_are_taken_in_the_order_of_the_file():
+    assert placed("[hosts.a]\nps = 1\nworkers = 1\nports = [9, 7]") == {
+        "ps:0": ("a", 9, ()),
+        "worker:0": ("a", 7, ()),
+    }
+
+
+def test_an_evaluator_takes_no_port():
+    assert placed("[hosts.a]\nworkers = 1\nevaluator = true\nports = 5") == {
+        "worker:0": ("a", 5, ()),
+        "evaluator:0": ("a", None, ()),
+    }
+
+
+def test_the_cluster_spec_leaves_out_evaluators_and_absent_jobs():
+    made = plan('[hosts.a]\nworkers = 2\naddress = "10.0.0.1"\n[hosts.b]\nevaluator = true')
+    assert made.cluster == {"worker": ("10.0.0.1:2222", "10.0.0.1:2223")}
+
+
+def test_hosts_and_their_placements_are_found():
+    made = plan("[hosts.a]\nps = 1\nworkers = 1\n[hosts.b]\nworkers = 1\n[hosts.idle]")
+    assert made.hosts == ("a", "b")
+    assert [str(p.task) for p in made.on("a")] == ["ps:0", "worker:0"]
+    assert made.on("idle") == ()
+
+
+def test_a_task_that_is_not_there_is_met_with_those_that_are():
+    with pytest.raises(PlanError) as refused:
+        plan("[hosts.a]\nps = 1\nworkers = 1").placement(Task("worker", 1))
+    assert str(refused.value) == (
+        "there is no task worker:1 in this run\n  its tasks are ps:0, worker:0"
+    )
+
+
+# The chief
+
+
+def test_worker_0_is_the_chief_where_no_host_is():
+    assert str(plan("[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2").chief.task) == "worker:0"
+
+
+def test_a_host_with_chief_has_the_chief():
+    made = plan("[hosts.a]\nworkers = 2\n[hosts.b]\nchief = true")
+    assert (str(made.chief.task), made.chief.host) == ("chief:0", "b")
+
+
+def test_a_plan_without_chief_and_worker_is_refused():
+    assert no_plan("[hosts.a]\nps = 1") == (
+        "found no chief and no worker: nothing would train",
+        ONE_CHIEF,
+    )
+
+
+def test_two_chiefs_are_refused():
+    assert no_plan("[hosts.a]\nchief = true\n[hosts.b]\nchief = true") == (
+        "found 2 hosts with chief = true",
+        ONE_CHIEF,
+    )
+
+
+def test_two_evaluators_are_refused():
+    assert no_plan("[hosts.a]\nworkers = 1\nevaluator = true\n[hosts.b]\nevaluator = true") == (
+        "found 2 hosts with evaluator = true, expected at most one",
+        "TensorFlow knows one evaluator",
+    )
+
+
+# GPUs
+
+
+def gpus(lines):
+    return {task: ids for task, (_, _, ids) in placed(f"[hosts.a]\n{lines}").items()}
+
+
+def test_each_worker_gets_one_gpu_where_there_are_any():
+    assert gpus("gpus = 3\nworkers = 2") == {"worker:0": (0,), "worker:1": (1,)}
+
+
+def test_ids_are_given_in_the_order_of_the_file():
+    assert gpus("gpus = [7, 2, 5]\nworkers = 2\ngpus_per_worker = 1") == {
+        "worker:0": (7,),
+        "worker:1": (2,),
+    }
+
+
+def test_a_worker_may_have_several_gpus():
+    assert gpus("gpus = 4\nworkers = 2\ngpus_per_worker = 2") == {
+        "worker:0": (0, 1),
+        "worker:1": (2, 3),
+    }
+
+
+def test_ps_and_evaluator_get_no_gpu():
+    assert gpus("gpus = 2\nps = 2\nworkers = 1\nevaluator = true") == {
+        "ps:0": (),
+        "ps:1": (),
+        "worker:0": (0,),
+        "evaluator:0": (),
+    }
+
+
+def test_the_chief_gets_a_gpu_of_its_own():
+    assert gpus("gpus = 3\nworkers = 2\nchief = true") == {
+        "worker:0": (0,),
+        "worker:1": (1,),
+        "chief:0": (2,),
+    }
+
+
+def test_a_chief_may_have_no_gpu_or_several():
+    none = gpus("gpus = 2\nworkers = 2\nchief = true\ngpus_per_chief = 0")
+    two = gpus("gpus = 3\nworkers = 1\nchief = true\ngpus_per_chief = 2")
+    assert (none["chief:0"], two["chief:0"]) == ((), (1, 2))
+
+
+def test_per_gpu_makes_as_many_workers_as_the_gpus_allow():
+    assert gpus('gpus = 3\nworkers = "per-gpu"') == {
+        "worker:0": (0,),
+        "worker:1": (1,),
+        "worker:2": (2,),
+    }
+    assert gpus('gpus = 5\nworkers = "per-gpu"\ngpus_per_worker = 2') == {
+        "worker:0": (0, 1),
+        "worker:1": (2, 3),
+    }
+
+
+def test_per_gpu_leaves_the_chief_its_own():
+    assert gpus('gpus = 3\nworkers = "per-gpu"\nchief = true') == {
+        "worker:0": (0,),
+        "worker:1": (1,),
+        "chief:0": (2,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("", "gpus = 0 and gpus_per_worker = 0"),
+        ("gpus = 2\ngpus_per_worker = 0", "gpus = 2 and gpus_per_worker = 0"),
+    ],
+)
+def test_per_gpu_without_gpus_is_refused(lines, found):
+    assert no_plan(f'[hosts.a]\nworkers = "per-gpu"\n{lines}') == (
+        f'hosts.a.workers: "per-gpu" needs GPUs, found {found}',
+        "say gpus = 2, or give workers as a number",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("gpus = 2\nworkers = 3", "3 workers with 1 GPU each need 3, found 2 GPUs (ids 0, 1)"),
+        (
+            "gpus = 2\nworkers = 2\nchief = true",
+            "2 workers with 1 GPU each need 2, found 2 GPUs (ids 0, 1), of which the chief takes 1",
+        ),
+        (
+            "workers = 2\ngpus_per_worker = 2",
+            "2 workers with 2 GPU each need 4, found no GPU",
+        ),
+    ],
+)
+def test_more_workers_than_gpus_are_refused(lines, message):
+    assert no_plan(f"[hosts.a]\n{lines}") == (
+        f"hosts.a: {message}",
+        "lower workers, or set gpus_per_worker = 0 for workers that may run without a GPU",
+    )
+
+
+def test_more_workers_than_gpus_are_allowed_where_they_need_none():
+    assert gpus("gpus = 1\nworkers = 2\ngpus_per_worker = 0") == {"worker:0": (), "worker:1": ()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("gpus = 1\ngpus_per_chief = 2", "the chief needs 2 GPUs, found 1 GPU (id 0)"),
+        ("workers = 0\ngpus_per_chief = 1", "the chief needs 1 GPU, found no GPU"),
+    ],
+)
+def test_a_chief_that_needs_more_gpus_than_there_are_is_refused(lines, message):
+    assert no_plan(f"[hosts.a]\nchief = true\n{lines}") == (
+        f"hosts.a: {message}",
+        "lower gpus_per_chief",
+    )
+
+
+# Ports and addresses
+
+
+def test_more_tasks_than_ports_are_refused():
+    assert no_plan('[hosts.a]\nps = 1\nworkers = 2\nchief = true\nports = "7-8"') == (
+        "hosts.a.ports: 4 tasks need a port each, found 2",
+        'give it a wider range, as ports = "2222-2299"',
+    )
+
+
+def test_hosts_behind_one_address_need_different_ports():
+    hosts = (
+        '[hosts.a]\nps = 1\naddress = "10.0.0.1"\n[hosts.b]\nworkers = 1\naddress = "10.0.0.1"\n'
+    )
+    assert no_plan(hosts) == (
+        "ps:0 on a and worker:0 on b would both listen on 10.0.0.1:2222",
+        "give hosts.b its own address, or other ports",
+    )
+    assert plan(hosts + "ports = 2223").cluster["worker"] == ("10.0.0.1:2223",)
+
+
+def test_one_ipv6_address_in_two_spellings_is_one_address():
+    first, second = '"2001:db8::1"', '"2001:DB8:0::1"'
+    message, _ = no_plan(
+        f"[hosts.a]\nps = 1\naddress = {first}\n[hosts.b]\nworkers = 1\naddress = {second}"
+    )
+    assert "ps:0 on a and worker:0 on b would both listen on" in message
+
+
+def test_an_ipv6_address_is_dialled_in_brackets():
+    made = plan('[hosts.a]\nworkers = 1\naddress = "2001:db8::1"')
+    assert made.cluster == {"worker": ("[2001:db8::1]:2222",)}
+
+
+@pytest.mark.parametrize("loopback", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_a_loopback_address_among_several_hosts_is_refused(loopback):
+    assert no_plan("[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1", a=loopback) == (
+        f"hosts.a: its peers would dial {loopback}, "
+        "which on every other machine is that machine itself",
+        'say hosts.a.address = "…", as the other hosts reach it',
+    )
+
+
+def test_a_loopback_address_is_taken_where_it_is_said_or_alone():
+    alone = inventory("[hosts.a]\nworkers = 1")
+    assert plans.make(alone, {"a": "127.0.0.1"}).cluster == {"worker": ("127.0.0.1:2222",)}
+    said = plan('[hosts.a]\nps = 1\naddress = "127.0.0.1"\n[hosts.b]\nworkers = 1')
+    assert said.cluster["ps"] == ("127.0.0.1:2222",)
+
+
+# Who dials whom
+
+
+def dialled(hosts, host):
+    return [str(p.task) for p in plan(hosts).dialled_from(host)]
+
+
+def test_workers_dial_every_ps_of_other_hosts():
+    hosts = "[hosts.a]\nps = 1\nworkers = 1\n[hosts.b]\nps = 1\n[hosts.c]\nchief = true"
+    assert dialled(hosts, "a") == ["ps:1"]
+    assert dialled(hosts, "b") == []
+    assert dialled(hosts, "c") == ["ps:0", "ps:1"]
+
+
+def test_without_ps_workers_dial_each_other():
+    hosts = "[hosts.a]\nworkers = 2\n[hosts.b]\nworkers = 1\n[hosts.c]\nevaluator = true"
+    assert dialled(hosts, "a") == ["worker:2"]
+    assert dialled(hosts, "b") == ["worker:0", "worker:1"]
+    assert dialled(hosts, "c") == []
+
+
+def test_without_ps_workers_dial_the_chief_too():
+    assert dialled("[hosts.a]\nworkers = 1\n[hosts.b]\nchief = true", "a") == ["chief:0"]
+
+
+# Whatever the file says
+
+
+HOST = st.fixed_dictionaries(
+    {},
+    optional={
+        "ps": st.integers(0, 3),
+        "workers": st.integers(0, 4) | st.just('"per-gpu"'),
+        "gpus": st.integers(0, 8) | st.lists(st.integers(0, 9), unique=True, max_size=6),
+        "gpus_per_worker": st.integers(0, 3),
+        "gpus_per_chief": st.integers(0, 2),
+        "chief": st.sampled_from(["true", "false", "false"]),
+        "evaluator": st.sampled_from(["true", "false", "false"]),
+        "ports": st.sampled_from(['"2222-2299"', '"100-109"', "[5, 3, 4]"]),
+        "address": st.sampled_from(['"h1"', '"h2"', '"10.0.0.3"', '"2001:db8::4"']),
+    },
+)
+
+
+def possible(tables):
+    """The plan of drawn tables; those that make none are drawn again."""
+    lines = [
+        f"[hosts.h{number}]\n" + "\n".join(f"{key} = {value}" for key, value in table.items())
+        for number, table in enumerate(tables)
+    ]
+    try:
+        return plan("\n".join(lines))
+    except PlanError:
+        reject()
+
+
+@given(st.lists(HOST, min_size=1, max_size=4))
+def test_no_plan_gives_anything_twice(tables):
+    made = possible(tables)
+    for host in made.hosts:
+        ids = list(chain.from_iterable(p.gpus for p in made.on(host)))
+        assert len(ids) == len(set(ids))
+    endpoints = [(p.address, p.port) for p in made.placements if p.port]
+    assert len(endpoints) == len(set(endpoints))
+
+
+@given(st.lists(HOST, min_size=1, max_size=4))
+def test_indices_are_counted_from_0_in_every_plan(tables):
+    made = possible(tables)
+    tasks = [p.task for p in made.placements]
+    for job, count in Counter(task.job for task in tasks).items():
+        assert [task.index for task in tasks if task.job == job] == list(range(count))
+    assert tasks == sorted(tasks)
+    assert made.chief in made.placements

@@ -1,0 +1,217 @@
+"""How a script is told its role: the very words and variables, and the {fields} of a template."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tfdeploy import launch, roles
+from tfdeploy.cluster import Task
+from tfdeploy.errors import PlanError
+from unit.made import inventory, plan
+
+HOSTS = """
+[hosts.p]
+address = "10.0.0.1"
+ps = 1
+[hosts.w]
+address = "10.0.0.2"
+gpus = [3]
+workers = 2
+gpus_per_worker = 0
+[hosts.e]
+address = "10.0.0.3"
+evaluator = true
+"""
+CLUSTER = {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222", "10.0.0.2:2223"]}
+WORKERS = "10.0.0.2:2222,10.0.0.2:2223"
+
+
+def launched(task, training="", hosts=HOSTS):
+    made = inventory(hosts, training=training)
+    launches = launch.make(made, plan(hosts), "run", "release")
+    return next(x for x in launches if x.task == task)
+
+
+def refusal(training):
+    with pytest.raises(PlanError) as refused:
+        launched("worker:0", training)
+    return refused.value
+
+
+# Roles
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        (
+            "flags",
+            [
+                "--job_name=worker",
+                "--task_index=1",
+                "--ps_hosts=10.0.0.1:2222",
+                f"--worker_hosts={WORKERS}",
+            ],
+        ),
+        ("positional", ["worker", "1"]),
+        ("environment", []),
+        ("tf_config", []),
+    ],
+)
+def test_each_role_adds_its_words(role, words):
+    assert launched("worker:1", f'role = "{role}"').argv == ["python3", "train.py", *words]
+
+
+def test_flags_name_only_the_jobs_there_are():
+    alone = launched("worker:0", 'role = "flags"', "[hosts.a]\nworkers = 1")
+    assert alone.argv[2:] == ["--job_name=worker", "--task_index=0", "--worker_hosts=a:2222"]
+    chief = launched("chief:0", 'role = "flags"', "[hosts.a]\nchief = true")
+    assert chief.argv[2:] == ["--job_name=chief", "--task_index=0", "--chief_hosts=a:2222"]
+
+
+def test_an_evaluator_is_told_its_role_and_stands_in_no_flag():
+    assert launched("evaluator:0", 'role = "flags"').argv[2:] == [
+        "--job_name=evaluator",
+        "--task_index=0",
+        "--ps_hosts=10.0.0.1:2222",
+        f"--worker_hosts={WORKERS}",
+    ]
+
+
+@pytest.mark.parametrize("role", ["flags", "positional", "environment", "tf_config"])
+@pytest.mark.parametrize(
+    ("task", "job", "index"),
+    [("ps:0", "ps", 0), ("worker:1", "worker", 1), ("evaluator:0", "evaluator", 0)],
+)
+def test_tf_config_is_always_told(role, task, job, index):
+    config = json.loads(launched(task, f'role = "{role}"').env["TF_CONFIG"])
+    assert config == {"cluster": CLUSTER, "task": {"type": job, "index": index}}
+
+
+def test_the_environment_tells_the_role_where_that_is_asked():
+    env = launched("worker:1", 'role = "environment"').env
+    told = {key: value for key, value in env.items() if key.endswith(("HOSTS", "INDEX", "NAME"))}
+    assert told == {
+        "JOB_NAME": "worker",
+        "TASK_INDEX": "1",
+        "PS_HOSTS": "10.0.0.1:2222",
+        "WORKER_HOSTS": WORKERS,
+    }
+    assert json.loads(env["CLUSTER_SPEC"]) == CLUSTER
+
+
+@pytest.mark.parametrize("role", ["flags", "positional", "tf_config"])
+def test_no_other_role_sets_variables(role):
+    env = launched("worker:1", f'role = "{role}"').env
+    assert not {"JOB_NAME", "TASK_INDEX", "PS_HOSTS", "CLUSTER_SPEC"} & set(env)
+
+
+def test_role_args_follow_the_role():
+    argv = launched("worker:1", 'role = "positional"\nrole_args = ["at", "{host}"]').argv
+    assert argv[2:] == ["worker", "1", "at", "w"]
+
+
+def test_role_env_is_filled():
+    assert launched("ps:0", 'role_env = {WHO = "{job}/{index}"}').env["WHO"] == "ps/0"
+
+
+# Fields
+
+
+@pytest.mark.parametrize(
+    ("field", "worker", "evaluator"),
+    [
+        ("task", "worker:1", "evaluator:0"),
+        ("job", "worker", "evaluator"),
+        ("index", "1", "0"),
+        ("address", "10.0.0.2", "10.0.0.3"),
+        ("port", "2223", ""),
+        ("host", "w", "e"),
+        ("cluster", json.dumps(CLUSTER), json.dumps(CLUSTER)),
+        ("ps_hosts", "10.0.0.1:2222", "10.0.0.1:2222"),
+        ("worker_hosts", WORKERS, WORKERS),
+        ("chief_hosts", "", ""),
+        ("num_ps", "1", "1"),
+        ("num_workers", "2", "2"),
+        ("is_chief", "false", "false"),
+        ("checkpoint_dir", "out", "out"),
+        ("python", "python3", "python3"),
+    ],
+)
+def test_each_field_becomes_its_value(field, worker, evaluator):
+    training = f'checkpoint_dir = "out"\nrole_args = ["<{{{field}}}>"]'
+    assert launched("worker:1", training).argv[-1] == f"<{worker}>"
+    assert launched("evaluator:0", training).argv[-1] == f"<{evaluator}>"
+
+
+def test_every_field_is_tested_above():
+    made = plan(HOSTS)
+    loaded = inventory(HOSTS)
+    fields = roles.fields(made, made.chief, loaded.training, loaded.host("w"))
+    told = test_each_field_becomes_its_value.pytestmark[0].args[1]
+    assert set(fields) == {case[0] for case in told}
+
+
+def test_only_the_chief_is_told_so():
+    training = 'role_args = ["{is_chief}"]'
+    told = {task: launched(task, training).argv[-1] for task in ("ps:0", "worker:0", "worker:1")}
+    assert told == {"ps:0": "false", "worker:0": "true", "worker:1": "false"}
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{job}-{index}", "worker-1"),
+        ("{{job}}", "{job}"),
+        ("{{job}}={job}", "{job}=worker"),
+        ("{{anything}}", "{anything}"),
+        ('{"job": {"index": 1}}', '{"job": {"index": 1}}'),
+        ("{}", "{}"),
+        ("{0} {a-b} { job }", "{0} {a-b} { job }"),
+        ("$(id) `id` \\{", "$(id) `id` \\{"),
+    ],
+)
+def test_only_fields_are_replaced(text, filled):
+    assert roles.fill(text, {"job": "worker", "index": "1"}, "here") == filled
+
+
+def test_a_value_is_not_filled_again():
+    assert roles.fill("{a}", {"a": "{b}", "b": "no"}, "here") == "{b}"
+
+
+def test_an_unknown_field_is_met_with_the_nearest():
+    refused = refusal('role_args = ["{indx}"]')
+    assert refused.message == "training.role_args: found {indx}, which is no field"
+    assert refused.hint.startswith("did you mean {index}? fields are address, checkpoint_dir, ")
+    assert refused.hint.endswith("{{indx}} stands for the text itself")
+
+
+def test_an_unknown_field_that_resembles_none_is_met_with_all():
+    hint = refusal('role_args = ["{zzz}"]').hint
+    assert hint == (
+        "fields are address, checkpoint_dir, chief_hosts, cluster, host, index, is_chief, job, "
+        "num_ps, num_workers, port, ps_hosts, python, task, worker_hosts; "
+        "{{zzz}} stands for the text itself"
+    )
+
+
+def test_an_unknown_field_is_told_where_it_stands():
+    assert refusal('role_env = {WHO = "{nobody}"}').message.startswith("training.role_env.WHO: ")
+    made = inventory(HOSTS)
+    training = made.training.model_copy(update={"command": ("run", "{nobody}")})
+    with pytest.raises(PlanError, match=r"^training\.command: found {nobody}, which is no field"):
+        launch.make(made.model_copy(update={"training": training}), plan(HOSTS), "run", "release")
+
+
+def test_the_hosts_of_an_evaluator_are_no_field_and_the_reason_is_said():
+    refused = refusal('role_args = ["{evaluator_hosts}"]')
+    assert refused.message == "training.role_args: found {evaluator_hosts}, which is no field"
+    assert refused.hint == "an evaluator is not part of the cluster: nothing may dial it"
+
+
+def test_the_chief_has_hosts_of_its_own():
+    made = launched("chief:0", 'role_args = ["{chief_hosts}"]', "[hosts.a]\nchief = true")
+    assert made.argv[-1] == "a:2222"
+    assert Task.parse(made.task).job == "chief"
