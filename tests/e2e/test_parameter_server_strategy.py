@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, SSH_CONFIG, Project
+
+from .conftest import ROOT, SSH_CONFIG, Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
