@@ -52,9 +52,11 @@ def main() -> None:
     try:
         app()
     except TfdeployError as error:
-        from tfdeploy.console import Console
+        from tfdeploy.console import Console, document
 
         Console().error(error)
+        if "--json" in sys.argv[1:]:  # whoever parses the output finds one document in any case
+            document({"error": str(error)})
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
@@ -101,7 +103,7 @@ def status(hosts: Hosts = HOSTS, run: RunId = None, json: Json = False) -> None:
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy import documents
     from tfdeploy.console import Console, document
-    from tfdeploy.errors import raise_all
+    from tfdeploy.errors import FleetError
     from tfdeploy.steps import status as steps
 
     known = _run(hosts, run)
@@ -111,7 +113,9 @@ def status(hosts: Hosts = HOSTS, run: RunId = None, json: Json = False) -> None:
         document(documents.status(seen))
     else:
         Console().status(seen)
-    raise_all(seen.errors)
+    if seen.errors:
+        Console().error(FleetError(seen.errors))
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -33,6 +33,7 @@ MEANINGS = {
     23: "some files could not be transferred",
     24: "files vanished while they were transferred",
     30: "nothing moved for 60 s",
+    127: "rsync is not installed there",
     255: "ssh could not connect",
 }
 
