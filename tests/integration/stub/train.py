@@ -1,0 +1,129 @@
+"""A stand-in for a TensorFlow script: opens its port, saves by steps, and misbehaves on request."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--job_name")
+parser.add_argument("--task_index", type=int)
+parser.add_argument("--ps_hosts", default="")
+parser.add_argument("--worker_hosts", default="")
+parser.add_argument("--checkpoint_dir", default="checkpoints")
+parser.add_argument("--steps", type=int, default=3)
+parser.add_argument("--hold", action="store_true", help="go on after the last step")
+parser.add_argument("--gate", action="store_true", help="end only once there is a file `go`")
+parser.add_argument("--who", help="only this task misbehaves: worker:1")
+parser.add_argument("--exit", type=int, default=0)
+parser.add_argument("--broken", action="store_true", help="die at once, as at a failing import")
+parser.add_argument("--deaf", metavar="TASK", help="never opens its port")
+parser.add_argument("--impostor", metavar="TASK", help="answers as another task")
+parser.add_argument("--stubborn", action="store_true", help="survive SIGTERM, and have children")
+parser.add_argument("--dump", action="store_true", help="write what was told into told.json")
+parser.add_argument("words", nargs="*")
+FLAGS = parser.parse_args()
+
+if FLAGS.job_name:
+    JOB, INDEX = FLAGS.job_name, FLAGS.task_index
+    CLUSTER = {"ps": FLAGS.ps_hosts.split(","), "worker": FLAGS.worker_hosts.split(",")}
+else:
+    config = json.loads(os.environ["TF_CONFIG"])
+    JOB, INDEX = config["task"]["type"], config["task"]["index"]
+    CLUSTER = config["cluster"]
+TASK = f"{JOB}:{INDEX}"
+BAD = FLAGS.who in (None, TASK)
+CHECKPOINTS = Path(FLAGS.checkpoint_dir)
+
+
+def main():
+    print(f"{TASK} begins", flush=True)
+    if FLAGS.dump:
+        told = {"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
+        Path("told.json").write_text(json.dumps({**told, "files": sorted(os.listdir())}))
+    if FLAGS.broken and BAD:
+        sys.exit("ImportError: no module named nothing")
+    if FLAGS.stubborn and BAD:
+        be_stubborn()
+    serving = None if FLAGS.deaf == TASK else serve()
+    if JOB == "ps" or (FLAGS.deaf == TASK):
+        wait_for_ever()
+    train()
+    if FLAGS.hold:
+        wait_for_ever()
+    while FLAGS.gate and not Path("go").exists():
+        time.sleep(0.02)
+    serving.stop(0)
+    sys.exit(FLAGS.exit if BAD else 0)
+
+
+def serve():
+    """What TensorFlow's server answers to GetStatus, as far as the task's name goes."""
+    import grpc
+
+    index = INDEX + 5 if FLAGS.impostor == TASK else INDEX
+    answer = f"/job:{JOB}/replica:0/task:{index}/device:CPU:0".encode()
+
+    class Status(grpc.GenericRpcHandler):
+        def service(self, details):
+            if details.method != "/tensorflow.WorkerService/GetStatus":
+                return None
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: answer)
+
+    from concurrent.futures import ThreadPoolExecutor
+
+    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers([Status()])
+    server.add_insecure_port("[::]:" + CLUSTER[JOB][INDEX].rpartition(":")[2])
+    server.start()
+    return server
+
+
+def train():
+    is_chief = JOB == "chief" or (INDEX == 0 and "chief" not in CLUSTER)
+    if is_chief:
+        CHECKPOINTS.mkdir(parents=True, exist_ok=True)
+        (CHECKPOINTS / "events.out.tfevents.1.host").write_bytes(b"events")
+    for step in range(1, FLAGS.steps + 1):
+        print(f"{TASK} step {step}", flush=True)
+        if is_chief:
+            save(step)
+        time.sleep(0.02)
+
+
+def save(step):
+    """Data, index, meta, then the state file with absolute paths: TensorFlow 1's own order."""
+    name = f"model.ckpt-{step}"
+    for suffix in ("data-00000-of-00001", "index", "meta"):
+        (CHECKPOINTS / f"{name}.{suffix}").write_text(f"{suffix} of step {step}\n")
+    lines = [f'model_checkpoint_path: "{escaped(CHECKPOINTS / name)}"']
+    for one in range(1, step + 1):
+        path = escaped(CHECKPOINTS / f"model.ckpt-{one}")
+        lines.append(f'all_model_checkpoint_paths: "{path}"')
+    fresh = CHECKPOINTS / "checkpoint.new"
+    fresh.write_text("\n".join(lines) + "\n")
+    fresh.replace(CHECKPOINTS / "checkpoint")
+
+
+def escaped(path):
+    return str(path.absolute()).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def be_stubborn():
+    """Deaf to SIGTERM, with a child in this session and one in a session of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+    pids = [subprocess.Popen(nap, start_new_session=own).pid for own in (False, True)]
+    Path("children.json").write_text(json.dumps([os.getpid(), *pids]))
+
+
+def wait_for_ever():
+    while True:
+        signal.pause()
+
+
+main()

@@ -1,0 +1,272 @@
+"""What every transport promises (tfdeploy/transport/__init__.py), asked of each of them alike."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdeploy import inventory
+from tfdeploy.errors import CommandTimedOut, TransferFailed
+from tfdeploy.transport.local import LocalTransport
+from tfdeploy.transport.ssh import SshTransport
+
+from .projects import toml
+from .sshd import alive, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tfdeploy.transport import Transport
+
+WORDS = [
+    "plain", "", " two  words ", "-n", "--", "semi;colon", "$(echo no)", "`echo no`", "$HOME",
+    "it's", 'a "quote"', "back\\slash", "new\nline", "tab\t", "ünï-😀", "*", "~", "a&b|c>d", "!!",
+    "#",
+]  # fmt: skip
+NAMES = [
+    "plain.py", "with space", " edges ", "-dash", "#hash", ";semi", "it's", 'a"quote', "$(no)",
+    "back\\slash", "star*[a]?", "new\nline", "ünï-😀", ".hidden", "~tilde", "a:b", "%h",
+    "sub/deep er/file", "sub/#hash",
+]  # fmt: skip
+BINARY = bytes(range(256)) * 4096
+BIG = 5_000_000
+
+
+@pytest.fixture(scope="module", params=["ssh", "local"])
+def transport(request: pytest.FixtureRequest, base: Path) -> Iterator[Transport]:
+    made = LocalTransport("one") if request.param == "local" else by_ssh(request, base)
+    yield made
+    made.close()
+
+
+def by_ssh(request: pytest.FixtureRequest, base: Path) -> Transport:
+    file = base / "contract.toml"
+    top = {"project": "p", "ssh_config": str(request.getfixturevalue("ssh_config"))}
+    file.write_text(toml({**top, "training": {"command": "true"}, "hosts": {"one": {"ps": 1}}}))
+    known = inventory.load(file)
+    return SshTransport(known.host("one"), known)
+
+
+def run(transport: Transport, *argv: str, stdin: bytes = b"", timeout_s: float = 30):
+    return transport.run(argv, stdin=stdin, timeout_s=timeout_s)
+
+
+def python(transport: Transport, code: str, stdin: bytes = b""):
+    return run(transport, sys.executable, "-c", code, stdin=stdin)
+
+
+def test_arguments_arrive_as_they_were(transport):
+    done = run(transport, "sh", "-c", r'printf "%s\0" "$@"', "sh", *WORDS)
+    assert done.stdout.decode().split("\0") == [*WORDS, ""]
+
+
+def test_a_program_is_found_at_an_awkward_path(transport, tmp_path):
+    program = tmp_path / "it's a; $(program)"
+    program.write_text("#!/bin/sh\necho here\n")
+    program.chmod(0o755)
+    assert run(transport, str(program)).stdout == b"here\n"
+
+
+def test_binary_input_arrives_whole(transport):
+    assert run(transport, "cat", stdin=BINARY).stdout == BINARY
+
+
+def test_input_that_nobody_reads_stops_nothing(transport):
+    assert run(transport, "true", stdin=BINARY * 4).exit == 0
+
+
+def test_no_input_is_an_end_of_file_at_once(transport):
+    assert run(transport, "cat").stdout == b""
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_an_exit_code_is_data(transport, code):
+    assert run(transport, "sh", "-c", f"exit {code}").exit == code
+
+
+def test_a_killed_command_is_data_too(transport):
+    assert run(transport, "sh", "-c", "kill -9 $$").exit != 0
+
+
+def test_output_and_errors_are_kept_apart(transport):
+    done = run(transport, "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done.exit, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_megabytes_of_output_and_errors_arrive_whole(transport):
+    code = f"import os; os.write(2, b'e') and print('o' * {BIG}, file=__import__('sys').stderr)"
+    code += f"; print('o' * {BIG}, end='')"
+    done = python(transport, code)
+    assert (len(done.stdout), len(done.stderr)) == (BIG, BIG + 2)
+
+
+@pytest.mark.parametrize("script", ["sleep 5", "while echo on; do sleep 0.01; done"])
+def test_a_command_without_end_times_out_with_the_hosts_name(transport, script):
+    with pytest.raises(CommandTimedOut, match=r"one: sh gave no answer within 0.3 s"):
+        run(transport, "sh", "-c", script, timeout_s=0.3)
+
+
+def test_a_transport_is_of_use_after_a_timeout(transport):
+    with pytest.raises(CommandTimedOut):
+        run(transport, "sleep", "5", timeout_s=0.1)
+    assert run(transport, "echo", "on").stdout == b"on\n"
+
+
+def test_a_stream_yields_as_it_comes_and_close_is_an_end_of_file(transport):
+    stream = transport.stream(["sh", "-c", "echo $$; exec cat"], stdin=b"from home\n")
+    said = b""
+    for chunk in stream:
+        said += chunk
+        if b"home\n" in said:
+            break
+    pid = int(said.split()[0])
+    assert alive(pid)
+    stream.close()
+    until(lambda: not alive(pid), "the end of cat")
+
+
+def test_close_ends_a_stream_that_goes_on_talking(transport):
+    stream = transport.stream(["sh", "-c", "echo $$; while echo on; do sleep 0.05; done"])
+    pid = int(next(iter(stream)).split()[0])
+    stream.close()
+    until(lambda: not alive(pid), "the end of the talker")
+
+
+def test_a_stream_ends_with_its_command(transport):
+    assert b"".join(transport.stream(["sh", "-c", "echo last"])) == b"last\n"
+
+
+@pytest.mark.timeout(10)
+def test_a_streams_errors_are_in_nobodys_way(transport):
+    script = f"head -c {BIG} /dev/zero >&2; echo after"
+    assert b"".join(transport.stream(["sh", "-c", script])) == b"after\n"
+
+
+def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):
+    source, there, back = (tmp_path / name for name in ("source", "th ere", "back"))
+    for name in NAMES:
+        write(source / name, name)
+    there.mkdir()
+    transport.push(source, str(there), NAMES)
+    assert {name: (there / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    transport.pull(str(there), back, NAMES)
+    assert {name: (back / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+
+
+def test_links_are_pushed_as_links(transport, tmp_path):
+    write(tmp_path / "source/sub/file", "x")
+    links = {"to-file": "sub/file", "to-folder": "sub", "to-nothing": "absent"}
+    for name, target in links.items():
+        (tmp_path / "source" / name).symlink_to(target)
+    dest = tmp_path / "dest"
+    dest.mkdir()
+    transport.push(tmp_path / "source", str(dest), ["sub/file", *links])
+    assert {name: os.readlink(dest / name) for name in links} == links
+
+
+def test_only_what_is_named_is_pushed(transport, tmp_path):
+    for name in ("yes", "no"):
+        write(tmp_path / "source" / name, name)
+    write(tmp_path / "dest/other", "left alone")
+    transport.push(tmp_path / "source", str(tmp_path / "dest"), ["yes"])
+    assert sorted(os.listdir(tmp_path / "dest")) == ["other", "yes"]
+
+
+def test_a_neighbour_gives_equal_files_and_no_different_ones(transport, tmp_path):
+    source, neighbour, dest = (tmp_path / name for name in ("source", "neighbour", "dest"))
+    for folder in (source, neighbour):
+        write(folder / "same", "same", time=1)
+        write(folder / "changed", folder.name, time=1 if folder == source else 2)
+    dest.mkdir()
+    transport.push(source, str(dest), ["same", "changed"], base=str(neighbour))
+    assert [(dest / name).read_text() for name in ("same", "changed")] == ["same", "source"]
+    assert (neighbour / "changed").read_text() == "neighbour"
+
+
+@pytest.mark.parametrize("where", ["dest", "neighbour"])
+def test_checksum_finds_what_size_and_time_hide(transport, tmp_path, where):
+    for folder, text in (("source", "right"), (where, "wrong")):
+        write(tmp_path / folder / "file", text, time=1)
+    dest = tmp_path / "dest"
+    dest.mkdir(exist_ok=True)
+    base = str(tmp_path / "neighbour") if where == "neighbour" else None
+    transport.push(tmp_path / "source", str(dest), ["file"], base=base, checksum=True)
+    assert (dest / "file").read_text() == "right"
+
+
+def test_progress_is_told_as_a_share(transport, tmp_path):
+    write(tmp_path / "source/file", "x" * BIG)
+    (tmp_path / "dest").mkdir()
+    shares: list[float] = []
+    transport.push(tmp_path / "source", str(tmp_path / "dest"), ["file"], on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_only_regular_files_are_pulled(transport, tmp_path):
+    source = tmp_path / "source"
+    write(source / "file", "x")
+    (source / "link").symlink_to("/etc/passwd")
+    os.mkfifo(source / "fifo")
+    transport.pull(str(source), tmp_path / "dest", ["file", "link", "fifo"])
+    assert os.listdir(tmp_path / "dest") == ["file"]
+
+
+def test_a_link_in_the_way_of_a_pull_is_not_followed(transport, tmp_path):
+    write(tmp_path / "source/file", "new")
+    write(tmp_path / "elsewhere", "kept")
+    (tmp_path / "dest").mkdir()
+    (tmp_path / "dest/file").symlink_to(tmp_path / "elsewhere")
+    transport.pull(str(tmp_path / "source"), tmp_path / "dest", ["file"])
+    assert (tmp_path / "dest/file").read_text() == "new"
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+@pytest.mark.parametrize("partial", ["dest/file", "dest/.rsync-partial/file"])
+def test_a_broken_pull_is_completed_by_the_next(transport, tmp_path, partial):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/file").write_bytes(BINARY)
+    write(tmp_path / partial, "")
+    (tmp_path / partial).write_bytes(BINARY[:500_000])
+    transport.pull(str(tmp_path / "source"), tmp_path / "dest", ["file"])
+    assert (tmp_path / "dest/file").read_bytes() == BINARY
+
+
+def test_what_is_missing_can_not_be_pushed(transport, tmp_path):
+    (tmp_path / "dest").mkdir()
+    with pytest.raises(TransferFailed, match=r"one: .*absent"):
+        transport.push(tmp_path, str(tmp_path / "dest"), ["absent"])
+
+
+def test_what_is_missing_can_not_be_pulled(transport, tmp_path):
+    with pytest.raises(TransferFailed, match=r"one: .*absent"):
+        transport.pull(str(tmp_path), tmp_path / "dest", ["absent"])
+
+
+def test_a_missing_folder_can_not_be_pulled_from(transport, tmp_path):
+    with pytest.raises(TransferFailed, match=r"one: .*absent"):
+        transport.pull(str(tmp_path / "absent"), tmp_path / "dest", ["file"])
+
+
+def test_many_calls_at_once_do_not_mix(transport, tmp_path):
+    write(tmp_path / "source/file", "x")
+
+    def one(number: int) -> bytes:
+        transport.pull(str(tmp_path / "source"), tmp_path / f"dest-{number}", ["file"])
+        return run(transport, "cat", stdin=str(number).encode() * 50_000).stdout
+
+    with ThreadPoolExecutor(6) as pool:
+        said = list(pool.map(one, range(6)))
+    assert said == [str(number).encode() * 50_000 for number in range(6)]
+
+
+def write(file: Path, text: str, time: int | None = None) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    if time is not None:
+        os.utime(file, (time, time))
