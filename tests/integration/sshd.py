@@ -29,13 +29,17 @@ LogLevel ERROR
 SetEnv HOME={home}
 """
 GIVEN: set[int] = set()
+# Below the ports that the kernel gives to outgoing connections; each of pytest-xdist's has its own.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PORTS = range(20000 + WORKER, 32000, WORKERS)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports below those that the kernel gives to outgoing connections, each given out once."""
+    """Ports on which nothing listens, each given out once."""
     found: list[int] = []
     while len(found) < count:
-        port = random.randint(20000, 32000)
+        port = random.choice(PORTS)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if port not in GIVEN and probe.connect_ex((ADDRESS, port)) != 0:
