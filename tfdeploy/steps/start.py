@@ -64,10 +64,7 @@ def start(
     run.save(begun)
     try:
         _launch_or_forget(fleet, intent, begun)
-        _wait_ready(fleet, begun, on_report)
-        _check_peers(fleet, begun)
-    except TfdeployError as error:
-        raise_all([error, *_stopped(fleet, begun)])
+        _ready_or_stop(fleet, begun, on_report)
     except KeyboardInterrupt:
         with uninterrupted():
             errors = _stopped(fleet, begun)
@@ -103,11 +100,19 @@ def _launch_or_forget(fleet: Fleet, intent: Intent, begun: Run) -> None:
     try:
         _launch(fleet, intent, begun)
     except TfdeployError as error:
-        stopped = _stopped(fleet, begun)
+        left = _stopped(fleet, begun)
         parts = error.errors if isinstance(error, FleetError) else (error,)
-        if not stopped and all(isinstance(part, AgentError | CommandFailed) for part in parts):
+        if not left and all(isinstance(part, AgentError | CommandFailed) for part in parts):
             run.forget(begun)
-        raise
+        raise_all([error, *left])
+
+
+def _ready_or_stop(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+    try:
+        _wait_ready(fleet, begun, on_report)
+        _check_peers(fleet, begun)
+    except TfdeployError as error:
+        raise_all([error, *_stopped(fleet, begun)])
 
 
 def _launch(fleet: Fleet, intent: Intent, begun: Run) -> None:

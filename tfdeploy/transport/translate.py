@@ -28,9 +28,12 @@ def translated(host: str, error: BaseException, *, via: str = "") -> HostError:
 
 
 def _translated(host: str, error: BaseException) -> HostError:
+    return _about_keys(host, error) or _about_the_way(host, error)
+
+
+def _about_keys(host: str, error: BaseException) -> HostError | None:
+    """The host was reached, and one side refused the other."""
     match error:
-        case HostError():
-            return error
         case UnknownHostKey():
             return HostKeyRefused(
                 host,
@@ -58,6 +61,14 @@ def _translated(host: str, error: BaseException) -> HostError:
                 "it refused every key that was offered",
                 f"try: ssh {host}; then see user and identity_file in hosts.toml",
             )
+    return None
+
+
+def _about_the_way(host: str, error: BaseException) -> HostError:
+    """The host was not reached, or is not any more."""
+    match error:
+        case HostError():
+            return error
         case NoValidConnectionsError():
             causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
             return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
