@@ -35,6 +35,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
 EXPECTED = {
     "bool_type": "expected true or false",
     "dict_type": "expected a table",
@@ -102,8 +103,7 @@ class Host(HostSettings):
 
     @model_validator(mode="after")
     def _local_needs_no_ssh(self) -> Self:
-        ssh_keys = ("hostname", "user", "port", "identity_file", "proxy_jump")
-        set_here = [key for key in ssh_keys if getattr(self, key) is not None]
+        set_here = [key for key in SSH_KEYS if getattr(self, key) is not None]
         if self.is_local and set_here:
             raise ValueError(f'{set_here[0]} is an SSH key, and transport = "local" uses no SSH')
         return self
@@ -223,7 +223,8 @@ def _checked(model: type[T], table: Any, prefix: tuple[str, ...], problems: list
 def _settings(name: str, own: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     """One host's keys with those of [defaults] under them; only `env` is merged, not replaced.
 
-    A key that [defaults] holds wrongly is left out here: it is reported once, where it stands.
+    A key that [defaults] holds wrongly is left out here: it is reported once, where it stands. So
+    are SSH keys for a local host: they are meant for the others.
     """
     given = table.get("defaults")
     defaults = given if isinstance(given, dict) else {}
@@ -232,6 +233,8 @@ def _settings(name: str, own: dict[str, Any], table: dict[str, Any]) -> dict[str
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
         defaults = {key: value for key, value in defaults.items() if key not in wrong}
+    if own.get("transport", defaults.get("transport")) == "local":
+        defaults = {key: value for key, value in defaults.items() if key not in SSH_KEYS}
     merged = {**defaults, **own, "name": name}
     if isinstance(own.get("env"), dict):
         merged["env"] = {**defaults.get("env", {}), **own["env"]}

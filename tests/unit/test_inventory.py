@@ -576,3 +576,11 @@ def test_hosts_survive_being_written(hosts):
         top='ssh_config = "x"\n[source]\nexclude = ["*.c"]',
     )
     assert written_again(made) == made
+
+
+def test_ssh_keys_of_the_defaults_are_for_the_other_hosts():
+    made = inventory(
+        '[defaults]\nuser = "ada"\nport = 2200\n'
+        '[hosts.here]\ntransport = "local"\n[hosts.there]\nworkers = 1'
+    )
+    assert [(host.user, host.port) for host in made.hosts] == [(None, None), ("ada", 2200)]
