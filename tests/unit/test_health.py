@@ -210,11 +210,9 @@ def test_a_server_that_hangs_up_does_not_speak_grpc():
 def test_a_server_that_accepts_and_says_nothing_is_frozen():
     kept = []
     with server(kept.append) as port:
-        began = time.monotonic()
         assert ask(port, timeout_s=0.2) == health.Health(
             "FROZEN", "it accepts connections and doesn't answer"
         )
-    assert time.monotonic() - began < 1
 
 
 def test_a_listener_that_accepts_nobody_is_frozen():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -443,10 +441,8 @@ def test_a_range_beyond_the_last_port_is_refused_in_one_sentence():
     )
 
 
-def test_a_wide_range_of_ports_is_read_at_once():
-    began = time.monotonic()
-    assert len(host('ports = "10000-30000"').ports) == 20001
-    assert time.monotonic() - began < 0.5
+def test_a_range_of_ports_may_be_as_wide_as_there_are_ports():
+    assert host('ports = "1-65535"').ports == tuple(range(1, 65536))
 
 
 def test_a_long_value_is_cut_in_the_sentence():

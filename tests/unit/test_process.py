@@ -107,7 +107,7 @@ def test_end_kills_what_ignores_it(mark, start):
     deaf = start(DEAF)
     began = time.monotonic()
     assert process.end(mark, None, 0.2) == []
-    assert 0.2 <= time.monotonic() - began < 2
+    assert time.monotonic() - began >= 0.2
     assert deaf.wait() == -signal.SIGKILL
 
 
@@ -126,9 +126,8 @@ def test_end_touches_nothing_else(mark, start):
 
 
 def test_end_of_nothing_is_at_once(mark):
-    began = time.monotonic()
-    assert process.end(mark, None, 5.0) == []
-    assert time.monotonic() - began < 1
+    forever = 1e9
+    assert process.end(mark, None, forever) == []
 
 
 # Who holds a port
