@@ -132,7 +132,7 @@ class FleetError(TfdeployError):
 
 def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
     """Raise nothing, the one error, or a FleetError of all of them; each is told once."""
-    flat = [one for error in errors for one in _parts(error)]
+    flat = [one for error in errors for one in parts(error)]
     told = list({str(error): error for error in flat}.values())
     hints = [error.hint for error in errors if isinstance(error, FleetError) and error.hint]
     hint = "\n  ".join(dict.fromkeys([*hints, hint] if hint else hints))
@@ -142,5 +142,6 @@ def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
         raise FleetError(told, hint)
 
 
-def _parts(error: TfdeployError) -> tuple[TfdeployError, ...]:
+def parts(error: TfdeployError) -> tuple[TfdeployError, ...]:
+    """The errors that a FleetError holds; any other is its own only part."""
     return error.errors if isinstance(error, FleetError) else (error,)

@@ -82,7 +82,7 @@ def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
 
 def _checkpoint_dir(project: str, run: str, task: str) -> str:
     task_dir = paths.task(project, run, task)
-    launch = records.from_json(Launch, records.read(paths.launch(task_dir)))
+    launch = records.load(Launch, paths.launch(task_dir))
     return os.path.join(paths.work(task_dir), launch.checkpoint_dir)
 
 

@@ -80,14 +80,7 @@ class _Tail:
 
 def _position(path: str, lines: int) -> int:
     """Where the last `lines` lines begin."""
-    try:
-        size = os.path.getsize(path)
-        with open(path, "rb") as file:
-            start = max(0, size - status.TAIL_BYTES)
-            file.seek(start)
-            data = file.read(size - start)
-    except OSError:
-        return 0
+    size, data = status.tail_of(path)
     kept = data.splitlines(keepends=True)[-lines:] if lines else []
     return size - sum(len(line) for line in kept)
 

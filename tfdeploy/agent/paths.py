@@ -68,7 +68,7 @@ def tasks(project: str, run_id: str) -> List[str]:
     if not os.path.isdir(folder):
         return []
     with os.scandir(folder) as entries:
-        held = [e.name for e in entries if os.path.exists(os.path.join(e.path, "launch.json"))]
+        held = [e.name for e in entries if os.path.exists(launch(e.path))]
     return [name.replace("-", ":") for name in held]
 
 

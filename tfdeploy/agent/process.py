@@ -80,9 +80,9 @@ def _is_member(pid: int, wanted: bytes, leader: Optional[int]) -> bool:
 def _descendants(ancestor: int) -> Set[int]:
     children: Dict[int, List[int]] = {}
     for pid in _pids():
-        fields = _read(pid, "stat").rpartition(b")")[2].split()
-        if fields:
-            children.setdefault(int(fields[1]), []).append(pid)
+        status = _status(pid)
+        if status:
+            children.setdefault(int(status[1]), []).append(pid)
     found, left = set(), [ancestor]
     while left:
         for child in children.get(left.pop(), []):
@@ -100,8 +100,13 @@ def _session(pid: int) -> int:
 
 def _alive(pid: int) -> bool:
     """A zombie is not alive: it only waits for its parent to look."""
-    status = _read(pid, "stat").rpartition(b")")[2].split()
+    status = _status(pid)
     return bool(status) and status[0] not in (b"Z", b"X")
+
+
+def _status(pid: int) -> List[bytes]:
+    """State, parent and so on: proc(5)'s stat behind the name, which may hold anything."""
+    return _read(pid, "stat").rpartition(b")")[2].split()
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -101,6 +101,11 @@ def write(path: str, data: Any) -> None:
     os.replace(fresh, path)
 
 
+def load(kind: Type[R], path: str) -> R:
+    """Read the record that stands in a file. Raises OSError or ValueError where it can't."""
+    return from_json(kind, read(path))
+
+
 def read(path: str) -> Any:
     with open(path, encoding="utf-8") as file:
         return json.load(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import List
+from typing import List, Tuple
 
 from . import health, lock, paths, records
 from .records import ENDED, LOST, Launch, TaskReport, TaskState
@@ -43,7 +43,7 @@ def read_state(task_dir: str) -> TaskState:
     """What the supervisor wrote, or LOST where it is gone and had not finished writing."""
     alive = lock.holder(task_dir)
     try:
-        state = records.from_json(TaskState, records.read(paths.state(task_dir)))
+        state = records.load(TaskState, paths.state(task_dir))
     except (OSError, ValueError):
         state = TaskState(records.STARTING, os.stat(task_dir).st_mtime)
     if state.state in ENDED or alive is not None:
@@ -53,16 +53,23 @@ def read_state(task_dir: str) -> TaskState:
 
 
 def last_lines(path: str, count: int) -> List[str]:
+    return tail_of(path)[1].decode(errors="replace").splitlines()[-count:]
+
+
+def tail_of(path: str) -> Tuple[int, bytes]:
+    """A file's size and its last bytes, at most TAIL_BYTES; nothing where it can't be read."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()[-count:]
+            size = os.path.getsize(path)
+            start = max(0, size - TAIL_BYTES)
+            file.seek(start)
+            return size, file.read(size - start)
     except OSError:
-        return []
+        return 0, b""
 
 
 def _health(task_dir: str, task: str) -> str:
-    launch = records.from_json(Launch, records.read(paths.launch(task_dir)))
+    launch = records.load(Launch, paths.launch(task_dir))
     if launch.port is None:
         return "-"
     return health.ask("localhost", launch.port, task).verdict

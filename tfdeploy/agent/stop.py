@@ -50,7 +50,7 @@ def _ask(supervisor: int, task_dir: str, grace_s: float) -> None:
 
 def _grace(task_dir: str) -> float:
     try:
-        return records.from_json(Launch, records.read(paths.launch(task_dir))).stop_grace_s
+        return records.load(Launch, paths.launch(task_dir)).stop_grace_s
     except (OSError, ValueError):
         return 0.0
 
@@ -60,7 +60,7 @@ def _settled(task_dir: str) -> str:
     if not os.path.isdir(task_dir):
         return UNKNOWN
     try:
-        state = records.from_json(TaskState, records.read(paths.state(task_dir)))
+        state = records.load(TaskState, paths.state(task_dir))
     except (OSError, ValueError):
         return records.STOPPED
     if state.state in ENDED:

@@ -26,7 +26,7 @@ def supervise(task_dir: str, announce: Callable[[], None]) -> None:
     # What the task leaves behind becomes our child, not init's: so all of it can be found.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     held = lock.hold(task_dir)
-    launch = records.from_json(Launch, records.read(paths.launch(task_dir)))
+    launch = records.load(Launch, paths.launch(task_dir))
     _write(task_dir, records.STARTING)
     announce()
     try:

@@ -17,7 +17,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.checkpoints import file_set
-from tfdeploy.errors import AgentError, RunError, TfdeployError, TransferFailed, raise_all
+from tfdeploy.errors import AgentError, RunError, TransferFailed, raise_all
+from tfdeploy.fleet import errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def _collect(fleet: Fleet, run: Run, every: bool) -> Collected:
             raise TransferFailed(agent.host, sentence) from None
 
     outcomes = fleet.outcomes(run.plan.hosts, fetch)
-    raise_all([o for o in outcomes.values() if isinstance(o, TfdeployError)])
+    raise_all(errors_of(outcomes))
     source, checkpoints, events = found[0]
     logs = sum(count for count in outcomes.values() if isinstance(count, int))
     return Collected(run.folder, source, checkpoints, events, logs)

@@ -29,6 +29,7 @@ from tfdeploy.errors import (
     TaskFailed,
     TaskNotReady,
     TfdeployError,
+    parts,
     raise_all,
 )
 from tfdeploy.steps.status import status
@@ -101,8 +102,8 @@ def _launch_or_forget(fleet: Fleet, intent: Intent, begun: Run) -> None:
         _launch(fleet, intent, begun)
     except TfdeployError as error:
         left = _stopped(fleet, begun)
-        parts = error.errors if isinstance(error, FleetError) else (error,)
-        if not left and all(isinstance(part, AgentError | CommandFailed) for part in parts):
+        refused = all(isinstance(part, AgentError | CommandFailed) for part in parts(error))
+        if refused and not left:
             run.forget(begun)
         raise_all([error, *left])
 

@@ -81,10 +81,10 @@ def _ask(name: str, argv: list[str]) -> SshConfig:
         ) from None
     if done.returncode != 0:
         raise Unreachable(name, f"ssh can't use its configuration: {done.stderr.strip()}")
-    return _parsed(done.stdout)
+    return _parsed(done.stdout, name)
 
 
-def _parsed(text: str) -> SshConfig:
+def _parsed(text: str, name: str) -> SshConfig:
     values: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, _, value = line.partition(" ")
@@ -94,24 +94,24 @@ def _parsed(text: str) -> SshConfig:
         found = values.get(key, ["none"])[0]
         return None if found in ("none", "") else found
 
-    tokens = {
-        "%h": one("hostname"),
-        "%r": one("user"),
-        "%d": str(Path.home()),
-        "%u": getpass.getuser(),
-    }
-    known = [*_paths(one("userknownhostsfile")), *_paths(one("globalknownhostsfile"))]
+    port = one("port") or str(PORT)
+    tokens = {"%%": "%", "%h": one("hostname") or "", "%r": one("user") or ""}
+    own = {**tokens, "%d": str(Path.home()), "%u": getpass.getuser()}
+    command = one("proxycommand")
+    users = _paths(one("userknownhostsfile"))
     return SshConfig(
         hostname=one("hostname") or "",
         user=one("user") or "",
-        port=int(one("port") or PORT),
-        identity_files=tuple(_filled(path, tokens) for path in values.get("identityfile", [])),
+        port=int(port),
+        identity_files=tuple(
+            Path(_filled(path, own)).expanduser() for path in values.get("identityfile", [])
+        ),
         identities_only=one("identitiesonly") == "yes",
         proxy_jump=one("proxyjump"),
-        proxy_command=one("proxycommand"),
-        known_hosts=tuple(known),
+        proxy_command=command and _filled(command, {**tokens, "%p": port, "%n": name}),
+        known_hosts=(*users, *_paths(one("globalknownhostsfile"))),
         host_key_alias=one("hostkeyalias"),
-        remembers_in=next(iter(_paths(one("userknownhostsfile"))), None),
+        remembers_in=next(iter(users), None),
     )
 
 
@@ -123,6 +123,6 @@ def _paths(value: str | None) -> list[Path]:
     return [Path(word).expanduser() for word in (value or "").split()]
 
 
-def _filled(path: str, tokens: dict[str, str | None]) -> Path:
-    """An IdentityFile with its tokens, which ssh -G leaves as they are (ssh_config(5), TOKENS)."""
-    return Path(re.sub("%[hrdu%]", lambda t: tokens.get(t[0]) or "%", path)).expanduser()
+def _filled(text: str, tokens: dict[str, str]) -> str:
+    """Put values for tokens, which ssh -G leaves as they are (ssh_config(5), TOKENS)."""
+    return re.sub("%.", lambda found: tokens.get(found[0], found[0]), text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 import shlex
 import socket
 import threading
@@ -148,7 +147,7 @@ class SshTransport:
     def _gateway(self, config: SshConfig) -> fabric.Connection | str | None:
         """The chain of jump hosts, each reached through the one before it."""
         if not config.proxy_jump:
-            return _expanded(config, self.host)
+            return config.proxy_command
         gateway: fabric.Connection | None = None
         for jump in config.proxy_jump.split(","):
             settings = openssh.resolve_jump(jump.removeprefix("ssh://"), self._inventory)
@@ -226,23 +225,13 @@ def _take_alias(connection: fabric.Connection, config: SshConfig, file: Path) ->
         connection.client.get_host_keys().add(dialled, kind, key)
 
 
-def _expanded(config: SshConfig, name: str) -> str | None:
-    """ProxyCommand with its tokens filled: Fabric takes %p for 22 and %r for the local user."""
-    values = {"%h": config.hostname, "%p": f"{config.port}", "%r": config.user, "%n": name}
-    command = config.proxy_command
-    return command and re.sub("%[hprn%]", lambda found: values.get(found[0], "%"), command)
-
-
 def _open(connection: fabric.Connection) -> None:
     try:
         connection.open()
-    except paramiko.BadHostKeyException as error:  # it knows the name, and not the port
-        connection.client.close()
-        if connection.port != openssh.PORT:
-            error.hostname = f"[{error.hostname}]:{connection.port}"
-        raise
-    except BaseException:
+    except BaseException as error:
         connection.client.close()  # Fabric closes only what is connected
+        if isinstance(error, paramiko.BadHostKeyException) and connection.port != openssh.PORT:
+            error.hostname = f"[{error.hostname}]:{connection.port}"  # it knows the name alone
         raise
 
 
