@@ -62,7 +62,7 @@ def tf_config(cluster: ClusterSpec, task: Task) -> str:
         raise PlanError("an evaluator can't be part of the cluster: no other task may dial it")
     return json.dumps(
         {
-            "cluster": {job: list(addresses) for job, addresses in cluster.items()},
+            "cluster": cluster,
             "task": {"type": task.job, "index": task.index},
         }
     )

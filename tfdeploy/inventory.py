@@ -150,7 +150,8 @@ def parse(text: str, file: Path) -> Inventory:
     written = _checked(_File, table, (), problems)
     tables = table.get("hosts")
     named = tables.items() if isinstance(tables, dict) else ()
-    hosts = [_checked(Host, _settings(name, own, table), ("hosts", name), problems)
+    defaults = _sound_defaults(table)
+    hosts = [_checked(Host, _settings(name, own, defaults), ("hosts", name), problems)
              for name, own in named if isinstance(own, dict)]  # fmt: skip
     problems += [f"hosts.{name}.name: {NAMED_BY_TABLE}" for name, own in named
                  if isinstance(own, dict) and "name" in own]  # fmt: skip
@@ -220,19 +221,23 @@ def _checked(model: type[T], table: Any, prefix: tuple[str, ...], problems: list
         return None
 
 
-def _settings(name: str, own: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-    """One host's keys with those of [defaults] under them; only `env` is merged, not replaced.
-
-    A key that [defaults] holds wrongly is left out here: it is reported once, where it stands. So
-    are SSH keys for a local host: they are meant for the others.
-    """
+def _sound_defaults(table: dict[str, Any]) -> dict[str, Any]:
+    """[defaults] without the keys that it holds wrongly: those are reported where they stand."""
     given = table.get("defaults")
     defaults = given if isinstance(given, dict) else {}
     try:
         HostSettings.model_validate(defaults)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
-        defaults = {key: value for key, value in defaults.items() if key not in wrong}
+        return {key: value for key, value in defaults.items() if key not in wrong}
+    return defaults
+
+
+def _settings(name: str, own: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """One host's keys with those of [defaults] under them; only `env` is merged, not replaced.
+
+    SSH keys of [defaults] are left out for a local host: they are meant for the others.
+    """
     if own.get("transport", defaults.get("transport")) == "local":
         defaults = {key: value for key, value in defaults.items() if key not in SSH_KEYS}
     merged = {**defaults, **own, "name": name}

@@ -10,9 +10,9 @@ from tfdeploy.agent.records import Launch
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from tfdeploy.inventory import Host, Inventory
+    from tfdeploy.inventory import Host, Inventory, Training
     from tfdeploy.plan import Placement, Plan
 
 PYTHON_WORDS = ("python", "python3")
@@ -47,14 +47,15 @@ def _launch(
     inventory: Inventory, plan: Plan, placement: Placement, run: str, release: str
 ) -> Launch:
     training, host = inventory.training, inventory.host(placement.host)
+    values = roles.fields(plan, placement, training, host)
     return Launch(
         project=inventory.project,
         run=run,
         job=placement.task.job,
         index=placement.task.index,
         release=release,
-        argv=_argv(inventory, plan, placement, host),
-        env=_env(inventory, plan, placement, host),
+        argv=_argv(training, plan, placement, values),
+        env=_env(training, plan, placement, host, values),
         port=placement.port,
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,
@@ -63,18 +64,18 @@ def _launch(
     )
 
 
-def _argv(inventory: Inventory, plan: Plan, placement: Placement, host: Host) -> list[str]:
-    training = inventory.training
-    values = roles.fields(plan, placement, training, host)
+def _argv(
+    training: Training, plan: Plan, placement: Placement, values: Mapping[str, str]
+) -> list[str]:
     first, *rest = [roles.fill(word, values, "training.command") for word in training.command]
-    program = host.python if first in PYTHON_WORDS else first
+    program = values["python"] if first in PYTHON_WORDS else first
     template = [roles.fill(word, values, "training.role_args") for word in training.role_args]
     return [program, *rest, *roles.arguments(training, plan, placement), *template]
 
 
-def _env(inventory: Inventory, plan: Plan, placement: Placement, host: Host) -> dict[str, str]:
-    training = inventory.training
-    values = roles.fields(plan, placement, training, host)
+def _env(
+    training: Training, plan: Plan, placement: Placement, host: Host, values: Mapping[str, str]
+) -> dict[str, str]:
     told = {
         name: roles.fill(value, values, f"training.role_env.{name}")
         for name, value in training.role_env.items()
@@ -85,14 +86,14 @@ def _env(inventory: Inventory, plan: Plan, placement: Placement, host: Host) -> 
         **host.env,
         **told,
         **roles.environment(training, plan, placement),
-        **_checkpoints_on_chief(inventory, plan, placement),
+        **_checkpoints_on_chief(training, plan, placement),
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
     }
 
 
-def _checkpoints_on_chief(inventory: Inventory, plan: Plan, placement: Placement) -> dict[str, str]:
+def _checkpoints_on_chief(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
     """Where Saver must run so that checkpoints need no shared filesystem; see tfdeploy/inside."""
-    wanted = inventory.training.checkpoints_on_chief and "ps" in plan.cluster
+    wanted = training.checkpoints_on_chief and "ps" in plan.cluster
     if not wanted or not placement.task.in_cluster:
         return {}
     chief = plan.chief.task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
@@ -42,7 +43,7 @@ class Plan:
 
     placements: tuple[Placement, ...]
 
-    @property
+    @cached_property
     def cluster(self) -> ClusterSpec:
         return {
             job: tuple(p.endpoint for p in self.placements if p.task.job == job)
@@ -50,7 +51,7 @@ class Plan:
             if any(p.task.job == job and p.task.in_cluster for p in self.placements)
         }
 
-    @property
+    @cached_property
     def chief(self) -> Placement:
         """The task that saves, and whose end is the run's: job chief, else worker 0 (TF's rule)."""
         jobs = {p.task.job for p in self.placements}

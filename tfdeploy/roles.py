@@ -31,7 +31,7 @@ def fields(plan: Plan, placement: Placement, training: Training, host: Host) -> 
         "address": placement.address,
         "port": "" if placement.port is None else str(placement.port),
         "host": placement.host,
-        "cluster": json.dumps({job: list(addresses) for job, addresses in cluster.items()}),
+        "cluster": json.dumps(cluster),
         "num_ps": str(len(cluster.get("ps", ()))),
         "num_workers": str(len(cluster.get("worker", ()))),
         "is_chief": "true" if placement == plan.chief else "false",
@@ -61,7 +61,7 @@ def environment(training: Training, plan: Plan, placement: Placement) -> dict[st
     if training.role == "environment":
         told |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
         told |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in plan.cluster.items()}
-        told |= {"CLUSTER_SPEC": json.dumps({job: list(a) for job, a in plan.cluster.items()})}
+        told |= {"CLUSTER_SPEC": json.dumps(plan.cluster)}
     return told
 
 

@@ -38,7 +38,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
     found = _pin_all(folder, pinned, every) if os.path.isdir(folder) else []
-    events = sorted(_events(folder)) if os.path.isdir(folder) else []
+    events = sorted(_events(folder))
     return {"checkpoint_dir": folder, "pin": pinned, "checkpoints": found, "events": events}
 
 

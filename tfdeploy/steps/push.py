@@ -32,13 +32,14 @@ def push(
 def _push(
     agent: Agent, project: str, release: Release, on_progress: Callable[[str, float], None]
 ) -> bool:
-    offer = agent.ask("offer", {"project": project, "release": release.id})
+    named = {"project": project, "release": release.id}
+    offer = agent.ask("offer", named)
     if not offer["present"]:
         try:
             _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
         except (TransferFailed, AgentError):
             # Two pushes of one release share a folder, and the faster one takes it away.
-            if not agent.ask("offer", {"project": project, "release": release.id})["present"]:
+            if not agent.ask("offer", named)["present"]:
                 raise
     on_progress(agent.host, 1.0)
     return not offer["present"]
