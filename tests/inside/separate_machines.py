@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def free_ports(count):
 def environment(*path, device=None, **more):
     """Ours, less what would name a cluster, with these directories on the path."""
     mine = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
-    for name in ("TF_CONFIG", "TFDEPLOY_CHECKPOINT_DEVICE", "PYTHONPATH"):
+    for name in ("TF_CONFIG", "TFDEPLOY_CHECKPOINT_DEVICE", "TFDEPLOY_SAVE_ON_STOP", "PYTHONPATH"):
         mine.pop(name, None)
     mine.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", GRPC_FAIL_FAST="use_caller")
     if path:
@@ -51,22 +52,23 @@ class Cluster:
         }
         self.processes = {}
 
-    def start(self, script, *arguments, device):
+    def start(self, script, *arguments, device, **more):
         """Every task of the cluster; with no device the patch is on the path, but off."""
         for job, addresses in self.jobs.items():
             for index in range(len(addresses)):
-                self._start_task(script, job, index, arguments, device)
+                self.start_task(script, job, index, *arguments, device=device, **more)
 
-    def _start_task(self, script, job, index, arguments, device):
+    def start_task(self, script, job, index, *arguments, device, **more):
         home = self.home(f"{job}-{index}")
         home.mkdir(parents=True, exist_ok=True)
         config = {"cluster": self.jobs, "task": {"type": job, "index": index}}
+        more = {**more, "TF_CONFIG": json.dumps(config)}
         command = [sys.executable, str(SCRIPTS / script), *self._role(script, job, index)]
         with (home / "log").open("w") as log:
             self.processes[home.name] = subprocess.Popen(
                 [*command, *arguments],
                 cwd=home,
-                env=environment(self.inside, device=device, TF_CONFIG=json.dumps(config)),
+                env=environment(self.inside, device=device, **more),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -77,6 +79,13 @@ class Cluster:
             return []
         hosts = [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.jobs.items()]
         return [f"--job_name={job}", f"--task_index={index}", *hosts]
+
+    def wait_until_said(self, what, *tasks):
+        """Each of these has written a line that begins so."""
+        until = time.monotonic() + LIMIT_S
+        while not all(re.search(f"^{what}", self.log(task), re.MULTILINE) for task in tasks):
+            assert time.monotonic() < until, "\n".join(self.log(task)[-3000:] for task in tasks)
+            time.sleep(0.05)
 
     def wait(self, *tasks):
         """The exit status of each, in order; a task that outlives the limit fails the test."""

@@ -11,15 +11,15 @@ DEVICE = "/job:worker/task:0/device:CPU:0"
 SAYS_WHAT_IS_LOADED = """
 import sys
 ours = [f for f in sys.meta_path if type(f).__name__ == "TensorFlowHook"]
-loaded = {"tensorflow", "tfdeploy_checkpoints"} & set(sys.modules)
+loaded = {"tensorflow", "tfdeploy_checkpoints", "tfdeploy_stop"} & set(sys.modules)
 print(len(ours), sorted(loaded), sys.modules["sitecustomize"].__file__)
 """
 
 
-def python(code, *path, device=DEVICE, options=()):
+def python(code, *path, device=DEVICE, **more):
     return subprocess.run(
-        [sys.executable, *options, "-c", code],
-        env=environment(*path, device=device),
+        [sys.executable, "-c", code],
+        env=environment(*path, device=device, **more),
         capture_output=True,
         text=True,
         timeout=30,
@@ -42,6 +42,12 @@ def package(tmp_path):
 @pytest.mark.parametrize(("device", "hooks"), [(DEVICE, 1), (None, 0), ("", 0)])
 def test_a_process_without_tensorflow_loads_nothing(inside, device, hooks):
     done = python(SAYS_WHAT_IS_LOADED, inside, device=device)
+    assert (done.stdout, done.stderr) == (f"{hooks} [] {inside}/sitecustomize.py\n", "")
+
+
+@pytest.mark.parametrize(("told", "hooks"), [("1", 1), ("", 0)])
+def test_a_last_checkpoint_alone_is_reason_enough_to_await_tensorflow(inside, told, hooks):
+    done = python(SAYS_WHAT_IS_LOADED, inside, device=None, TFDEPLOY_SAVE_ON_STOP=told)
     assert (done.stdout, done.stderr) == (f"{hooks} [] {inside}/sitecustomize.py\n", "")
 
 
@@ -79,6 +85,14 @@ def test_a_tensorflow_that_we_can_not_patch_goes_on_after_one_line(inside, packa
         "tfdeploy: checkpoints stay where TensorFlow puts them: "
         "ModuleNotFoundError: No module named 'tensorflow.python'; 'tensorflow' is not a package\n"
     )
+
+
+def test_a_patch_that_fails_does_not_hide_the_next(inside, package):
+    stub = package("tensorflow", "")
+    done = python("import tensorflow", inside, stub, TFDEPLOY_SAVE_ON_STOP="1")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("tfdeploy: checkpoints stay where TensorFlow puts them: ModuleNotFound")
+    assert second.startswith("tfdeploy: a stop saves no last checkpoint: ModuleNotFoundError: ")
 
 
 def test_a_tensorflow_that_fails_or_is_missing_fails_as_ever(inside, package):

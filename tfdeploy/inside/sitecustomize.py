@@ -6,16 +6,48 @@ passes here, so nothing slow is imported, and TensorFlow is patched only if the 
 
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Optional, Set
+from typing import Any, Dict, NamedTuple, Optional, Set
+
+
+class Patch(NamedTuple):
+    """What is done to TensorFlow when the environment says so: module.function(its value)."""
+
+    variable: str
+    module: str
+    function: str
+    otherwise: str
+
+
+PATCHES = (
+    Patch(
+        "TFDEPLOY_CHECKPOINT_DEVICE",
+        "tfdeploy_checkpoints",
+        "keep_on_own_disk",
+        "checkpoints stay where TensorFlow puts them",
+    ),
+    Patch(
+        "TFDEPLOY_SAVE_ON_STOP",
+        "tfdeploy_stop",
+        "save_on_stop",
+        "a stop saves no last checkpoint",
+    ),
+    Patch(
+        "TFDEPLOY_END_AT_EXIT",
+        "tfdeploy_exit",
+        "end_at_exit",
+        "a coordinator may hang as it ends",
+    ),
+)
 
 
 class TensorFlowHook:
     """A finder that finds TensorFlow where the other finders do, and patches it once it has run."""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
+    def __init__(self, wanted: Dict[Patch, str]) -> None:
+        self.wanted = wanted
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
         if name != "tensorflow":
@@ -41,25 +73,26 @@ class TensorFlowHook:
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             loader.exec_module(module)
-            self._patch()
+            for patch, value in self.wanted.items():
+                _apply(patch, value)
 
         try:
             loader.exec_module = exec_module
         except Exception as error:
-            _report(error)
-
-    def _patch(self) -> None:
-        try:
-            import tfdeploy_checkpoints  # type: ignore[import-not-found]
-
-            tfdeploy_checkpoints.keep_on_own_disk(self.device)
-        except Exception as error:
-            _report(error)
+            for patch in self.wanted:
+                _report(patch, error)
 
 
-def _report(error: Exception) -> None:
+def _apply(patch: Patch, value: str) -> None:
+    try:
+        getattr(import_module(patch.module), patch.function)(value)
+    except Exception as error:
+        _report(patch, error)
+
+
+def _report(patch: Patch, error: Exception) -> None:
     why = " ".join(("%s: %s" % (type(error).__name__, error)).split())
-    print("tfdeploy: checkpoints stay where TensorFlow puts them: " + why, file=sys.stderr)
+    print("tfdeploy: %s: %s" % (patch.otherwise, why), file=sys.stderr)
 
 
 def _run_hidden(seen: Set[str]) -> None:
@@ -81,9 +114,10 @@ def _start() -> None:
     # The set outlives this module, for the hidden one may be a tfdeploy of another version, whose
     # hidden one is this. Whoever came first has installed the hook.
     seen: Set[str] = vars(sys).setdefault("_tfdeploy_sitecustomize", set())
-    device = os.environ.get("TFDEPLOY_CHECKPOINT_DEVICE")
-    if device and not seen:
-        sys.meta_path.insert(0, TensorFlowHook(device))
+    told = {patch: os.environ.get(patch.variable, "") for patch in PATCHES}
+    wanted = {patch: value for patch, value in told.items() if value}
+    if wanted and not seen:
+        sys.meta_path.insert(0, TensorFlowHook(wanted))
     seen.add(os.path.realpath(os.path.dirname(__file__)))
     _run_hidden(seen)
 

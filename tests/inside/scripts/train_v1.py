@@ -13,6 +13,7 @@ parser.add_argument("--task_index", type=int)
 parser.add_argument("--ps_hosts")
 parser.add_argument("--worker_hosts")
 parser.add_argument("--steps", type=int)
+parser.add_argument("--save_every", type=int, default=5)
 parser.add_argument("--device_filters", action="store_true")
 flags = parser.parse_args()
 
@@ -42,10 +43,12 @@ with tf1.train.MonitoredTrainingSession(
     master=server.target,
     is_chief=flags.task_index == 0,
     checkpoint_dir="checkpoints",
-    save_checkpoint_steps=5,
+    save_checkpoint_steps=flags.save_every,
     hooks=[tf1.train.StopAtStepHook(last_step=flags.steps)],
     config=tf1.ConfigProto(device_filters=["/job:ps", me] if flags.device_filters else []),
 ) as session:
     print("began at", session.run(step), flush=True)
+    if not session.should_stop():  # a worker that comes late finds all steps done
+        print("trained to", session.run(train), flush=True)
     while not session.should_stop():
         session.run(train)
