@@ -17,22 +17,37 @@ from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from tfdeploy.agent.records import FAILED, LOST, READY, STOPPED, SUCCEEDED, Launch, TaskReport
+from tfdeploy.agent.records import (
+    BACKOFF,
+    FAILED,
+    LOST,
+    READY,
+    STOPPED,
+    SUCCEEDED,
+    Launch,
+    TaskReport,
+)
+from tfdeploy.words import counted, duration, few, gpus, or_dash, printable, size, training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.errors import HostError, TfdeployError
-    from tfdeploy.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import Collected
     from tfdeploy.steps.plan import Intent
+    from tfdeploy.steps.prune import Going, Pruned
+    from tfdeploy.steps.resume import Resumed
     from tfdeploy.steps.run import Finished
+    from tfdeploy.steps.runs import ProjectRuns, RunLine
     from tfdeploy.steps.status import RunStatus
+    from tfdeploy.steps.stop import Stopped
 
-STYLES = {READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim"}
+STYLES = {
+    READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim",
+    BACKOFF: "yellow",
+}  # fmt: skip
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
-KILO = 1000
 WIDEST = 500
 
 
@@ -67,7 +82,7 @@ class Console:
         self._table(table)
         self.say(f"\ncluster  {json.dumps(intent.plan.cluster)}")
         release = intent.release
-        files = f"{_counted(len(release.manifest), 'file')}, {size(release.size)}"
+        files = f"{counted(len(release.manifest), 'file')}, {size(release.size)}"
         self.say(f"release  {release.id}  {files} of {release.root}")
         for launch in intent.launches():
             self._command(launch)
@@ -118,10 +133,16 @@ class Console:
 
     def started(self, run: Run) -> None:
         tasks, hosts = len(run.plan.placements), len(run.plan.hosts)
-        where = f"{_counted(tasks, 'task')} on {_counted(hosts, 'host')}"
+        where = f"{counted(tasks, 'task')} on {counted(hosts, 'host')}"
         ended = sum(state == SUCCEEDED for state, *_ in self._told.values())
         ready = f"has started, {ended} ended well already" if ended else "is READY"
         self.say(f"run {run.id} {ready}: {where}")
+
+    def resumed(self, resumed: Resumed) -> None:
+        source = resumed.source
+        where = f"{source.name}, from {source.host or 'here'}" if source else "the beginning"
+        self.say(f"run {resumed.run.id} goes on from {where}")
+        self.started(resumed.run)
 
     def lines(self, task: str, host: str, lines: list[str]) -> None:
         """Log lines, each behind its task and host."""
@@ -135,79 +156,115 @@ class Console:
     def status(self, seen: RunStatus) -> None:
         self.say(f"run {seen.run.id}  release {seen.run.release}")
         table = _table(
-            "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH", "REASON"
-        )
+            "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH",
+            "TRAINING", "REASON",
+        )  # fmt: skip
         for task in seen.tasks:
             placement, report = task.placement, task.report
-            fixed = (str(placement.task), placement.host, _or_dash(placement.port), gpus(placement))
-            table.add_row(*fixed, *(_cells(report) if report else ("-", "UNKNOWN", *"----")))
+            fixed = (str(placement.task), placement.host, or_dash(placement.port), gpus(placement))
+            table.add_row(*fixed, *(_cells(report) if report else ("-", "UNKNOWN", *"-----")))
         self._table(table)
 
-    def stopped(self, run: Run, states: dict[str, str]) -> None:
-        for task, state in states.items():
+    def stopped(self, run: Run, stopped: Stopped) -> None:
+        for task, state in stopped.states.items():
             self.say(f"{state:<9} {task}")
+        if stopped.saved:
+            name, age_s = stopped.saved
+            self.say(f"the newest checkpoint is {name}, {duration(age_s)} old: what came after it")
+            self.say("is lost (save_on_stop = true has a session save before it ends)")
         self.say(f"nothing of run {run.id} is left running")
 
     def collected(self, collected: Collected) -> None:
-        newest = collected.checkpoints[0] if collected.checkpoints else None
-        if newest:
-            total = f" (and {len(collected.checkpoints) - 1} older)" * (
-                len(collected.checkpoints) > 1
-            )
-            self.say(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{total}")
-        else:
+        self.arrived(collected)
+        if not collected.checkpoints:
             found = f"'s {collected.source} holds no complete one" if collected.source else ""
             self.say(f"no checkpoint: the chief{found or ' was never started'}")
-        events, logs = _counted(collected.events, "event file"), _counted(collected.logs, "log")
+        events, logs = counted(collected.events, "event file"), counted(collected.logs, "log")
         self.say(f"{events} and {logs} in {collected.folder}")
+
+    def arrived(self, collected: Collected) -> None:
+        """The checkpoints that came home, and why others did not."""
+        newest, *older = collected.checkpoints or (None,)
+        if newest:
+            total = f" (and {len(older)} older)" if older else ""
+            self.say(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{total}")
+        if newest and not newest.verified:
+            self.say("not verified: no TensorFlow on the chief's host, or no room, to read it with")
+        for bad in collected.bad:
+            self.say(f"checkpoint {bad.name} is broken there and was left: {bad.error}")
 
     def finished(self, run: Run, finished: Finished) -> None:
         self.collected(finished.collected)
         word = "succeeded" if finished.exit == 0 else f"failed (exit {finished.exit})"
         self.say(f"run {run.id} {word}")
 
-    def lost(self, error: HostError) -> None:
-        self._err.print(f"[yellow]{escape(printable(str(error)))}[/]")
-        self._err.print(f"[yellow]{escape(error.host)} is followed no more; the run goes on[/]")
+    def runs(self, seen: ProjectRuns) -> None:
+        if seen.lines:
+            self._runs(seen.lines)
+        else:
+            self.say(f"no run of {seen.project} is on its hosts")
+        table = _table("HOST", "USED", "RELEASES", "FREE")
+        for host, disk in seen.disks.items():
+            releases = f"{len(disk.releases)}, {size(disk.releases_bytes)}"
+            free = f"{size(disk.free_bytes)} of {size(disk.total_bytes)}"
+            table.add_row(host, size(disk.used_bytes), releases, free)
+        if seen.disks:
+            self.say("")
+            self._table(table)
+
+    def _runs(self, lines: Sequence[RunLine]) -> None:
+        table = _table("RUN", "RESULT", "STARTED", "TASKS", "HOSTS", "ON HOSTS", "AT HOME")
+        for line in lines:
+            style = STYLES.get(line.result.upper(), "default")
+            result = f"[{style}]{line.result}[/]"
+            home = "checkpoints" if line.collected else "record" if line.recorded else "-"
+            counts = (f"{duration(line.age_s)} ago", str(len(line.tasks)), few(line.hosts))
+            table.add_row(line.id, result, *counts, size(line.bytes), home)
+        self._table(table)
+
+    def going(self, seen: ProjectRuns, going: Mapping[str, Going]) -> None:
+        """What is to leave the hosts, before it does."""
+        leaving = {run.run for what in going.values() for run in what.runs}
+        if leaving:
+            self._runs([line for line in seen.lines if line.id in leaving])
+        table = _table("HOST", "RUNS", "RELEASES", "LEFTOVERS", "TOGETHER")
+        for host, what in going.items():
+            runs = f"{len(what.runs)}, {size(sum(run.bytes for run in what.runs))}"
+            releases = f"{len(what.releases)}, {size(sum(each.bytes for each in what.releases))}"
+            table.add_row(host, runs, releases, size(what.left_bytes), size(what.bytes))
+        if going:
+            self.say("" if leaving else "no run is to go")
+            self._table(table)
+
+    def pruned(self, going: Mapping[str, Going], done: Pruned | None) -> None:
+        together = size(sum(what.bytes for what in going.values()))
+        if not going:
+            self.say("nothing to remove")
+        elif done is None:
+            self.say(f"\na dry run: nothing was touched; {together} would become free")
+        else:
+            freed = size(sum(done.freed.values()))
+            self.say(f"\n{freed} became free; results at home were not touched")
+
+    def delayed(self, error: TfdeployError) -> None:
+        self._warn(error, "the next checkpoint is tried again")
+
+    def waiting(self, error: HostError) -> None:
+        self._warn(error, f"{error.host} is asked again until it answers; the run goes on")
+
+    def back(self, host: str) -> None:
+        self._err.print(f"[yellow]{escape(host)} answers again[/]")
+
+    def _warn(self, error: TfdeployError, then: str) -> None:
+        self._err.print(f"[yellow]{escape(printable(str(error)))}\n{escape(then)}[/]")
+
+    def fallen(self, error: TfdeployError) -> None:
+        self._warn(error, "that won't heal by itself: the run is resumed")
 
 
 def document(data: Any) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-
-
-def printable(text: str) -> str:
-    """Control characters (terminal escapes among them) made visible; newlines and tabs kept."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
-    )
-
-
-def size(count: int) -> str:
-    """Bytes for people: 15.2 MB."""
-    if count < KILO:
-        return f"{count} B"
-    value = float(count)
-    for unit in ("kB", "MB", "GB"):  # noqa: B007
-        value /= KILO
-        if round(value, 1) < KILO:
-            break
-    return f"{value:.1f} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """`42s`, `3m 05s`, `2h 10m`, `4d 3h`."""
-    whole = int(seconds)
-    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes:02}m"
-    return f"{minutes}m {whole % 60:02}s" if minutes else f"{whole}s"
-
-
-def gpus(placement: Placement) -> str:
-    return ",".join(str(gpu) for gpu in placement.gpus) or "-"
 
 
 def _table(*columns: str) -> Table:
@@ -220,18 +277,11 @@ def _table(*columns: str) -> Table:
 def _cells(report: TaskReport) -> tuple[str, ...]:
     style = STYLES.get(report.state, "default")
     return (
-        _or_dash(report.pid),
+        or_dash(report.pid),
         f"[{style}]{report.state}[/]",
         duration(report.age_s),
         str(report.restarts),
         report.health,
+        training(report),
         escape(printable(report.reason)),
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _or_dash(value: int | None) -> str:
-    return "-" if value is None else str(value)

@@ -6,11 +6,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdeploy.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import Collected
     from tfdeploy.steps.plan import Intent
+    from tfdeploy.steps.prune import Going, Pruned
     from tfdeploy.steps.run import Finished
+    from tfdeploy.steps.runs import Disk, ProjectRuns
     from tfdeploy.steps.status import RunStatus
 
 
@@ -44,6 +48,7 @@ def collected(run: Run, what: Collected) -> dict[str, Any]:
         "run": run.id,
         "folder": str(what.folder),
         "checkpoints": [asdict(checkpoint) for checkpoint in what.checkpoints],
+        "bad": [asdict(checkpoint) for checkpoint in what.bad],
         "events": what.events,
         "logs": what.logs,
     }
@@ -58,6 +63,41 @@ def finished(run: Run, what: Finished) -> dict[str, Any]:
         "tasks": what.states,
         "collected": str(what.collected.folder),
         "checkpoints": [asdict(checkpoint) for checkpoint in what.collected.checkpoints],
+    }
+
+
+def runs(seen: ProjectRuns) -> dict[str, Any]:
+    return {
+        "project": seen.project,
+        "runs": [asdict(line) for line in seen.lines],
+        "hosts": {host: _room(disk) for host, disk in seen.disks.items()},
+        "errors": [str(error) for error in seen.errors],
+    }
+
+
+def pruned(seen: ProjectRuns, going: Mapping[str, Going], done: Pruned | None) -> dict[str, Any]:
+    """`freed_bytes` is null where nothing was touched: in a dry run, on a host that was lost."""
+    freed = done.freed if done else {}
+    errors = [*seen.errors, *(done.errors if done else ())]
+    hosts = {
+        host: {
+            "runs": [run.run for run in what.runs],
+            "releases": [release.release for release in what.releases],
+            "bytes": what.bytes,
+            "freed_bytes": freed.get(host),
+        }
+        for host, what in going.items()
+    }
+    return {"project": seen.project, "hosts": hosts, "errors": [str(error) for error in errors]}
+
+
+def _room(disk: Disk) -> dict[str, Any]:
+    return {
+        "releases": [asdict(release) for release in disk.releases],
+        "left_bytes": disk.left_bytes,
+        "used_bytes": disk.used_bytes,
+        "free_bytes": disk.free_bytes,
+        "total_bytes": disk.total_bytes,
     }
 
 

@@ -4,7 +4,7 @@
     ├── InventoryError · PlanError · RunError       exit 2: nothing was touched
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
-    │   CommandTimedOut · TransferFailed · AgentError
+    │   CommandTimedOut · TransferFailed · AgentError (Leased)
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     └── FleetError(errors)                          several at once: none hides another
@@ -89,6 +89,14 @@ class TransferFailed(HostError):
 
 class AgentError(HostError):
     """The agent on the host refused what it was asked, or answered nonsense."""
+
+
+class Leased(AgentError):
+    """A port or a GPU that was asked for is held by another live run, `run`."""
+
+    def __init__(self, host: str, message: str, hint: str, run: str) -> None:
+        super().__init__(host, message, hint)
+        self.run = run
 
 
 class TaskError(TfdeployError):

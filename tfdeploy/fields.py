@@ -5,12 +5,21 @@ from __future__ import annotations
 import ipaddress
 import re
 import shlex
+import signal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+)
 
 PER_GPU = -1
 """The count of workers that stands for one on each of the host's GPUs (`workers = "per-gpu"`)."""
+AUTO: tuple[int, ...] = ()
+"""The ports that stand for free ones, found on the host when a run starts (`ports = "auto"`)."""
+ANY_SIGNAL = "signals"
 OURS = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
 
 
@@ -60,12 +69,16 @@ def _checkpoint_dir(value: str) -> str:
 
 def _ports(value: Any) -> Any:
     """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
+    if value == "auto":
+        return AUTO
+    if value == []:
+        raise ValueError('expected at least one port, or "auto"')
     if isinstance(value, int) and not isinstance(value, bool):
         return (value,)
     if isinstance(value, str):
         found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
         if not found or int(found[1]) > int(found[2]):
-            raise ValueError('expected a range as "2222-2299", or a list as [2222, 2223]')
+            raise ValueError('expected a range as "2222-2299", a list as [2222, 2223], or "auto"')
         if not 1 <= int(found[1]) <= int(found[2]) <= 65535:
             raise ValueError("expected ports above 0 and below 65536")
         return tuple(range(int(found[1]), int(found[2]) + 1))
@@ -96,6 +109,16 @@ def _runnable(value: tuple[str, ...]) -> tuple[str, ...]:
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _exit(value: Any) -> Any:
+    """An exit code, the name of a signal, or "signals" for all of those."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= 255:
+            raise ValueError("expected an exit code from 1 to 255")
+    elif not isinstance(value, str) or value not in (ANY_SIGNAL, *signal.Signals.__members__):
+        raise ValueError('expected an exit code, a signal as "SIGKILL", or "signals" for all')
+    return value
 
 
 def _gpus(value: Any) -> Any:
@@ -138,7 +161,16 @@ Workers = Annotated[
     BeforeValidator(_workers),
     PlainSerializer(lambda count: "per-gpu" if count == PER_GPU else count),
 ]
-Ports = Annotated[tuple[Port, ...], BeforeValidator(_ports), AfterValidator(_distinct)]
+Ports = Annotated[
+    tuple[Port, ...],
+    BeforeValidator(_ports),
+    AfterValidator(_distinct),
+    PlainSerializer(lambda ports: list(ports) if ports else "auto"),
+]
+Exits = Annotated[
+    tuple[Annotated[int | str, BeforeValidator(_exit)], ...],
+    BeforeValidator(lambda value: _tuple(value)),
+]
 GpuId = Annotated[int, Field(ge=0)]
 GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_gpus), AfterValidator(_distinct)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]
@@ -146,5 +178,6 @@ Command = Annotated[
     tuple[str, ...], BeforeValidator(_command), Field(min_length=1), AfterValidator(_runnable)
 ]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 Role = Literal["flags", "positional", "environment", "tf_config"]

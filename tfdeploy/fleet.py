@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import queue
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.errors import (
+    AgentError,
+    AuthenticationFailed,
+    CommandFailed,
+    HostKeyRefused,
+    TfdeployError,
+    raise_all,
+)
 from tfdeploy.remote import Agent
 
 if TYPE_CHECKING:
@@ -21,6 +30,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 AT_ONCE = 32
+# A host that refuses what it is asked will refuse it again; any other may be back in a while.
+REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+UNREAD = 256  # events that may wait to be taken: then the hosts have to wait as well
 
 
 class Fleet:
@@ -70,52 +83,62 @@ class Fleet:
         logs: bool,
         lines: int | None = None,
         forever: bool = True,
+        announce: bool = True,
     ) -> Following:
         """What happens to these tasks of a run, and with `logs` what they write: each log's last
-        `lines` (None: all) and, with `forever`, whatever comes until all of them have ended."""
-        asked = {"project": run.inventory.project, "run": run.id}
-        bodies: dict[Agent, dict[str, Any]] = {}
+        `lines` (None: all) and, with `forever`, whatever comes until all of them have ended. With
+        `announce` the chief's host, if it is among theirs, names each new checkpoint."""
+        common = {"project": run.inventory.project, "run": run.id, "logs": logs, "lines": lines}
+        chief = run.plan.chief
+        bodies: dict[str, dict[str, Any]] = {}
         for placement in placements:
-            body: dict[str, Any] = {
-                **asked,
-                "tasks": [],
-                "logs": logs,
-                "lines": lines,
-                "forever": forever,
-            }
-            agent = self.agents[placement.host]
-            bodies.setdefault(agent, body)["tasks"].append(str(placement.task))
-        return Following(bodies)
+            body: dict[str, Any] = {**common, "tasks": [], "forever": forever}
+            bodies.setdefault(placement.host, body)["tasks"].append(str(placement.task))
+        if announce and chief.host in bodies:  # an older agent doesn't know the word
+            bodies[chief.host]["chief"] = str(chief.task)
+        return Following({self.agents[host]: body for host, body in bodies.items()})
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
 
 
+def may_return(error: TfdeployError) -> bool:
+    """Whether a host that gave this error is worth asking again."""
+    return not isinstance(error, REFUSALS)
+
+
 class Following:
-    """The merged `follow` of many hosts. Closing it hangs up on all of them, from any thread."""
+    """The merged `follow` of many hosts. Closing it hangs up on all of them, from any thread.
+
+    A host that is lost while it is followed for ever is asked again and again, and goes on where it
+    was: no line is lost or told twice.
+    """
 
     def __init__(self, bodies: Mapping[Agent, dict[str, Any]]) -> None:
-        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._streams: list[Any] = []
+        self._events: queue.Queue[tuple[str, Any]] = queue.Queue(UNREAD)
+        self._streams: dict[str, Any] = {}
         self._closed = threading.Event()
         self._open = len(bodies)
         for agent, body in bodies.items():
-            threading.Thread(target=self._read, args=(agent, body), daemon=True).start()
+            threading.Thread(target=self._listen, args=(agent, body), daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        for stream in list(self._streams):
+        with suppress(queue.Full):  # then nobody waits for an event
+            self._events.put_nowait(("", None))
+        for stream in list(self._streams.values()):
             stream.close()
 
     def events(self, deadline: float | None = None) -> Iterator[tuple[str, Any]]:
         """(host, answer) as they come, until all hosts have said their last, or until `deadline`
-        (of time.monotonic). A host that is lost gives (host, its HostError) and is heard no more.
+        (of time.monotonic). A host that is lost gives (host, its HostError); if `may_return(error)`
+        and it is followed for ever, (host, {"back": True}) comes when it answers again.
         """
-        while self._open:
+        while self._open and not self._closed.is_set():
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 host, event = self._events.get(timeout=left_s)
@@ -126,18 +149,67 @@ class Following:
             else:
                 yield host, event
 
-    def _read(self, agent: Agent, body: dict[str, Any]) -> None:
+    def _listen(self, agent: Agent, body: dict[str, Any]) -> None:
+        """Hear a host to its end; the first of several failures in a row is told."""
+        failures, cursors = 0, dict[str, str]()
         try:
-            stream, answers = agent.follow(body)
-            self._streams.append(stream)
-            if self._closed.is_set():
-                stream.close()
-            for answer in answers:
-                self._events.put((agent.host, answer))
-        except TfdeployError as error:
-            self._events.put((agent.host, error))
+            while not self._closed.is_set():
+                try:
+                    for answer in self._answers(agent, body, cursors):
+                        if failures:
+                            self._put(agent.host, {"back": True})
+                        failures = 0
+                        self._put(agent.host, answer)
+                    return
+                except TfdeployError as error:
+                    again = body["forever"] and may_return(error)
+                    if failures == 0 or not again:
+                        self._put(agent.host, error)
+                    if not again:
+                        return
+                    failures += 1
+                    self._closed.wait(_pause_s(failures))
         finally:
-            self._events.put((agent.host, None))
+            self._put(agent.host, None)
+
+    def _answers(
+        self, agent: Agent, body: dict[str, Any], cursors: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
+        """One stream's answers; `cursors` say where it goes on, and learn where it stands."""
+        stream, answers = agent.follow({**body, "cursors": cursors} if cursors else body)
+        self._streams[agent.host] = stream
+        if self._closed.is_set():
+            stream.close()
+        try:
+            for answer in answers:
+                if "lines" in answer:
+                    _refuse_nonsense(agent.host, body, answer)
+                if "cursor" in answer:
+                    cursors[answer["task"]] = answer["cursor"]
+                if answer.get("lines") != []:  # those only tell where the others begin
+                    yield answer
+        finally:
+            stream.close()
+
+    def _put(self, host: str, event: Any) -> None:
+        while not self._closed.is_set():
+            with suppress(queue.Full):
+                self._events.put((host, event), timeout=1.0)
+                return
+
+
+def _pause_s(failures: int) -> float:
+    """How long to wait after so many failures in a row; hosts that were lost together must not all
+    come back at the same moment."""
+    return PAUSES_S[min(failures, len(PAUSES_S)) - 1] * random.uniform(0.75, 1.25)
+
+
+def _refuse_nonsense(host: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
+    """A host may lie; what it says about a task is only taken of the tasks that it has."""
+    lines = answer["lines"]
+    whole = isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+    if not whole or answer.get("task") not in body["tasks"]:
+        raise AgentError(host, "it tells lines of a task that it was not asked for")
 
 
 def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:

@@ -13,18 +13,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tfdeploy.errors import InventoryError
 from tfdeploy.fields import (
+    ANY_SIGNAL,
     Address,
     CheckpointDir,
     Command,
     Count,
     Directory,
     Environment,
+    Exits,
     GpuIds,
     Name,
     Port,
     Ports,
     Role,
     Seconds,
+    Timeout,
     Word,
     Words,
     Workers,
@@ -65,8 +68,45 @@ class Training(_Table):
     env: Environment = {}
     checkpoint_dir: CheckpointDir = "checkpoints"
     checkpoints_on_chief: bool = True
-    ready_timeout_s: Annotated[Seconds, Field(gt=0)] = 180.0
+    save_on_stop: bool = False
+    replicas: Annotated[Count, Field(le=8)] = 0
+    ready_timeout_s: Timeout = 180.0
     stop_grace_s: Seconds = 10.0
+    evaluator_grace_s: Seconds = 120.0
+    max_duration_s: Timeout | None = None
+    orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
+    log_limit_mb: Annotated[int, Field(ge=1)] = 100
+
+
+class RestartSettings(_Table):
+    """When a task is begun again, and when it is ended for that."""
+
+    attempts: Count = 10
+    window_s: Timeout = 3600.0
+    delay_s: Seconds = 1.0
+    max_delay_s: Seconds = 60.0
+    exits: Exits = (1, ANY_SIGNAL)
+    frozen_timeout_s: Timeout = 20.0
+    stall_timeout_s: Timeout | None = None
+
+
+class Restart(RestartSettings):
+    """[restart] holds for every job, [restart.worker] and the like for one, over it."""
+
+    ps: RestartSettings = RestartSettings()
+    worker: RestartSettings = RestartSettings()
+    chief: RestartSettings = RestartSettings()
+    evaluator: RestartSettings = RestartSettings()
+
+    def of(self, job: str) -> RestartSettings:
+        """What holds for one job. A ps is never called stalled by [restart]: it has no steps."""
+        own: RestartSettings = getattr(self, job)
+        general = {name: getattr(self, name) for name in RestartSettings.model_fields}
+        if job == "ps":
+            general["stall_timeout_s"] = None
+        return own.model_copy(
+            update={name: general[name] for name in general if name not in own.model_fields_set}
+        )
 
 
 class HostSettings(_Table):
@@ -96,6 +136,7 @@ class Host(HostSettings):
     address: Address | None = None
     chief: bool = False
     evaluator: bool = False
+    spare: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -117,6 +158,7 @@ class Inventory(_Table):
     ssh_config: str | None = None
     source: Source = Source()
     training: Training
+    restart: Restart = Restart()
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
 
     @property
@@ -134,6 +176,7 @@ class _File(_Table):
     ssh_config: str | None = None
     source: Source = Source()
     training: Training
+    restart: Restart = Restart()
     defaults: HostSettings = HostSettings()
     hosts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 
@@ -288,7 +331,8 @@ def _shown(value: Any) -> str:
 
 def _suggestion(loc: tuple[Any, ...]) -> str:
     tables: dict[str, type[_Table]] = {
-        "source": Source, "training": Training, "defaults": HostSettings, "hosts": Host,
+        "source": Source, "training": Training, "restart": Restart, "defaults": HostSettings,
+        "hosts": Host,
     }  # fmt: skip
     model = tables.get(str(loc[0]), _File) if len(loc) > 1 else _File
     allowed = [name for name in model.model_fields if name != "name"]

@@ -6,25 +6,37 @@ import difflib
 from typing import TYPE_CHECKING
 
 from tfdeploy import roles
-from tfdeploy.agent.records import Launch
+from tfdeploy.agent.records import Circle, Launch, Policy
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tfdeploy.inventory import Host, Inventory, Training
+    from tfdeploy.inventory import Host, Inventory, RestartSettings, Training
     from tfdeploy.plan import Placement, Plan
 
 PYTHON_WORDS = ("python", "python3")
 NO_GPU = "-1"
-# Source of both: without "use_caller" a dead peer fails RPCs at once where TensorFlow would wait;
-# without the other a log shows nothing until its buffer is full.
-DEFAULT_ENV = {"GRPC_FAIL_FAST": "use_caller", "PYTHONUNBUFFERED": "1"}
+# Source: without "use_caller" a dead peer fails RPCs at once where TensorFlow
+# would wait; without the other a log shows nothing until its buffer is full.
+DEFAULT_ENV = {
+    "GRPC_FAIL_FAST": "use_caller",
+    "PYTHONUNBUFFERED": "1",
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # GPU 1 is the one that nvidia-smi, and the lease, call so
+    "PYTHONFAULTHANDLER": "1",  # the stacks of a task that crashes, or is ended because it hangs
+}
+# Asynchronous workers end within a moment of each other; a worker in server.join() never does.
+STRAGGLERS_S = 4.0
+MEGA = 1000 * 1000
 
 
-def make(inventory: Inventory, plan: Plan, run: str, release: str) -> tuple[Launch, ...]:
-    """One Launch per placement, in the plan's order. Raises PlanError for an unknown {field}."""
-    return tuple(_launch(inventory, plan, p, run, release) for p in plan.placements)
+def make(
+    inventory: Inventory, plan: Plan, run: str, release: str, secret: str
+) -> tuple[Launch, ...]:
+    """One Launch per placement, in the plan's order. `secret` is what the run's tasks know each
+    other by. Raises PlanError for an unknown {field}, or for more replicas than hosts."""
+    circle = _circle(inventory.training, plan, secret)
+    return tuple(_launch(inventory, plan, p, run, release, circle) for p in plan.placements)
 
 
 def check_script(inventory: Inventory, files: Collection[str]) -> None:
@@ -43,15 +55,46 @@ def check_script(inventory: Inventory, files: Collection[str]) -> None:
     )
 
 
+def _circle(training: Training, plan: Plan, secret: str) -> Circle:
+    chief = str(plan.chief.task)
+    return Circle(
+        address=plan.chief.address,
+        port=plan.beacon_port,
+        secret=secret,
+        chief=chief,
+        tasks=[str(p.task) for p in plan.placements],
+        needed=[str(p.task) for p in plan.needed if p != plan.chief],
+        replicas=_replicas(training, plan),
+        orphan_timeout_s=training.orphan_timeout_s,
+    )
+
+
+def _replicas(training: Training, plan: Plan) -> list[str]:
+    """The tasks whose supervisors keep a copy: one on each of the first other hosts."""
+    hosts = [host for host in plan.hosts if host != plan.chief.host]
+    if training.replicas > len(hosts):
+        raise PlanError(
+            f"training.replicas: {training.replicas} copies need as many hosts besides the "
+            f"chief's, found {len(hosts)}",
+            "lower it: a copy on the chief's own host would be lost with it",
+        )
+    return [str(plan.on(host)[0].task) for host in hosts[: training.replicas]]
+
+
 def _launch(
-    inventory: Inventory, plan: Plan, placement: Placement, run: str, release: str
+    inventory: Inventory,
+    plan: Plan,
+    placement: Placement,
+    run: str,
+    release: str,
+    circle: Circle,
 ) -> Launch:
-    training, host = inventory.training, inventory.host(placement.host)
+    training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     values = roles.fields(plan, placement, training, host)
     return Launch(
         project=inventory.project,
         run=run,
-        job=placement.task.job,
+        job=job,
         index=placement.task.index,
         release=release,
         argv=_argv(training, plan, placement, values),
@@ -60,8 +103,18 @@ def _launch(
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,
         no_proxy=sorted({p.address for p in plan.placements}),
+        ready_timeout_s=training.ready_timeout_s,
         stop_grace_s=training.stop_grace_s,
+        linger_s=training.evaluator_grace_s if job == "evaluator" else STRAGGLERS_S,
+        max_duration_s=training.max_duration_s,
+        log_limit_bytes=training.log_limit_mb * MEGA,
+        policy=_policy(inventory.restart.of(job)),
+        circle=circle,
     )
+
+
+def _policy(settings: RestartSettings) -> Policy:
+    return Policy(**{**settings.model_dump(), "exits": list(settings.exits)})
 
 
 def _argv(
@@ -86,13 +139,23 @@ def _env(
         **host.env,
         **told,
         **roles.environment(training, plan, placement),
-        **_checkpoints_on_chief(training, plan, placement),
+        **_inside(training, plan, placement),
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
     }
 
 
+def _inside(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """What tfdeploy/inside does in the training process, where it is asked to do anything."""
+    trains = placement.task.job in ("worker", "chief")
+    return {
+        **_checkpoints_on_chief(training, plan, placement),
+        **({"TFDEPLOY_END_AT_EXIT": "1"} if trains and "ps" in plan.cluster else {}),
+        **({"TFDEPLOY_SAVE_ON_STOP": "1"} if trains and training.save_on_stop else {}),
+    }
+
+
 def _checkpoints_on_chief(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
-    """Where Saver must run so that checkpoints need no shared filesystem; see tfdeploy/inside."""
+    """Where Saver must run so that checkpoints need no shared filesystem."""
     wanted = training.checkpoints_on_chief and "ps" in plan.cluster
     if not wanted or not placement.task.in_cluster:
         return {}

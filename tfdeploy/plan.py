@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
-from tfdeploy.fields import PER_GPU
+from tfdeploy.fields import AUTO, PER_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from tfdeploy.cluster import ClusterSpec
     from tfdeploy.inventory import Host, Inventory
 
+LATER = 0
+"""The port of a task whose host's ports are "auto", before a start has found free ones."""
 ONE_CHIEF = "say chief = true on one host, or give a host workers: worker:0 is then the chief"
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One task on one host. `port` is None for an evaluator; no GPUs means that it sees none."""
+    """One task on one host. `port` is None for an evaluator, LATER where it isn't known yet; no
+    GPUs means that it sees none."""
 
     task: Task
     host: str
@@ -32,16 +35,21 @@ class Placement:
 
     @property
     def endpoint(self) -> str:
-        """`host:port` as TensorFlow dials it; an IPv6 address stands in brackets."""
+        """`host:port` as TensorFlow dials it; an IPv6 address stands in brackets. A port that is
+        found only when the run starts is "auto" until then."""
         address = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{address}:{self.port}"
+        return f"{address}:{'auto' if self.port == LATER else self.port}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Every placement, in the order of starting: ps, workers, chief, evaluator."""
+    """Every placement, in the order of starting: ps, workers, chief, evaluator.
+
+    At `beacon_port` of the chief's host its supervisor tells the others how the run goes.
+    """
 
     placements: tuple[Placement, ...]
+    beacon_port: int
 
     @cached_property
     def cluster(self) -> ClusterSpec:
@@ -61,6 +69,12 @@ class Plan:
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(p.host for p in self.placements))
+
+    @cached_property
+    def needed(self) -> tuple[Placement, ...]:
+        """Whose loss the chief can't survive, and the chief: every ps; without ps, every worker."""
+        jobs = ("ps",) if "ps" in self.cluster else ("worker", "chief")
+        return tuple(p for p in self.placements if p.task.job in jobs or p == self.chief)
 
     def on(self, host: str) -> tuple[Placement, ...]:
         return tuple(p for p in self.placements if p.host == host)
@@ -83,7 +97,7 @@ class Plan:
 
 
 def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
-    """Place every task. `addresses` says for each host's name what its peers dial.
+    """Place every task; spare hosts carry none. `addresses` has for each host what peers dial.
 
     Raises PlanError where the inventory can't become a cluster: no chief or two, fewer GPUs or
     ports than tasks, one port of one machine twice, an address that other machines can't dial.
@@ -92,10 +106,13 @@ def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
     counters = dict.fromkeys(JOBS, 0)
     placements: list[Placement] = []
     for host in inventory.hosts:
-        placements += _on_host(host, addresses[host.name], counters)
+        if not host.spare:
+            placements += _on_host(host, addresses[host.name], counters)
     _refuse_wrong_chiefs(counters)
     _refuse_shared_ports(placements)
-    return Plan(tuple(sorted(placements, key=lambda placement: placement.task)))
+    in_order = tuple(sorted(placements, key=lambda placement: placement.task))
+    chief = Plan(in_order, LATER).chief
+    return Plan(in_order, _beacon_port(inventory.host(chief.host), chief.address, in_order))
 
 
 def _on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placement]:
@@ -103,34 +120,52 @@ def _on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placeme
     placements = []
     for job, count in _tasks(host).items():
         for _ in range(count):
-            mine = [gpus.pop(0) for _ in range(_gpus_of(job, host))]
+            mine = [gpus.pop(0) for _ in range(gpus_of(job, host))]
             task = Task(job, counters[job])
             counters[job] += 1
-            port = ports.pop(0) if task.in_cluster else None
+            port = _next(ports) if task.in_cluster else None
             placements.append(Placement(task, host.name, address, port, tuple(mine)))
     return placements
+
+
+def _next(ports: list[int]) -> int:
+    return ports.pop(0) if ports else LATER
+
+
+def _beacon_port(host: Host, address: str, placements: tuple[Placement, ...]) -> int:
+    """The first port of the chief's host that no task at its address has."""
+    taken = {p.port for p in placements if p.address == address}
+    free = [port for port in host.ports if port not in taken]
+    if host.ports != AUTO and not free:
+        count = len(host.ports)
+        raise PlanError(
+            f"hosts.{host.name}.ports: {count} task{_s(count)} and the run itself, whose chief is "
+            f"here, need a port each, found {count}",
+            'give it a wider range, as ports = "2222-2299"',
+        )
+    return free[0] if free else LATER
 
 
 def _tasks(host: Host) -> dict[str, int]:
     """How many tasks of each job `host` carries, checked against its GPUs and ports."""
     where, chief = f"hosts.{host.name}", int(host.chief)
-    free = len(host.gpus) - chief * _gpus_of("chief", host)
+    free = len(host.gpus) - chief * gpus_of("chief", host)
     if free < 0:
-        needs = _gpus_of("chief", host)
+        needs = gpus_of("chief", host)
         raise PlanError(
             f"{where}: the chief needs {needs} GPU{_s(needs)}, found {_free(host, 0)}",
             "lower gpus_per_chief",
         )
     workers = _per_gpu(host, free) if host.workers == PER_GPU else host.workers
-    needed = workers * _gpus_of("worker", host)
+    needed = workers * gpus_of("worker", host)
     if needed > free:
         raise PlanError(
-            f"{where}: {workers} worker{_s(workers)} with {_gpus_of('worker', host)} GPU each "
+            f"{where}: {workers} worker{_s(workers)} with {gpus_of('worker', host)} GPU each "
             f"need {needed}, found {_free(host, chief)}",
             "lower workers, or set gpus_per_worker = 0 for workers that may run without a GPU",
         )
     ports = host.ps + workers + chief
-    if ports > len(host.ports):
+    if host.ports != AUTO and ports > len(host.ports):
         raise PlanError(
             f"{where}.ports: {ports} tasks need a port each, found {len(host.ports)}",
             'give it a wider range, as ports = "2222-2299"',
@@ -138,7 +173,7 @@ def _tasks(host: Host) -> dict[str, int]:
     return {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
 
 
-def _gpus_of(job: str, host: Host) -> int:
+def gpus_of(job: str, host: Host) -> int:
     """A ps and an evaluator get none; a worker and a chief one each where the host has any."""
     default = 1 if host.gpus else 0
     per_job = {"worker": host.gpus_per_worker, "chief": host.gpus_per_chief}
@@ -149,7 +184,7 @@ def _gpus_of(job: str, host: Host) -> int:
 
 
 def _per_gpu(host: Host, free: int) -> int:
-    each = _gpus_of("worker", host)
+    each = gpus_of("worker", host)
     if not host.gpus or not each:
         raise PlanError(
             f'hosts.{host.name}.workers: "per-gpu" needs GPUs, found gpus = {len(host.gpus)}'
@@ -169,7 +204,7 @@ def _free(host: Host, chief: int) -> str:
     ids = ", ".join(str(gpu) for gpu in host.gpus)
     count = len(host.gpus)
     found = f"{count} GPU{_s(count)} (id{_s(count)} {ids})" if host.gpus else "no GPU"
-    return f"{found}, of which the chief takes {_gpus_of('chief', host)}" if chief else found
+    return f"{found}, of which the chief takes {gpus_of('chief', host)}" if chief else found
 
 
 def _s(count: int) -> str:
@@ -191,7 +226,7 @@ def _refuse_wrong_chiefs(counters: Mapping[str, int]) -> None:
 def _refuse_shared_ports(placements: list[Placement]) -> None:
     seen: dict[str, Placement] = {}
     for placement in placements:
-        if placement.port is None:
+        if placement.port in (None, LATER):
             continue
         first = seen.setdefault(placement.endpoint, placement)
         if first is not placement:

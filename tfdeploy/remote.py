@@ -11,7 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import MARK
-from tfdeploy.errors import AgentError, CommandFailed
+from tfdeploy.errors import AgentError, CommandFailed, Leased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 ABSENT = 96
 TIMEOUT_S = 60.0
+MAX_LINE = 64 << 20
 # $1 the agent's path below the home or absolute, $2 the Python, $3 the verb. The shell is only
 # there to find the home directory; the agent's exit codes stay below 90.
 ASK = f'cd "$HOME" && test -f "$1" || exit {ABSENT}; exec "$2" "$1" "$3"'
@@ -98,6 +99,8 @@ class Agent:
         rest, ended = b"", False
         for chunk in stream:
             *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MAX_LINE:
+                raise AgentError(self.host, f"its answer has no end: {len(rest)} bytes in one line")
             for line in lines:
                 _, marked, text = line.decode(errors="replace").partition(MARK)
                 if marked:
@@ -122,7 +125,10 @@ class Agent:
 
     def _accepted(self, answer: Answer) -> Answer:
         if "refused" in answer:
-            raise AgentError(self.host, str(answer["refused"]), str(answer.get("hint", "")))
+            found, hint = str(answer["refused"]), str(answer.get("hint", ""))
+            if answer.get("held_by"):
+                raise Leased(self.host, found, hint, str(answer["held_by"]))
+            raise AgentError(self.host, found, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")
         return answer

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy import inventory as inventories
 from tfdeploy import plan as plans
@@ -29,13 +29,15 @@ FOLDER = "runs"
 
 @dataclass(frozen=True)
 class Run:
-    """One Plan on one Release. `agent` is the version of the agent that started it."""
+    """One Plan on one Release. `agent` is the version of the agent that started it; the ports of
+    the hosts in `auto_ports` were found when it started."""
 
     id: str
     release: str
     agent: str
     inventory: Inventory
     plan: Plan
+    auto_ports: tuple[str, ...] = ()
 
     @property
     def flags(self) -> str:
@@ -58,17 +60,17 @@ def new_id() -> str:
 
 
 def save(run: Run) -> None:
-    """Write the record. Raises RunError where the folder can't be written."""
-    addresses = {host: run.plan.on(host)[0].address for host in run.plan.hosts}
-    hosts = tuple(
-        host.model_copy(update={"address": addresses.get(host.name, host.address)})
-        for host in run.inventory.hosts
-    )
-    asked = run.inventory.model_copy(update={"hosts": hosts})
-    record = {"release": run.release, "agent": run.agent, "hosts_file": run.inventory.file.name}
+    """Write the record, over an older one of a run that goes on. Raises RunError where the folder
+    can't be written."""
+    record = {
+        "release": run.release,
+        "agent": run.agent,
+        "hosts_file": run.inventory.file.name,
+        "auto_ports": list(run.auto_ports),
+    }
     try:
-        run.folder.mkdir(parents=True)
-        (run.folder / "hosts.toml").write_text(inventories.dump(asked))
+        run.folder.mkdir(parents=True, exist_ok=True)
+        (run.folder / "hosts.toml").write_text(inventories.dump(run.inventory))
         (run.folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
     except OSError as error:
         raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
@@ -92,7 +94,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     inventory = inventories.parse(text, hosts_file.absolute().parent / record["hosts_file"])
     addresses = {host.name: host.address or "" for host in inventory.hosts}
     plan = plans.make(inventory, addresses)
-    return Run(chosen, record["release"], record["agent"], inventory, plan)
+    auto = tuple(record["auto_ports"])
+    return Run(chosen, record["release"], record["agent"], inventory, plan, auto)
 
 
 def forget(run: Run) -> None:
@@ -112,10 +115,11 @@ def _newest(base: Path, hosts_file: Path) -> str:
     )
 
 
-def _record(folder: Path) -> dict[str, str]:
+def _record(folder: Path) -> dict[str, Any]:
     try:
-        record: dict[str, str] = json.loads((folder / "run.json").read_text())
-        return {key: record[key] for key in ("release", "agent", "hosts_file")}
+        record: dict[str, Any] = json.loads((folder / "run.json").read_text())
+        named = {key: str(record[key]) for key in ("release", "agent", "hosts_file")}
+        return {**named, "auto_ports": record.get("auto_ports", [])}
     except (ValueError, TypeError, KeyError):
         raise RunError(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"

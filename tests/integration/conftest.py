@@ -74,7 +74,7 @@ class World:
         """A project whose hosts carry ps:0, worker:0 (the chief) and worker:1."""
         folder = self.base / f"{self.transport}-{next(NUMBERS)}" / more.pop("folder", "project")
         top: dict[str, Any] = {"ssh_config": str(self.ssh_config)} if self.ssh_config else {}
-        top["source"] = {"exclude": ["/*.toml"]}
+        top |= {"source": {"exclude": ["/*.toml"]}, **more.pop("top", {})}
         hosts = more.pop("hosts", None) or self.hosts()
         self.made.append(Project(folder, hosts, top, flags=list(flags), **more))
         return self.made[-1]

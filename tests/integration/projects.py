@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,17 +186,32 @@ def environment(folder: Path) -> dict[str, str]:
     return {**kept, "HOME": str(folder.parent), "COLUMNS": "200", "NO_COLOR": "1"}
 
 
+def host_python(folder: Path) -> str:
+    """The hosts' Python: it has what the stub needs, and no TensorFlow, which would find that the
+    stub's checkpoints are none."""
+    import grpc
+    import typing_extensions
+
+    if not folder.exists():
+        venv.create(folder, symlinks=True)
+        [packages] = folder.glob("lib/python3*/site-packages")
+        for source in (Path(grpc.__file__).parent, Path(typing_extensions.__file__)):
+            (packages / source.name).symlink_to(source)
+    return str(folder / "bin/python")
+
+
 def local_hosts(directory: Path) -> dict[str, dict[str, Any]]:
     """This machine with a ps and two workers."""
-    here = {"transport": "local", "ps": 1, "workers": 2, "ports": free_ports(3)}
-    return {"here": {**here, "python": sys.executable, "directory": str(directory / "here")}}
+    here = {"transport": "local", "ps": 1, "workers": 2, "ports": free_ports(4)}
+    python = host_python(directory / "python")
+    return {"here": {**here, "python": python, "directory": str(directory / "here")}}
 
 
 def ssh_hosts(directory: Path) -> dict[str, dict[str, Any]]:
     """Two hosts of the session's ssh_config: a ps on one, two workers on the other."""
-    ps, workers = free_ports(1), free_ports(2)
+    ps, workers = free_ports(1), free_ports(3)
     tasks = {"one": {"ps": 1, "ports": ps}, "two": {"workers": 2, "ports": workers}}
-    common = {"address": ADDRESS, "python": sys.executable}
+    common = {"address": ADDRESS, "python": host_python(directory / "python")}
     return {
         name: {**own, **common, "directory": str(directory / name)} for name, own in tasks.items()
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -132,14 +133,15 @@ def test_a_changed_file_is_another_release_and_leaves_the_running_one_alone(worl
 def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts_anywhere(held, world):
     taken = {name: dict(host) for name, host in held.hosts.items()}
     if "one" in taken:  # so that the first host could start what it is to start
-        taken["one"]["ports"] = free_ports(1)
+        taken["one"]["ports"] = free_ports(2)
     other = world.pushed(hosts=taken)
     done = other.tf("start")
     assert done.returncode == 1
-    task = "worker:0" if "one" in taken else "ps:0"
-    seen = held.status()[task]
-    assert f"port {seen['port']} for {task} is taken by pid {seen['pid']} (" in done.stderr
-    assert f"{task} of run {held.runs[-1]} of {held.name}" in done.stderr
+    sentence = r"port (\d+) is taken by (\S+) of run (\S+) of (\S+), (.*) \d+s ago"
+    found = re.search(sentence, done.stderr)
+    port, task, run, name, whose = found.groups()
+    assert int(port) == held.status()[task]["port"]
+    assert (run, name, whose) == (held.runs[-1], held.name, f"started by {getpass.getuser()}")
     assert other.processes() == {}
 
 
@@ -242,15 +244,31 @@ def test_run_exits_as_the_chief_does_and_brings_home_what_there_is(world):
 
 
 @ONCE
-def test_run_ends_when_a_ps_does(world):
-    project = world.pushed("--hold")
+def test_run_ends_when_a_ps_fails_for_good(world):
+    project = world.pushed("--hold", top={"restart": {"attempts": 0}})
     with project.begun("run") as running:
         running.says("step 3")
         os.kill(project.status()["ps:0"]["pid"], signal.SIGKILL)
         assert running.process.wait(timeout=30) == 1
-    assert "ps:0 on" in running.said
-    assert "killed by SIGKILL" in running.said
+    assert "error: ps:0 on" in running.said
+    assert "it ended: killed by SIGKILL" in running.said
+    assert "because of it ended worker:0 on" in running.said
     assert project.processes() == {}
+
+
+def test_run_goes_on_when_a_ps_falls_and_is_begun_again(world):
+    project = world.pushed("--hold")
+    with project.begun("run") as running:
+        running.says("step 3")
+        before = project.status()["ps:0"]["pid"]
+        os.kill(before, signal.SIGKILL)
+        running.says("BACKOFF   ps:0")
+        until(lambda: project.status()["ps:0"]["state"] == "READY", "the ps again")
+        after = project.status()
+        assert after["ps:0"]["pid"] != before
+        assert after["ps:0"]["restarts"] == 1
+        assert after["ps:0"]["reason"] == "killed by SIGKILL; restart 1 of 10"
+        assert running.interrupted() == 130
 
 
 def test_ctrl_c_in_a_run_ends_the_following_and_no_task(world):
@@ -343,7 +361,7 @@ def test_a_killed_supervisor_takes_its_task_along_and_stop_cleans_up(world):
     until(lambda: not alive(group[0]), "the end of the task")
     seen = project.status()
     assert seen["worker:1"]["state"] == "LOST"
-    assert "supervisor is gone" in seen["worker:1"]["reason"]
+    assert seen["worker:1"]["reason"] == "its supervisor was killed"
     assert seen["worker:0"]["state"] == "READY"
     project.ok("stop")
     assert project.processes() == {}

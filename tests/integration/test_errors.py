@@ -329,7 +329,7 @@ def test_transfers_that_sshd_drops_under_load_are_tried_again(site, sshd, tmp_pa
 
 def settled(site: Site, **settings: Any) -> dict[str, Any]:
     own = {"workers": 1, "directory": str(site.folder / "host"), "python": sys.executable}
-    return {**own, "ports": free_ports(1), **settings}
+    return {**own, "ports": free_ports(2), **settings}
 
 
 def ask(site: Site, **settings: Any) -> Any:
@@ -426,7 +426,7 @@ def test_no_bad_host_hides_another_nor_hinders_a_good_one(site, sshd, sshds, key
         file.write(f"[{ADDRESS}]:{sshds['two'].port} {public(keys.other_host)}")
     common = {"workers": 1, "address": ADDRESS, "python": sys.executable}
     hosts = {
-        name: {**common, "ports": free_ports(1), "directory": str(tmp_path / "hosts" / name)}
+        name: {**common, "ports": free_ports(2), "directory": str(tmp_path / "hosts" / name)}
         for name in ("dead", "refusing", "changed", "good")
     }
     project = Project(tmp_path / "project", hosts, {"ssh_config": str(site.ssh_config)})

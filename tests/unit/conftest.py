@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 
 import pytest
 from hypothesis import settings
+
+from unit.kept import Kept
 
 settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True, database=None)
 settings.load_profile("unit")
@@ -28,3 +31,18 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("HOME", os.fspath(folder))
     return folder
+
+
+@pytest.fixture
+def keep(root):
+    """Begins tasks of one run under real supervisors; none of them outlives the test."""
+    kept = []
+    run = secrets.token_hex(4)  # tasks are known by it, also to the tests beside this one
+
+    def begin(code, **changes):
+        kept.append(Kept(root, code, run=run, **changes))
+        return kept[-1]
+
+    yield begin
+    for each in kept:
+        each.kill()

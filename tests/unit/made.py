@@ -7,13 +7,15 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tfdeploy import inventory as inventories
 from tfdeploy import plan as plans
-from tfdeploy.agent.records import Launch
+from tfdeploy.agent.circle import Beacon
+from tfdeploy.agent.records import Circle, Launch, Policy
 from tfdeploy.errors import InventoryError, PlanError
 
 FILE = Path("/home/ada/hosts.toml")
@@ -73,9 +75,44 @@ def launch(**changes):
     fields = {
         "project": "p", "run": "r", "job": "worker", "index": 0, "release": "f00d",
         "argv": ["python3", "train.py"], "env": {}, "port": None, "gpus": [],
-        "checkpoint_dir": "checkpoints", "no_proxy": [], "stop_grace_s": 1.0,
+        "checkpoint_dir": "checkpoints", "no_proxy": [], "ready_timeout_s": 20.0,
+        "stop_grace_s": 1.0, "linger_s": 4.0, "max_duration_s": None, "log_limit_bytes": 1 << 20,
+        "policy": policy(), "circle": circle(),
     }  # fmt: skip
     return Launch(**{**fields, **changes})
+
+
+def policy(**changes):
+    fields = {
+        "attempts": 10, "window_s": 3600.0, "delay_s": 1.0, "max_delay_s": 60.0,
+        "exits": [1, "signals"], "frozen_timeout_s": 20.0, "stall_timeout_s": None,
+    }  # fmt: skip
+    return Policy(**{**fields, **changes})
+
+
+def circle(**changes):
+    fields = {
+        "address": "localhost", "port": 0, "secret": "s3cret", "chief": "worker:0",
+        "tasks": ["ps:0", "worker:0", "worker:1"], "needed": ["ps:0"], "replicas": [],
+        "orphan_timeout_s": 1800.0,
+    }  # fmt: skip
+    return Circle(**{**fields, **changes})
+
+
+def no_files(file, offset):
+    raise ValueError(f"{file} is not on offer")
+
+
+@contextmanager
+def answering(read=no_files, **changes):
+    """The chief's side of a circle on a port of its own, and the circle as the others know it. A
+    secret of its own, too: what another test has left may still ask."""
+    known = circle(**{"secret": os.urandom(8).hex(), **changes})
+    beacon = Beacon(known, read)
+    try:
+        yield beacon, replace(known, port=beacon._server.server_address[1])
+    finally:
+        beacon.close()
 
 
 def python(code, *words, **options):

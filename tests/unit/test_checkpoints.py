@@ -1,7 +1,8 @@
-"""Which files make a whole checkpoint, and how they are held still while TensorFlow goes on."""
+"""How whole checkpoints are held still while TensorFlow goes on, and which of them are taken."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from pathlib import Path
@@ -49,91 +50,12 @@ def pinned(every=False):
     return checkpoints.pin(*TASK, every)
 
 
+def held(folder, every=False):
+    return checkpoints.hold(os.fspath(folder), os.fspath(folder / "pin"), every)
+
+
 def names(answer):
     return [checkpoint["name"] for checkpoint in answer["checkpoints"]]
-
-
-# The state file
-
-
-def test_the_state_file_names_checkpoints_newest_first():
-    state = (
-        'model_checkpoint_path: "m-30"\n'
-        'all_model_checkpoint_paths: "m-10"\n'
-        'all_model_checkpoint_paths: "m-20"\n'
-        'all_model_checkpoint_paths: "m-30"\n'
-        "all_model_checkpoint_timestamps: 1.5\n"
-        "last_preserved_timestamp: 1.5\n"
-    )
-    assert checkpoints.named(state) == ["m-30", "m-20", "m-10"]
-
-
-def test_an_older_checkpoint_may_be_the_one_in_use():
-    state = 'model_checkpoint_path: "m-1"\nall_model_checkpoint_paths: "m-1"\n'
-    assert checkpoints.named(state + 'all_model_checkpoint_paths: "m-2"\n') == ["m-1", "m-2"]
-
-
-def test_absolute_paths_as_v1_writes_them_are_cut_to_names():
-    assert checkpoints.named('model_checkpoint_path: "/data/run 1/m.ckpt-7"') == ["m.ckpt-7"]
-
-
-@pytest.mark.parametrize(
-    ("written", "name"),
-    [
-        (r"a\"b-1", 'a"b-1'),
-        (r"a\\b-1", r"a\b-1"),
-        (r"a\'b-1", "a'b-1"),
-        ("a#b-1", "a#b-1"),
-        (r"mod\303\250le-1", "modèle-1"),
-        ("modèle-1", "modèle-1"),
-        (r"a\tb-1", "a\tb-1"),
-    ],
-)
-def test_names_are_read_as_protobuf_writes_them(written, name):
-    assert checkpoints.named(f'model_checkpoint_path: "{written}"') == [name]
-
-
-@pytest.mark.parametrize("state", ["", "garbage", 'model_checkpoint_path: "cut', "x: 1"])
-def test_a_state_file_that_is_none_names_nothing(state):
-    assert checkpoints.named(state) == []
-
-
-# A whole set
-
-
-DATA = "m-1.data-00000-of-00001"
-
-
-@pytest.mark.parametrize(
-    ("there", "whole"),
-    [
-        ([DATA, "m-1.index"], [DATA, "m-1.index"]),
-        ([DATA, "m-1.index", "m-1.meta"], [DATA, "m-1.index", "m-1.meta"]),
-        ([DATA], None),
-        (["m-1.index"], None),
-        (["m-1.meta", "m-1.index"], None),
-        ([], None),
-        (["m-1.data-00000-of-00002", "m-1.index"], None),
-        (["m-1.data-00001-of-00002", "m-1.index"], None),
-        (["m-1.data-00000-of-00002", "m-1.data-00001-of-00003", "m-1.index"], None),
-        (["m-1.data-00000-of-00002", "m-1.data-00002-of-00002", "m-1.index"], None),
-        (["m-10.data-00000-of-00001", "m-10.index", "m-1.index"], None),
-        ([DATA, "m-1.index.tmp"], None),
-    ],
-)
-def test_a_set_is_whole_with_its_index_and_every_shard(there, whole):
-    assert checkpoints.file_set(there, "m-1") == whole
-
-
-def test_a_set_holds_no_file_of_another_and_none_that_is_still_written():
-    others = ["m-10.index", "m-1.index.tempstate12", f"{DATA}.tempstate12", "m-1.x", "checkpoint"]
-    assert checkpoints.file_set([DATA, "m-1.index", *others], "m-1") == [DATA, "m-1.index"]
-
-
-def test_all_shards_belong_to_a_set():
-    shards = [f"m-1.data-{number:05}-of-00012" for number in range(12)]
-    assert checkpoints.file_set(["m-1.index", *shards], "m-1") == [*shards, "m-1.index"]
-    assert checkpoints.file_set(["m-1.index", *shards[1:]], "m-1") is None
 
 
 # Pinning
@@ -144,18 +66,15 @@ def test_the_newest_whole_checkpoint_is_pinned(folder):
     save(folder, 20, shards=2, keep=[1])
     answer = pinned()
     assert answer["checkpoint_dir"] == os.fspath(folder)
-    assert answer["checkpoints"] == [
-        {
-            "name": "model.ckpt-20",
-            "step": 20,
-            "files": [
-                {"path": "model.ckpt-20.data-00000-of-00002", "size": 9},
-                {"path": "model.ckpt-20.data-00001-of-00002", "size": 9},
-                {"path": "model.ckpt-20.index", "size": 8},
-                {"path": "model.ckpt-20.meta", "size": 7},
-            ],
-        }
+    [found] = answer["checkpoints"]
+    assert (found["name"], found["step"]) == ("model.ckpt-20", 20)
+    assert [(file["path"], file["size"]) for file in found["files"]] == [
+        ("model.ckpt-20.data-00000-of-00002", 9),
+        ("model.ckpt-20.data-00001-of-00002", 9),
+        ("model.ckpt-20.index", 8),
+        ("model.ckpt-20.meta", 7),
     ]
+    assert found["files"][2]["sha256"] == hashlib.sha256(b"index 20").hexdigest()
 
 
 def test_every_checkpoint_is_pinned_where_that_is_asked(folder):
@@ -234,7 +153,8 @@ def test_a_directory_that_was_never_made_holds_nothing(folder):
 
 
 def test_a_task_that_was_never_started_has_nothing(root):
-    assert pinned() == {"checkpoint_dir": "", "pin": "", "checkpoints": [], "events": []}
+    nothing = {"checkpoints": [], "bad": [], "events": []}
+    assert pinned() == {"checkpoint_dir": "", "pin": "", **nothing}
 
 
 def test_an_absolute_directory_is_looked_into(root, tmp_path):
@@ -282,11 +202,10 @@ def training(folder):
 
 def test_whatever_is_deleted_meanwhile_a_pinned_set_is_whole(training):
     for _ in range(150):
-        answer = pinned()
-        for found in answer["checkpoints"]:
+        for found in held(training.folder):
             step = found["step"]
             for file in found["files"]:
-                content = Path(answer["pin"], file["path"]).read_text()
+                content = (training.folder / "pin" / file["path"]).read_text()
                 assert content.split()[1] == str(step)
                 assert len(content) == file["size"]
             assert len(found["files"]) == 3
@@ -313,7 +232,7 @@ def test_a_set_whose_deletion_has_begun_is_passed_over_for_the_newer(folder, mon
 
 
 def test_while_there_is_always_a_checkpoint_one_is_always_found(training):
-    assert [step for step in range(150) if not pinned()["checkpoints"]] == []
+    assert [look for look in range(150) if not held(training.folder)] == []
 
 
 def test_without_hard_links_files_are_copied(folder, monkeypatch):
@@ -325,3 +244,174 @@ def test_without_hard_links_files_are_copied(folder, monkeypatch):
     answer = pinned()
     assert names(answer) == ["model.ckpt-1"]
     assert Path(answer["pin"], "model.ckpt-1.index").read_text() == "index 1"
+
+
+# Verified
+
+
+READER = """
+import glob, json
+def main(prefixes):
+    print("a library prints")
+    for prefix in prefixes:
+        text = "".join(open(file).read() for file in glob.glob(prefix + ".data*"))
+        verdict = {"tensors": 1} if text.startswith("data") else {"error": "DataLossError: " + text}
+        print(json.dumps({"prefix": prefix, **verdict}), flush=True)
+    return 0
+"""
+
+
+@pytest.fixture
+def reader(root):
+    """In the agent's place, one that can read what `save` writes."""
+    inside = root / "agent" / "abc.pyz" / "inside"
+    inside.mkdir(parents=True)
+    (inside / "tfdeploy_verify.py").write_text(READER)
+    return inside / "tfdeploy_verify.py"
+
+
+def spoil(folder, step):
+    (folder / f"model.ckpt-{step}.data-00000-of-00001").write_text("torn")
+
+
+def test_a_set_that_was_read_to_its_end_is_verified(folder, reader):
+    save(folder, 1)
+    answer = pinned()
+    assert [found["verified"] for found in answer["checkpoints"]] == [True]
+    assert answer["bad"] == []
+
+
+def test_in_the_place_of_a_bad_set_the_next_older_good_one_is_taken(folder, reader):
+    for step in (1, 2, 3):
+        save(folder, step, keep=range(1, step))
+    spoil(folder, 2)
+    spoil(folder, 3)
+    answer = pinned()
+    assert names(answer) == ["model.ckpt-1"]
+    assert answer["bad"] == [
+        {"name": f"model.ckpt-{step}", "error": "DataLossError: torn"} for step in (3, 2)
+    ]
+
+
+def test_of_all_sets_the_bad_ones_are_left_out(folder, reader):
+    for step in (1, 2, 3):
+        save(folder, step, keep=range(1, step))
+    spoil(folder, 2)
+    answer = pinned(every=True)
+    assert names(answer) == ["model.ckpt-3", "model.ckpt-1"]
+    assert [bad["name"] for bad in answer["bad"]] == ["model.ckpt-2"]
+
+
+def test_what_is_older_than_the_first_good_set_is_not_read(folder, reader):
+    for step in (1, 2, 3):
+        save(folder, step, keep=range(1, step))
+    spoil(folder, 3)
+    spoil(folder, 1)
+    answer = pinned()
+    assert names(answer) == ["model.ckpt-2"]
+    assert [bad["name"] for bad in answer["bad"]] == ["model.ckpt-3"]
+
+
+def test_where_all_sets_are_bad_none_is_taken(folder, reader):
+    save(folder, 1)
+    spoil(folder, 1)
+    answer = pinned()
+    assert (names(answer), [bad["name"] for bad in answer["bad"]]) == ([], ["model.ckpt-1"])
+
+
+@pytest.mark.parametrize("text", ["main = lambda prefixes: 3", "1 / 0"])
+def test_what_nothing_here_can_read_is_taken_and_not_called_verified(folder, reader, text):
+    save(folder, 1)
+    reader.write_text(text)
+    answer = pinned()
+    assert [found["verified"] for found in answer["checkpoints"]] == [False]
+    assert answer["bad"] == []
+
+
+# Held by another
+
+
+def newest(folder):
+    return checkpoints.hold_newest(os.fspath(folder), os.fspath(folder / "mine"))
+
+
+def test_the_newest_set_is_held_beside_a_pin(folder):
+    save(folder, 1)
+    found = newest(folder)
+    assert (found["name"], found["step"]) == ("model.ckpt-1", 1)
+    assert [file["path"] for file in found["files"]] == sorted(os.listdir(folder / "mine"))
+    pinned()
+    checkpoints.unpin(*TASK)
+    assert (folder / "mine" / "model.ckpt-1.index").read_text() == "index 1"
+
+
+def test_what_is_held_stays_until_there_is_a_newer_one(folder):
+    save(folder, 1)
+    first = newest(folder)
+    before = os.stat(folder / "mine").st_ino
+    assert newest(folder) == first
+    assert os.stat(folder / "mine").st_ino == before
+    save(folder, 2)
+    assert newest(folder)["name"] == "model.ckpt-2"
+    assert all(file.startswith("model.ckpt-2.") for file in os.listdir(folder / "mine"))
+
+
+def test_another_set_of_the_same_name_is_held_anew(folder):
+    save(folder, 1)
+    newest(folder)
+    for file in folder.glob("model.ckpt-1.*"):
+        file.unlink()
+    save(folder, 1)
+    (folder / "model.ckpt-1.index").write_text("longer than before")
+    assert newest(folder)["files"][1]["size"] == len("longer than before")
+    assert (folder / "mine" / "model.ckpt-1.index").read_text() == "longer than before"
+
+
+def test_where_there_is_no_checkpoint_nothing_is_held_or_made(folder):
+    assert newest(folder) is None
+    assert newest(folder / "none") is None
+    assert os.listdir(folder) == []
+
+
+# Announced
+
+
+def test_each_new_set_is_announced_once(folder):
+    saves = checkpoints.Saves(*TASK)
+    assert saves.new() == []
+    save(folder, 1)
+    assert [saves.new(), saves.new()] == [["model.ckpt-1"], []]
+    save(folder, 2)
+    assert [saves.new(), saves.new()] == [["model.ckpt-2"], []]
+
+
+def test_a_state_file_that_names_the_same_again_is_no_news(folder):
+    saves = checkpoints.Saves(*TASK)
+    save(folder, 1)
+    saves.new()
+    save(folder, 1)
+    assert saves.new() == []
+
+
+def test_a_set_is_announced_when_its_last_file_is_there(folder):
+    saves = checkpoints.Saves(*TASK)
+    save(folder, 1)
+    (folder / "model.ckpt-1.index").rename(folder / "away")
+    assert saves.new() == []
+    (folder / "away").rename(folder / "model.ckpt-1.index")
+    assert saves.new() == ["model.ckpt-1"]
+
+
+# Installed
+
+
+def test_a_set_is_moved_beside_the_others_and_named_as_the_newest(folder, tmp_path):
+    save(folder, 9)
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+    save(incoming, 2)
+    (incoming / "checkpoint").unlink()
+    written = checkpoints.install(os.fspath(incoming), os.fspath(folder), "model.ckpt-2")
+    assert written[-2:] == ["model.ckpt-2.index", "checkpoint"]
+    assert os.listdir(incoming) == []
+    assert names(pinned(every=True)) == ["model.ckpt-2", "model.ckpt-9"]

@@ -49,7 +49,10 @@ def tfdeploy(monkeypatch, capsys):
     return run
 
 
-COMMANDS = ("plan", "push", "start", "status", "logs", "stop", "collect", "run")
+COMMANDS = (
+    *("plan", "push", "start", "run", "resume", "status", "logs", "collect", "stop"),
+    *("runs", "prune"),
+)
 
 
 def test_help_lists_every_command(tfdeploy):
@@ -65,7 +68,7 @@ def test_every_command_explains_itself(tfdeploy, command):
     assert "--hosts" in out
 
 
-@pytest.mark.parametrize("command", ["plan", "push", "start", "run"])
+@pytest.mark.parametrize("command", ["plan", "push", "start", "run", "runs", "prune"])
 def test_a_missing_hosts_file_exits_with_2_and_a_sentence(tfdeploy, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     assert tfdeploy(command) == (
@@ -76,7 +79,7 @@ def test_a_missing_hosts_file_exits_with_2_and_a_sentence(tfdeploy, tmp_path, mo
     )
 
 
-@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect"])
+@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect", "resume"])
 def test_a_run_is_not_looked_for_without_its_hosts_file(tfdeploy, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     assert tfdeploy(command) == (
@@ -86,7 +89,7 @@ def test_a_run_is_not_looked_for_without_its_hosts_file(tfdeploy, tmp_path, monk
     )
 
 
-@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect"])
+@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect", "resume"])
 def test_that_nothing_was_started_exits_with_2(tfdeploy, folder, command):
     code, _, err = tfdeploy(command)
     assert code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 
@@ -21,6 +22,7 @@ from tfdeploy.errors import (
     raise_all,
 )
 
+PICTURE = re.sub(r"[·()]", " ", errors.__doc__)
 LEAVES = [
     each
     for _, each in inspect.getmembers(errors, inspect.isclass)
@@ -39,7 +41,7 @@ def raised(*given, hint=""):
 
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_every_leaf_stands_in_the_picture_of_the_tree(leaf):
-    assert leaf.__name__ in errors.__doc__.replace("·", " ").replace("(", " ").split()
+    assert leaf.__name__ in PICTURE.split()
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
@@ -48,7 +50,7 @@ def test_every_leaf_says_what_it_means(leaf):
 
 
 def test_the_picture_names_no_error_that_is_not_there():
-    words = {word for word in errors.__doc__.replace("(", " ").split() if word.isalnum()}
+    words = {word for word in PICTURE.split() if word.isalnum()}
     picture = {word for word in words if word[0].isupper() and any(c.islower() for c in word[1:])}
     assert {word for word in picture if "Error" in word} <= set(dir(errors))
 

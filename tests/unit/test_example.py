@@ -14,16 +14,19 @@ FILE = Path(__file__).parents[2] / "hosts.example.toml"
 LINES = FILE.read_text().splitlines()
 # Keys whose default is one value that a comment can tell.
 TOLD = (
-    *("path", "checkpoints_on_chief", "ready_timeout_s", "stop_grace_s"),
+    *("path", "checkpoints_on_chief", "save_on_stop", "replicas", "ready_timeout_s"),
+    *("stop_grace_s", "evaluator_grace_s", "orphan_timeout_s", "log_limit_mb"),
+    *inventory.RestartSettings.model_fields.keys() - {"stall_timeout_s"},
     *("transport", "python", "ports", "directory"),
-    *("gpus", "ps", "workers", "chief", "evaluator"),
+    *("gpus", "ps", "workers", "chief", "evaluator", "spare"),
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
 FIELDS = {
-    *(set(inventory._File.model_fields) - {"training", "hosts", "defaults", "source"}),
+    *(set(inventory._File.model_fields) - {"training", "hosts", "defaults", "source", "restart"}),
     *inventory.Source.model_fields,
     *inventory.Training.model_fields,
+    *inventory.RestartSettings.model_fields,
     *inventory.HostSettings.model_fields,
     *(set(inventory.Host.model_fields) - {"name"}),
 }
@@ -50,7 +53,7 @@ def test_every_key_stands_in_the_example(field):
     assert any(re.match(rf"(# )?{field} = ", line) for line in LINES)
 
 
-@pytest.mark.parametrize("table", ["source", "training", "defaults", "hosts.gpu-01"])
+@pytest.mark.parametrize("table", ["source", "training", "restart", "defaults", "hosts.gpu-01"])
 def test_every_table_stands_in_the_example(table):
     assert f"[{table}]" in LINES
 
@@ -92,9 +95,15 @@ def test_the_example_plans_as_its_comments_say():
 
 def test_the_example_launches():
     loaded, addresses = example()
-    launches = launch.make(loaded, plan.make(loaded, addresses), "run", "release")
+    launches = launch.make(loaded, plan.make(loaded, addresses), "run", "release", "secret")
     assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
     assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
+
+
+def test_every_job_may_have_its_own_restart():
+    jobs = inventory.Restart.model_fields.keys() - inventory.RestartSettings.model_fields.keys()
+    sentence = next(line for line in LINES if "hold for one job" in line)
+    assert set(re.findall(r"\[restart\.(\w+)\]", sentence)) == jobs
 
 
 def test_every_field_of_a_command_is_listed():
@@ -114,18 +123,20 @@ def told():
         key = found[1] if found else key if line.startswith(" ") else None
         if key:
             comments[key] = comments.get(key, "") + " " + line.rpartition("#")[2].strip()
-    values = {k: re.search(r'Default: ("[^"]*"|[\w.]*\w)( |$)', c) for k, c in comments.items()}
+    values = {
+        k: re.search(r'Default: ("[^"]*"|\[.*\]|[\w.]*\w)( |$)', c) for k, c in comments.items()
+    }
     return {key: value[1] for key, value in values.items() if value and value[1] != "none"}
 
 
 def written(default):
     """A default as one writes it."""
     ports = {tuple(range(2222, 2300)): "2222-2299", (): 0}
-    return ports[default] if isinstance(default, tuple) else default
+    return ports.get(default, [*default]) if isinstance(default, tuple) else default
 
 
-@pytest.mark.parametrize("key", TOLD)
+@pytest.mark.parametrize("key", sorted(TOLD))
 def test_the_default_that_is_told_is_the_models_own(key):
-    models = (inventory.Source, inventory.Training, inventory.Host)
+    models = (inventory.Source, inventory.Training, inventory.RestartSettings, inventory.Host)
     default = next(m.model_fields[key].default for m in models if key in m.model_fields)
     assert tomllib.loads(f"value = {told()[key]}")["value"] == written(default)

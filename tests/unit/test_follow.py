@@ -7,8 +7,9 @@ import os
 import pytest
 
 from tfdeploy.agent import lock, paths, records
-from tfdeploy.agent.follow import CHUNK, follow
+from tfdeploy.agent.follow import follow
 from tfdeploy.agent.records import TaskState
+from tfdeploy.agent.tail import CHUNK
 from unit.made import launch
 
 
@@ -23,8 +24,8 @@ def log(root):
     return root / "p" / "runs" / "r" / "logs" / "worker-0.log"
 
 
-def told(lines=None, forever=True, logs=True, tasks=("worker:0",)):
-    return list(follow("p", "r", list(tasks), logs, lines, forever))
+def told(lines=None, forever=True, logs=True, tasks=("worker:0",), **more):
+    return list(follow("p", "r", list(tasks), logs, lines, forever, **more))
 
 
 def lines_of(answers):
@@ -34,7 +35,7 @@ def lines_of(answers):
 def test_a_log_is_told_and_then_that_its_task_has_ended(log):
     log.write_text("one\ntwo\n")
     first, last = told()
-    assert first == {"task": "worker:0", "lines": ["one", "two"]}
+    assert (first["task"], first["lines"]) == ("worker:0", ["one", "two"])
     assert (last["state"]["task"], last["state"]["state"]) == ("worker:0", "SUCCEEDED")
 
 
@@ -60,7 +61,7 @@ def test_a_last_line_without_its_end_is_told_when_the_task_has_ended(log):
 def test_a_line_that_is_still_written_is_not_told_yet(log):
     directory = paths.task("p", "r", "worker:0")
     records.write(paths.state(directory), records.to_json(TaskState("RUNNING", 0.0)))
-    held = lock.hold(directory)
+    held = lock.take(directory)
     log.write_text("one\nhalf")
     try:
         assert lines_of(told(forever=False)) == ["one"]
@@ -100,3 +101,54 @@ def test_a_task_that_never_started_is_left_out(log):
 
 def test_a_log_that_is_not_there_is_empty(log):
     assert [list(answer) for answer in told()] == [["state"]]
+
+
+def test_a_following_that_broke_goes_on_at_its_cursors(log):
+    log.write_text("one\n")
+    cursor = told()[0]["cursor"]
+    log.rename(f"{log}.1")
+    log.write_text("two\n")
+    assert lines_of(told(lines=0, cursors={"worker:0": cursor})) == ["two"]
+
+
+def test_where_old_lines_are_left_out_the_cursor_is_told_before_there_is_a_new_one(log):
+    log.write_text("one\n")
+    first = told(lines=0)[0]
+    assert (first["task"], first["lines"]) == ("worker:0", [])
+    with log.open("a") as file:
+        file.write("two\n")
+    assert lines_of(told(lines=0, cursors={"worker:0": first["cursor"]})) == ["two"]
+
+
+# Checkpoints
+
+
+@pytest.fixture
+def checkpoints(log, root):
+    """The folder of worker:0's, and a set that is whole but not named yet."""
+    folder = root / "p" / "runs" / "r" / "worker-0" / "work" / "checkpoints"
+    folder.mkdir(parents=True)
+    for name in ("m-1.index", "m-1.data-00000-of-00001"):
+        (folder / name).touch()
+    return folder
+
+
+def announced(chief="worker:0"):
+    return [a["checkpoint"] for a in told(logs=False, chief=chief) if "checkpoint" in a]
+
+
+def test_the_newest_checkpoint_of_the_chief_is_announced_before_its_end(checkpoints):
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "m-1"\n')
+    kinds = [next(iter(answer)) for answer in told(logs=False, chief="worker:0")]
+    assert kinds == ["checkpoint", "state"]
+    assert announced() == ["m-1"]
+
+
+def test_only_the_host_of_the_chief_announces(checkpoints):
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "m-1"\n')
+    assert announced(chief="chief:0") == announced(chief="") == []
+
+
+def test_a_set_that_is_not_whole_is_not_announced(checkpoints):
+    (checkpoints / "checkpoint").write_text('model_checkpoint_path: "m-2"\n')
+    assert announced() == []

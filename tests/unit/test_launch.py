@@ -13,9 +13,9 @@ PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
 
 
-def launches(hosts="[hosts.a]\nworkers = 1", training=""):
-    made = inventory(hosts, training=training)
-    return {x.task: x for x in launch.make(made, plan(hosts), "run-1", "f00d")}
+def launches(hosts="[hosts.a]\nworkers = 1", training="", top=""):
+    made = inventory(hosts, training=training, top=top)
+    return {x.task: x for x in launch.make(made, plan(hosts), "run-1", "f00d", "s3cret")}
 
 
 def with_command(command, hosts="[hosts.a]\nworkers = 1"):
@@ -23,7 +23,7 @@ def with_command(command, hosts="[hosts.a]\nworkers = 1"):
 
 
 def argv(command, hosts="[hosts.a]\nworkers = 1"):
-    return launch.make(with_command(command, hosts), plan(hosts), "run-1", "f00d")[0].argv
+    return launch.make(with_command(command, hosts), plan(hosts), "run-1", "f00d", "x")[0].argv
 
 
 # The whole order

@@ -16,7 +16,8 @@ HOLD = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from tfdeploy.agent import lock
-held = lock.hold(sys.argv[2])
+held = lock.take(sys.argv[2])
+lock.adopt(held)
 print("held", flush=True)
 time.sleep(60)
 """
@@ -43,18 +44,40 @@ def test_the_holder_is_seen_by_others(tmp_path, held):
 
 def test_a_second_holder_is_refused(tmp_path, held):
     with pytest.raises(BlockingIOError):
-        lock.hold(os.fspath(tmp_path))
+        lock.take(os.fspath(tmp_path))
     assert lock.holder(os.fspath(tmp_path)) == held.pid
 
 
 def test_a_killed_holder_holds_nothing(tmp_path, held):
     held.send_signal(signal.SIGKILL)
     assert eventually(lambda: lock.holder(os.fspath(tmp_path)) is None)
-    os.close(lock.hold(os.fspath(tmp_path)))
+    os.close(lock.take(os.fspath(tmp_path)))
+
+
+def test_who_took_it_and_has_not_said_who_holds_it_is_nobody_yet(tmp_path):
+    (tmp_path / "lock").write_text("4711")
+    taken = lock.take(os.fspath(tmp_path))
+    assert lock.holder(os.fspath(tmp_path)) == 0
+    lock.adopt(taken)
+    assert lock.holder(os.fspath(tmp_path)) == os.getpid()
+    os.close(taken)
+    assert lock.holder(os.fspath(tmp_path)) is None
+
+
+def test_it_goes_from_hand_to_hand_and_is_never_free(tmp_path):
+    taken = lock.take(os.fspath(tmp_path))
+    adopt = HOLD.replace("lock.take(sys.argv[2])", "int(sys.argv[3])")
+    words = (os.fspath(PACKAGE), os.fspath(tmp_path), str(taken))
+    with python(adopt, *words, pass_fds=(taken,)) as heir:
+        os.close(taken)
+        assert lock.holder(os.fspath(tmp_path)) == heir.pid
+        heir.kill()
+    assert lock.holder(os.fspath(tmp_path)) is None
 
 
 def test_children_of_the_holder_do_not_hold_it(tmp_path):
-    child_too = HOLD.replace(
+    child_too = HOLD.replace("lock.adopt", "import os; os.set_inheritable(held, True); lock.adopt")
+    child_too = child_too.replace(
         'print("held"',
         "import subprocess; child = subprocess.Popen(['sleep', '60'], close_fds=False);"
         ' print(child.pid, "held"',
@@ -72,14 +95,12 @@ def test_children_of_the_holder_do_not_hold_it(tmp_path):
 def test_looking_does_not_take_the_lock(tmp_path):
     (tmp_path / "lock").write_text("1")
     assert lock.holder(os.fspath(tmp_path)) is None
-    os.close(lock.hold(os.fspath(tmp_path)))
+    os.close(lock.take(os.fspath(tmp_path)))
 
 
 def test_a_lock_is_alive_before_its_holders_pid_stands_in_it(tmp_path):
     """The holder writes its pid after it has the lock; who looks in between must not see LOST."""
-    wordless = HOLD.replace("lock.hold(sys.argv[2])", "open(sys.argv[2] + '/lock', 'a')").replace(
-        'print("held"', 'import fcntl; fcntl.flock(held, fcntl.LOCK_EX); print("held"'
-    )
+    wordless = HOLD.replace("lock.adopt(held)\n", "")
     process = python(wordless, os.fspath(PACKAGE), os.fspath(tmp_path))
     try:
         assert process.said == "held"

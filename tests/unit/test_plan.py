@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from tfdeploy import plan as plans
 from tfdeploy.cluster import Task
 from tfdeploy.errors import PlanError
-from unit.made import inventory, no_plan, plan
+from tfdeploy.plan import LATER
+from unit.made import no_plan, plan
 
 ONE_CHIEF = "say chief = true on one host, or give a host workers: worker:0 is then the chief"
 
@@ -39,20 +39,6 @@ def test_tasks_are_numbered_in_the_order_of_the_file_and_start_with_ps():
         "chief:0",
         "evaluator:0",
     ]
-
-
-def test_ports_are_taken_in_the_order_of_the_file():
-    assert placed("[hosts.a]\nps = 1\nworkers = 1\nports = [9, 7]") == {
-        "ps:0": ("a", 9, ()),
-        "worker:0": ("a", 7, ()),
-    }
-
-
-def test_an_evaluator_takes_no_port():
-    assert placed("[hosts.a]\nworkers = 1\nevaluator = true\nports = 5") == {
-        "worker:0": ("a", 5, ()),
-        "evaluator:0": ("a", None, ()),
-    }
 
 
 def test_the_cluster_spec_leaves_out_evaluators_and_absent_jobs():
@@ -106,6 +92,27 @@ def test_two_evaluators_are_refused():
         "found 2 hosts with evaluator = true, expected at most one",
         "TensorFlow knows one evaluator",
     )
+
+
+# Without whom the chief can't go on
+
+
+def needed(hosts):
+    return [str(p.task) for p in plan(hosts).needed]
+
+
+def test_with_ps_the_chief_needs_every_ps():
+    assert needed("[hosts.a]\nps = 2\nworkers = 2\nevaluator = true") == [
+        "ps:0",
+        "ps:1",
+        "worker:0",
+    ]
+    assert needed("[hosts.a]\nps = 1\nworkers = 1\nchief = true") == ["ps:0", "chief:0"]
+
+
+def test_without_ps_the_chief_needs_every_worker():
+    assert needed("[hosts.a]\nworkers = 2\nevaluator = true") == ["worker:0", "worker:1"]
+    assert needed("[hosts.a]\nworkers = 1\nchief = true") == ["worker:0", "chief:0"]
 
 
 # GPUs
@@ -229,81 +236,6 @@ def test_a_chief_that_needs_more_gpus_than_there_are_is_refused(lines, message):
     )
 
 
-# Ports and addresses
-
-
-def test_more_tasks_than_ports_are_refused():
-    assert no_plan('[hosts.a]\nps = 1\nworkers = 2\nchief = true\nports = "7-8"') == (
-        "hosts.a.ports: 4 tasks need a port each, found 2",
-        'give it a wider range, as ports = "2222-2299"',
-    )
-
-
-def test_hosts_behind_one_address_need_different_ports():
-    hosts = (
-        '[hosts.a]\nps = 1\naddress = "10.0.0.1"\n[hosts.b]\nworkers = 1\naddress = "10.0.0.1"\n'
-    )
-    assert no_plan(hosts) == (
-        "ps:0 on a and worker:0 on b would both listen on 10.0.0.1:2222",
-        "give hosts.b its own address, or other ports",
-    )
-    assert plan(hosts + "ports = 2223").cluster["worker"] == ("10.0.0.1:2223",)
-
-
-def test_one_ipv6_address_in_two_spellings_is_one_address():
-    first, second = '"2001:db8::1"', '"2001:DB8:0::1"'
-    message, _ = no_plan(
-        f"[hosts.a]\nps = 1\naddress = {first}\n[hosts.b]\nworkers = 1\naddress = {second}"
-    )
-    assert "ps:0 on a and worker:0 on b would both listen on" in message
-
-
-def test_an_ipv6_address_is_dialled_in_brackets():
-    made = plan('[hosts.a]\nworkers = 1\naddress = "2001:db8::1"')
-    assert made.cluster == {"worker": ("[2001:db8::1]:2222",)}
-
-
-@pytest.mark.parametrize("loopback", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_a_loopback_address_among_several_hosts_is_refused(loopback):
-    assert no_plan("[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1", a=loopback) == (
-        f"hosts.a: its peers would dial {loopback}, "
-        "which on every other machine is that machine itself",
-        'say hosts.a.address = "…", as the other hosts reach it',
-    )
-
-
-def test_a_loopback_address_is_taken_where_it_is_said_or_alone():
-    alone = inventory("[hosts.a]\nworkers = 1")
-    assert plans.make(alone, {"a": "127.0.0.1"}).cluster == {"worker": ("127.0.0.1:2222",)}
-    said = plan('[hosts.a]\nps = 1\naddress = "127.0.0.1"\n[hosts.b]\nworkers = 1')
-    assert said.cluster["ps"] == ("127.0.0.1:2222",)
-
-
-# Who dials whom
-
-
-def dialled(hosts, host):
-    return [str(p.task) for p in plan(hosts).dialled_from(host)]
-
-
-def test_workers_dial_every_ps_of_other_hosts():
-    hosts = "[hosts.a]\nps = 1\nworkers = 1\n[hosts.b]\nps = 1\n[hosts.c]\nchief = true"
-    assert dialled(hosts, "a") == ["ps:1"]
-    assert dialled(hosts, "b") == []
-    assert dialled(hosts, "c") == ["ps:0", "ps:1"]
-
-
-def test_without_ps_workers_dial_each_other():
-    hosts = "[hosts.a]\nworkers = 2\n[hosts.b]\nworkers = 1\n[hosts.c]\nevaluator = true"
-    assert dialled(hosts, "a") == ["worker:2"]
-    assert dialled(hosts, "b") == ["worker:0", "worker:1"]
-    assert dialled(hosts, "c") == []
-
-
-def test_without_ps_workers_dial_the_chief_too():
-    assert dialled("[hosts.a]\nworkers = 1\n[hosts.b]\nchief = true", "a") == ["chief:0"]
-
-
 # Whatever the file says
 
 
@@ -311,13 +243,14 @@ HOST = st.fixed_dictionaries(
     {},
     optional={
         "ps": st.integers(0, 3),
-        "workers": st.integers(0, 4) | st.just('"per-gpu"'),
+        "workers": st.integers(0, 3) | st.just('"per-gpu"'),
         "gpus": st.integers(0, 8) | st.lists(st.integers(0, 9), unique=True, max_size=6),
-        "gpus_per_worker": st.integers(0, 3),
-        "gpus_per_chief": st.integers(0, 2),
+        "gpus_per_worker": st.sampled_from([0, 0, 1, 2]),
+        "gpus_per_chief": st.sampled_from([0, 0, 1, 2]),
         "chief": st.sampled_from(["true", "false", "false"]),
         "evaluator": st.sampled_from(["true", "false", "false"]),
-        "ports": st.sampled_from(['"2222-2299"', '"100-109"', "[5, 3, 4]"]),
+        "ports": st.sampled_from(['"2222-2299"', '"100-109"', "[5, 3, 4, 9, 6]", '"auto"']),
+        "spare": st.sampled_from(["true", "false", "false"]),
         "address": st.sampled_from(['"h1"', '"h2"', '"10.0.0.3"', '"2001:db8::4"']),
     },
 )
@@ -341,7 +274,9 @@ def test_no_plan_gives_anything_twice(tables):
     for host in made.hosts:
         ids = list(chain.from_iterable(p.gpus for p in made.on(host)))
         assert len(ids) == len(set(ids))
-    endpoints = [(p.address, p.port) for p in made.placements if p.port]
+    beacon = (made.chief.address, made.beacon_port)
+    endpoints = [beacon, *((p.address, p.port) for p in made.placements if p.port is not None)]
+    endpoints = [endpoint for endpoint in endpoints if endpoint[1] != LATER]
     assert len(endpoints) == len(set(endpoints))
 
 
@@ -353,3 +288,9 @@ def test_indices_are_counted_from_0_in_every_plan(tables):
         assert [task.index for task in tasks if task.job == job] == list(range(count))
     assert tasks == sorted(tasks)
     assert made.chief in made.placements
+
+
+@given(st.lists(HOST, min_size=1, max_size=4))
+def test_a_spare_host_carries_nothing(tables):
+    spare = {f"h{number}" for number, table in enumerate(tables) if table.get("spare") == "true"}
+    assert spare.isdisjoint(possible(tables).hosts)

@@ -16,11 +16,12 @@ import pytest
 
 import tfdeploy
 from tfdeploy import remote
+from tfdeploy.agent import records
 from tfdeploy.agent.records import MARK
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.remote import Agent
 from tfdeploy.transport.local import LocalTransport
-from unit.made import inventory
+from unit.made import inventory, launch
 
 
 def agent(lines="", version=None):
@@ -179,12 +180,8 @@ def test_an_answer_that_is_no_object_is_shown(home, tmp_path, answer):
 
 
 def test_what_the_agent_refuses_is_told_with_its_hint(home):
-    launch = {
-        "project": "p", "run": "r", "job": "worker", "index": 0, "release": "gone", "argv": ["x"],
-        "env": {}, "port": None, "gpus": [], "checkpoint_dir": "c", "no_proxy": [],
-        "stop_grace_s": 1.0,
-    }  # fmt: skip
-    assert refused(lambda: agent().ask("start", {"launches": [launch]})) == (
+    order = records.to_json(launch(release="gone"))
+    assert refused(lambda: agent().ask("start", {"launches": [order]})) == (
         "here: release gone is not on this host\n  tfdeploy push sends it there"
     )
 

@@ -30,7 +30,7 @@ WORKERS = "10.0.0.2:2222,10.0.0.2:2223"
 
 def launched(task, training="", hosts=HOSTS):
     made = inventory(hosts, training=training)
-    launches = launch.make(made, plan(hosts), "run", "release")
+    launches = launch.make(made, plan(hosts), "run", "release", "secret")
     return next(x for x in launches if x.task == task)
 
 
@@ -202,7 +202,8 @@ def test_an_unknown_field_is_told_where_it_stands():
     made = inventory(HOSTS)
     training = made.training.model_copy(update={"command": ("run", "{nobody}")})
     with pytest.raises(PlanError, match=r"^training\.command: found {nobody}, which is no field"):
-        launch.make(made.model_copy(update={"training": training}), plan(HOSTS), "run", "release")
+        changed = made.model_copy(update={"training": training})
+        launch.make(changed, plan(HOSTS), "run", "release", "secret")
 
 
 def test_the_hosts_of_an_evaluator_are_no_field_and_the_reason_is_said():

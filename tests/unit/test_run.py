@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -33,7 +34,9 @@ def made(folder, name="hosts.toml", run_id="20260101-000000-aaaa", hosts=HOSTS, 
     file.write_text(text(hosts, **changes))
     loaded = inventories.load(file)
     addresses = {host.name: host.address or f"{host.name}.example" for host in loaded.hosts}
-    return Run(run_id, "f00d", "a9e", loaded, plans.make(loaded, addresses))
+    hosts = (host.model_copy(update={"address": addresses[host.name]}) for host in loaded.hosts)
+    resolved = loaded.model_copy(update={"hosts": tuple(hosts)})
+    return Run(run_id, "f00d", "a9e", resolved, plans.make(resolved, addresses))
 
 
 def refused(act):
@@ -71,7 +74,7 @@ def test_addresses_are_kept_as_they_were_found(tmp_path):
     assert {host.name: host.address for host in loaded.inventory.hosts} == {
         "p": "p.example",
         "w": "10.0.0.2",
-        "idle": None,
+        "idle": "idle.example",
     }
 
 
@@ -177,10 +180,32 @@ def test_a_run_is_named_from_any_other_folder(tmp_path, monkeypatch):
     assert made(tmp_path, run_id="r1").flags == f"--hosts {file} --run r1"
 
 
-def test_a_run_is_never_written_over(tmp_path):
+def test_a_run_that_goes_on_elsewhere_is_found_as_it_is_then(tmp_path):
+    first = made(tmp_path)
+    runs.save(first)
+    runs.save(made(tmp_path, hosts="[hosts.w]\nworkers = 3"))
+    loaded = runs.load(tmp_path / "hosts.toml", first.id)
+    assert [str(p.task) for p in loaded.plan.placements] == ["worker:0", "worker:1", "worker:2"]
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path):
+    saved = made(tmp_path)
+    (tmp_path / "runs").write_text("a file")
+    assert refused(lambda: runs.save(saved)) == f"{saved.folder} can't be written: Not a directory"
+
+
+def test_which_ports_were_found_at_the_start_is_kept(tmp_path):
+    runs.save(replace(made(tmp_path), auto_ports=("w", "p")))
+    assert runs.load(tmp_path / "hosts.toml").auto_ports == ("w", "p")
+
+
+def test_a_record_from_before_ports_were_found_is_read(tmp_path):
     saved = made(tmp_path)
     runs.save(saved)
-    assert refused(lambda: runs.save(saved)) == f"{saved.folder} can't be written: File exists"
+    record = json.loads((saved.folder / "run.json").read_text())
+    del record["auto_ports"]
+    (saved.folder / "run.json").write_text(json.dumps(record))
+    assert runs.load(tmp_path / "hosts.toml").auto_ports == ()
 
 
 def test_a_record_says_what_and_by_whom(tmp_path):
@@ -190,4 +215,5 @@ def test_a_record_says_what_and_by_whom(tmp_path):
         "release": "f00d",
         "agent": "a9e",
         "hosts_file": "hosts.toml",
+        "auto_ports": [],
     }

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from tfdeploy.agent import paths, start
+from tfdeploy.agent import leases, lock, paths, start
 from tfdeploy.agent.refusal import Refusal
-from unit.made import launch
+from unit.kept import free_port
+from unit.made import circle, launch, python
 
 
 @pytest.fixture
@@ -38,9 +41,12 @@ def test_a_release_that_is_not_here_is_asked_for(release):
     )
 
 
-def test_a_task_starts_only_once(release):
-    os.makedirs(paths.task("p", "r", "worker:0"))
-    assert refused() == ("worker:0 of run r was started before", "")
+def test_a_task_that_goes_is_not_begun_beside_itself(release):
+    task_dir = paths.task("p", "r", "worker:0")
+    os.makedirs(task_dir)
+    held = lock.take(task_dir)
+    assert refused() == ("worker:0 of run r is going already", "")
+    os.close(held)
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "::1"])
@@ -55,12 +61,68 @@ def test_a_taken_port_is_told_with_its_holder(release, address):
     assert hint == "stop that one, or give the host other ports"
 
 
-def test_a_port_is_free_again_once_its_connections_have_ended():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def test_the_port_of_the_run_itself_is_looked_at_where_its_chief_is(release):
+    with socket.create_server(("", 0)) as listener:
         port = listener.getsockname()[1]
-        with socket.create_connection(listener.getsockname()):
-            listener.accept()[0].close()
-    assert start._is_free(port)
+        assert refused(circle=circle(port=port))[0].startswith(f"port {port} for worker:0 is taken")
+        ps = refused(job="ps", argv=["gone"], circle=circle(port=port))[0]
+    assert ps == "the program gone of ps:0 is not on this host"
+
+
+HOLD = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from tfdeploy.agent import leases
+leases.adopt(leases.hold([sys.argv[2]]))
+print("held", flush=True)
+time.sleep(60)
+"""
+PACKAGE = os.fspath(Path(__file__).parents[2])
+
+
+@pytest.fixture
+def holding():
+    """Another process that has a lease, behind a command line of its own."""
+    with ExitStack() as stack:
+
+        def hold(resource, *words):
+            process = stack.enter_context(python(HOLD, PACKAGE, resource, *words, ""))
+            stack.callback(process.kill)
+            assert process.said == "held"
+            return process
+
+        yield hold
+
+
+def test_what_another_run_has_is_refused_at_once_and_names_it(release, holding):
+    port = free_port()
+    holding(f"port/{port}", "supervise", "/home/ada/digits/runs/r-7/ps-3")
+    with pytest.raises(
+        Refusal, match=f"^port {port} is taken by ps:3 of run r-7 of digits, "
+    ) as no:
+        start.start([launch(argv=[sys.executable], port=port)])
+    assert no.value.held_by == "r-7"
+    assert no.value.hint.startswith("wait for its end, end it with tfdeploy stop --run r-7, or ")
+
+
+def test_what_a_start_beside_us_has_is_waited_for_a_moment(release, holding, monkeypatch):
+    monkeypatch.setattr(start, "HANDOVER_S", 0.2)
+    port = free_port()
+    other = holding(f"port/{port}")
+    with pytest.raises(Refusal, match=f"^port {port} is taken by pid {other.pid}, ") as no:
+        start.start([launch(argv=[sys.executable], port=port)])
+    assert no.value.held_by == ""
+    assert "--run ," not in no.value.hint
+
+
+def test_nothing_is_kept_of_what_could_not_all_be_had(release, holding):
+    first, second = free_port(), free_port()
+    holding(f"port/{second}", "supervise", "/home/ada/digits/runs/r-7/ps-3")
+    with pytest.raises(Refusal):
+        start.start([launch(argv=[sys.executable], index=n, port=port)
+                     for n, port in enumerate((first, second))])  # fmt: skip
+    assert leases.holder(f"port/{first}") is None
+    assert not os.path.exists(paths.task("p", "r", "worker:0"))
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "/no/program", "./gone"])
@@ -119,7 +181,7 @@ def test_gpus_that_are_there_are_accepted(release, gpus):
 def shown(release, tmp_path, checkpoint_dir):
     """What a task sees in its directory: {path: what it links to}."""
     work = tmp_path / "work"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     start._link_release(launch(checkpoint_dir=checkpoint_dir), os.fspath(work))
     return {
         path.relative_to(work).as_posix(): path.readlink().relative_to(release).as_posix()
@@ -144,3 +206,16 @@ def test_what_the_task_saves_never_lands_in_the_release(release, tmp_path):
 def test_a_folder_that_is_saved_into_is_not_the_releases(release, tmp_path):
     (release / "out").mkdir()
     assert shown(release, tmp_path, "out/") == {"run": "run"}
+
+
+def test_what_a_task_has_written_stays_when_it_goes_on(release, tmp_path):
+    (release / "data").mkdir()
+    shown(release, tmp_path, "out")
+    work = tmp_path / "work"
+    (work / "run").unlink()
+    (work / "run").write_text("its own")
+    (work / "out").mkdir()
+    (work / "out" / "checkpoint").write_text("")
+    assert shown(release, tmp_path, "out") == {"data": "data"}
+    assert (work / "run").read_text() == "its own"
+    assert (work / "out" / "checkpoint").exists()

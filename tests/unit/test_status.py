@@ -11,7 +11,7 @@ from tfdeploy.agent import lock, paths, records, status
 from tfdeploy.agent.records import TaskState
 from unit.made import launch
 
-LOST = "its supervisor is gone: it was killed, or the host restarted"
+KILLED = "its supervisor was killed"
 
 
 @pytest.fixture
@@ -54,16 +54,30 @@ def test_what_has_ended_stays_so_without_its_supervisor(task, state):
     assert 60 <= report.age_s < 70
 
 
-@pytest.mark.parametrize("state", ["STARTING", "RUNNING", "READY"])
+@pytest.mark.parametrize("state", ["STARTING", "RUNNING", "READY", "BACKOFF"])
 def test_what_has_not_ended_is_lost_without_its_supervisor(task, state):
-    wrote(task, state, pid=7)
+    wrote(task, state, pid=7, restarts=2, exit=1, reason="exit 1; restart 2 of 10")
     report = status.report("p", "r", "worker:0")
-    assert (report.state, report.pid, report.reason) == ("LOST", 7, LOST)
+    assert (report.state, report.pid, report.restarts, report.exit) == ("LOST", 7, 2, 1)
+    assert report.reason == KILLED
+
+
+@pytest.mark.parametrize(
+    ("boot", "reason"), [("another", "the host restarted"), (paths.boot(), KILLED), ("", KILLED)]
+)
+def test_a_restart_of_the_host_is_told_from_a_killed_supervisor(task, boot, reason):
+    wrote(task, "READY", boot=boot)
+    assert status.report("p", "r", "worker:0").reason == reason
+
+
+def test_who_made_a_task_end_is_told(task):
+    wrote(task, "STOPPED", cause="worker:1")
+    assert status.report("p", "r", "worker:0").cause == "worker:1"
 
 
 def test_what_has_not_ended_goes_on_with_its_supervisor(task):
     wrote(task, "RUNNING", pid=7)
-    held = lock.hold(task)
+    held = lock.take(task)
     try:
         assert status.report("p", "r", "worker:0").state == "RUNNING"
     finally:
@@ -96,7 +110,7 @@ def test_health_is_asked_of_what_runs_and_listens(root):
     running = started("ps:0", port=1)
     quiet = started("evaluator:0")
     ended = started("worker:1", port=1)
-    held = [lock.hold(running), lock.hold(quiet)]
+    held = [lock.take(running), lock.take(quiet)]
     wrote(running, "RUNNING")
     wrote(quiet, "READY")
     wrote(ended, "FAILED")
@@ -104,3 +118,22 @@ def test_health_is_asked_of_what_runs_and_listens(root):
     for each in held:
         os.close(each)
     assert told == {"ps:0": "NOT_LISTENING", "evaluator:0": "-", "worker:1": "-"}
+
+
+def test_whether_training_moves_is_told_of_what_runs(task):
+    wrote(task, "READY")
+    held = lock.take(task)
+    saves = os.path.join(paths.work(task), "checkpoints")
+    os.makedirs(saves)
+    with open(os.path.join(saves, "events.out.tfevents.1"), "w"):
+        pass
+    (told,) = status.status("p", "r", 0)
+    os.close(held)
+    assert (told.step, told.step_age_s) == (None, None)
+    assert 0 <= told.quiet_s < 60
+
+
+def test_nothing_of_it_is_told_of_what_has_ended(task):
+    wrote(task, "SUCCEEDED")
+    (told,) = status.status("p", "r", 0)
+    assert (told.health, told.step, told.quiet_s) == ("-", None, None)

@@ -1,4 +1,4 @@
-"""The verb `pin`: the chief's complete checkpoints, held still by hard links while they are copied.
+"""A task's complete checkpoints, held still by hard links while they are copied. The verb `pin`.
 
 TensorFlow writes data, index and then the `checkpoint` state file, and deletes old sets as it goes
 (max_to_keep). So the state file is read first, and only sets that are whole are linked; a set that
@@ -8,38 +8,39 @@ vanishes meanwhile is left out.
 from __future__ import annotations
 
 import os
-import re
 import shutil
+from contextlib import closing
 from itertools import islice
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from . import paths, records
+from . import paths, records, state_file, verify
 from .records import Launch
 
 PIN = ".tfdeploy-pin"
-STATE_LINE = re.compile(
-    r'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"', re.M
-)
-SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
-LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 LOOKS = 100
 EVENTS = "events.out.tfevents."
 
 
 def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
-    """Pin the newest complete checkpoint of `task` (or `every` one) and list its event files.
+    """Pin the newest good checkpoint of `task` (or `every` one) and list its event files.
 
-    Answers `{checkpoint_dir, pin, checkpoints: [{name, step, files: [{path, size}]}], events:
-    [path]}`, newest checkpoint first; paths are relative to `pin` and to `checkpoint_dir`. All are
-    empty where the task was never started.
+    Answers `{checkpoint_dir, pin, checkpoints: [{name, step, verified, files: [{path, size,
+    sha256}]}], bad: [{name, error}], events: [path]}`, newest checkpoint first; paths are relative
+    to `pin` and to `checkpoint_dir`. `verified` says that every tensor was read; `bad` are complete
+    sets that could not be read to their end. All are empty where the task was never started.
     """
     if task not in paths.tasks(project, run):
-        return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "events": []}
+        return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "bad": [], "events": []}
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
-    found = _pin_all(folder, pinned, every) if os.path.isdir(folder) else []
-    events = sorted(_events(folder))
-    return {"checkpoint_dir": folder, "pin": pinned, "checkpoints": found, "events": events}
+    good, bad = _good(folder, pinned, every)
+    return {
+        "checkpoint_dir": folder,
+        "pin": pinned,
+        "checkpoints": [_hashed(pinned, found) for found in good],
+        "bad": [{"name": name, "error": error} for name, error in bad.items()],
+        "events": sorted(_events(folder)),
+    }
 
 
 def unpin(project: str, run: str, task: str) -> None:
@@ -47,37 +48,70 @@ def unpin(project: str, run: str, task: str) -> None:
     shutil.rmtree(os.path.join(_checkpoint_dir(project, run, task), PIN), ignore_errors=True)
 
 
-def named(state: str) -> List[str]:
-    """The checkpoints that a `checkpoint` state file names, newest first, without their folders.
+def hold_newest(checkpoint_dir: str, pin_dir: str) -> Optional[Dict[str, Any]]:
+    """Hold the newest complete set of `checkpoint_dir` in `pin_dir`, which is the caller's own, and
+    answer `{name, step, files: [{path, size}]}`; None where there is none.
 
-    It is a CheckpointState message in text form; V1 writes absolute paths into it. (Source:
-    tensorflow/python/checkpoint/checkpoint_management.py, update_checkpoint_state_internal.)
+    What is held already stays as it is. Nothing is verified. Raises OSError where `pin_dir` can't
+    be written.
     """
-    found = [(key, _unescaped(value)) for key, value in STATE_LINE.findall(state)]
-    latest = [path for key, path in found if key == "model_checkpoint_path"]
-    others = [path for key, path in found if key != "model_checkpoint_path"]
-    return list(dict.fromkeys(os.path.basename(path) for path in [*latest, *reversed(others)]))
+    for name in state_file.read(checkpoint_dir)[:1]:
+        files = _files_of(pin_dir, name)
+        if files and _stamps(pin_dir, files) == _stamps(checkpoint_dir, files):
+            return _described(pin_dir, name, files)
+    held = hold(checkpoint_dir, pin_dir, False)
+    return held[0] if held else None
 
 
-def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
-    """The files of a checkpoint among `names`, or None unless index and every shard are there."""
-    mine = [name for name in names if name.startswith(checkpoint + ".")]
-    shards: List[Tuple[str, str]] = []
-    for name in mine:
-        found = SHARD.fullmatch(name[len(checkpoint) :])
-        if found:
-            shards.append((found[1], found[2]))
-    if not shards or checkpoint + ".index" not in mine:
-        return None
-    total = int(shards[0][1])
-    if sorted(shards) != [("%05d" % number, "%05d" % total) for number in range(total)]:
-        return None
-    known = (".index", ".meta")
-    return sorted(
-        name
-        for name in mine
-        if name[len(checkpoint) :] in known or SHARD.fullmatch(name[len(checkpoint) :])
-    )
+def hold(folder: str, pinned: str, every: bool) -> List[Dict[str, Any]]:
+    """Link the newest complete set (or `every` one) of `folder` into `pinned`, and nothing else.
+
+    What the state file names may be deleted before it is linked: then its newer text is read.
+    """
+    for _ in range(LOOKS):
+        names = state_file.read(folder)
+        whole = _link_all(folder, pinned, names)
+        found = list(whole if every else islice(whole, 1))
+        if found or names == state_file.read(folder):
+            return found
+    return []
+
+
+def install(incoming: str, home: str, name: str) -> List[str]:
+    """Move the files of `incoming` into `home`, where they are the newest checkpoint, `name`.
+
+    Data first, then the index, which makes TensorFlow see it, then the state file, which names it:
+    no part of it is ever visible as a checkpoint. Returns what was written, the state file too.
+    Raises OSError.
+    """
+    files = sorted(os.listdir(incoming), key=lambda file: file.endswith(".index"))
+    for file in files:
+        os.replace(os.path.join(incoming, file), os.path.join(home, file))
+    state_file.write(home, name)
+    return [*files, state_file.STATE]
+
+
+class Saves:
+    """A task's checkpoints as they come, noticed by its state file's time and size."""
+
+    def __init__(self, project: str, run: str, task: str) -> None:
+        self._folder = _checkpoint_dir(project, run, task)
+        self._seen: Optional[Tuple[int, int, int]] = None
+        self._newest = ""
+
+    def new(self) -> List[str]:
+        """The newest one's name, once it is another than before and its set is whole."""
+        stamp = _stamp(os.path.join(self._folder, state_file.STATE))
+        if stamp is None or stamp == self._seen:
+            return []
+        newest = state_file.read(self._folder)[:1]
+        if not newest or _files_of(self._folder, newest[0]) is None:
+            return []
+        self._seen = stamp
+        if newest[0] == self._newest:
+            return []
+        self._newest = newest[0]
+        return newest
 
 
 def _checkpoint_dir(project: str, run: str, task: str) -> str:
@@ -86,50 +120,69 @@ def _checkpoint_dir(project: str, run: str, task: str) -> str:
     return os.path.join(paths.work(task_dir), launch.checkpoint_dir)
 
 
-def _pin_all(folder: str, pinned: str, every: bool) -> List[Dict[str, Any]]:
-    """What the state file names may be deleted before it is linked: then its newer text is read."""
-    for _ in range(LOOKS):
-        names = _named_now(folder)
-        whole = _pin_named(folder, pinned, names)
-        found = list(whole if every else islice(whole, 1))
-        if found or names == _named_now(folder):
-            return found
-    return []
+def _good(folder: str, pinned: str, every: bool) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """The sets that can be read, held, and what is wrong with the others: where the newest is bad,
+    all older ones are held until one of them is found good."""
+    bad: Dict[str, str] = {}
+    for all_of_them in (every, True):
+        held = [f for f in hold(folder, pinned, all_of_them) if f["name"] not in bad]
+        good = _judged(pinned, held, every, bad)
+        if good:
+            return good, bad
+    return [], bad
 
 
-def _pin_named(folder: str, pinned: str, names: List[str]) -> Iterator[Dict[str, Any]]:
+def _judged(
+    pinned: str, held: List[Dict[str, Any]], every: bool, bad: Dict[str, str]
+) -> List[Dict[str, Any]]:
+    """Those of `held` that are not bad, or the first of them; `bad` learns of the others."""
+    verified = set()
+    prefixes = [os.path.join(pinned, found["name"]) for found in held]
+    with closing(verify.verdicts(prefixes)) as verdicts:
+        for prefix, error in verdicts:
+            name = os.path.basename(prefix)
+            if error:
+                bad[name] = error
+                continue
+            verified.add(name)
+            if not every:
+                break
+    good = [{**f, "verified": f["name"] in verified} for f in held if f["name"] not in bad]
+    return good if every else sorted(good, key=lambda found: not found["verified"])[:1]
+
+
+def _hashed(pinned: str, found: Dict[str, Any]) -> Dict[str, Any]:
+    files = [
+        {**file, "sha256": verify.sha256(os.path.join(pinned, file["path"]))}
+        for file in found["files"]
+    ]
+    return {**found, "files": files}
+
+
+def _link_all(folder: str, pinned: str, names: List[str]) -> Iterator[Dict[str, Any]]:
     shutil.rmtree(pinned, ignore_errors=True)
-    os.makedirs(pinned, mode=0o700)
+    if names:
+        os.makedirs(pinned, mode=0o700)
     for name in names:
         files = _link(folder, pinned, name)
         # The state file moves on before a set is deleted: one that it still names was whole.
-        if files is not None and name in _named_now(folder):
-            yield {"name": name, "step": _step(name), "files": files}
+        if files is not None and name in state_file.read(folder):
+            yield _described(pinned, name, files)
 
 
-def _named_now(folder: str) -> List[str]:
-    try:
-        with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
-            return named(file.read())
-    except OSError:
-        return []
-
-
-def _link(folder: str, pinned: str, name: str) -> Optional[List[Dict[str, Any]]]:
+def _link(folder: str, pinned: str, name: str) -> Optional[List[str]]:
     """Link one set, then look whether the links make it whole: it may be deleted meanwhile."""
-    wanted = file_set(os.listdir(folder), name) or []
+    wanted = _files_of(folder, name) or []
     for file in wanted:
         try:
-            _hold(os.path.join(folder, file), os.path.join(pinned, file))
+            _link_one(os.path.join(folder, file), os.path.join(pinned, file))
         except OSError:
             continue
-    held = file_set(os.listdir(pinned), name)
-    if held is None or held != wanted:
-        return None
-    return [{"path": file, "size": os.path.getsize(os.path.join(pinned, file))} for file in held]
+    held = _files_of(pinned, name)
+    return held if held == wanted else None
 
 
-def _hold(source: str, target: str) -> None:
+def _link_one(source: str, target: str) -> None:
     if not os.path.isfile(source) or os.path.islink(source):
         raise FileNotFoundError(source)
     try:
@@ -140,9 +193,32 @@ def _hold(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _step(name: str) -> Optional[int]:
-    found = re.search(r"-(\d+)$", name)
-    return int(found[1]) if found else None
+def _files_of(folder: str, name: str) -> Optional[List[str]]:
+    try:
+        return state_file.file_set(os.listdir(folder), name)
+    except OSError:
+        return None
+
+
+def _described(pinned: str, name: str, files: List[str]) -> Dict[str, Any]:
+    described = [
+        {"path": file, "size": os.path.getsize(os.path.join(pinned, file))} for file in files
+    ]
+    return {"name": name, "step": state_file.step(name), "files": described}
+
+
+def _stamps(folder: str, files: List[str]) -> List[Any]:
+    """What tells one file from another of its name, for links and for copies."""
+    stamps = [_stamp(os.path.join(folder, file)) for file in files]
+    return [stamp and stamp[:2] for stamp in stamps]
+
+
+def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return (seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
 
 def _events(folder: str) -> Iterator[str]:
@@ -151,14 +227,3 @@ def _events(folder: str) -> Iterator[str]:
             path = os.path.join(parent, name)
             if EVENTS in name and os.path.isfile(path) and not os.path.islink(path):
                 yield os.path.relpath(path, folder)
-
-
-def _unescaped(text: str) -> str:
-    """Protobuf's text form escapes as C does, and what is not ASCII byte by byte in octal."""
-
-    def one(found: "re.Match[bytes]") -> bytes:
-        octal, letter = found.groups()
-        return bytes([int(octal, 8) & 255]) if octal else LETTERS.get(letter, letter)
-
-    escape = re.compile(rb"\\(?:([0-7]{1,3})|(.))", re.S)
-    return escape.sub(one, text.encode()).decode(errors="replace")

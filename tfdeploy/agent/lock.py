@@ -9,16 +9,26 @@ from typing import Optional
 from . import paths
 
 
-def hold(task_dir: str) -> int:
-    """Take the task's lock for as long as this process lives; children don't inherit it.
+def take(task_dir: str) -> int:
+    """Take the task's lock, to be handed to its supervisor. Raises BlockingIOError where it's held.
 
-    Raises BlockingIOError where another supervisor holds it.
+    The kernel keeps it for as long as any process has the descriptor, so there is no moment between
+    us and the supervisor at which the task looks abandoned.
     """
     descriptor = os.open(paths.lock(task_dir), os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
     return descriptor
+
+
+def adopt(descriptor: int) -> None:
+    """Called by the supervisor, who holds it from now on; its children don't inherit it."""
+    os.set_inheritable(descriptor, False)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
 
 
 def holder(task_dir: str) -> Optional[int]:

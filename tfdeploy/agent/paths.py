@@ -2,7 +2,8 @@
 
 <root>/agent/<hash>.pyz
 <root>/<project>/releases/<release>/          written once, then read-only
-<root>/<project>/runs/<run>/logs/<task>.log
+<root>/<project>/runs/<run>/logs/<task>.log   (and .log.1, what it held before)
+<root>/<project>/runs/<run>/replica/           a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
 <root>/<project>/runs/<run>/<task>/work/      the task's directory
 """
@@ -21,6 +22,15 @@ def agent() -> str:
 
 def root() -> str:
     return os.path.dirname(os.path.dirname(agent()))
+
+
+def boot() -> str:
+    """Names this boot of the machine. Source: random(4), /proc/sys/kernel/random/boot_id."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def make_private(project: str) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import time
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional, Set, Tuple
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
+DUMP_WAIT_S = 3.0
 
 
 def mark(project: str, run: str, task: str) -> str:
@@ -37,7 +39,8 @@ def end(
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
         left = members(value, leader, ancestor)
         for pid in left:
-            _send(pid, number)
+            send(pid, number)
+            send(pid, signal.SIGCONT)  # one that was stopped would never hear the first
         deadline = time.monotonic() + wait_s
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -45,6 +48,19 @@ def end(
         if not left:
             return []
     return left
+
+
+def dump(value: str, leader: Optional[int]) -> None:
+    """Let every Python of the task write the stacks of its threads (PYTHONFAULTHANDLER), and end,
+    without a core file of all that TensorFlow holds. One that was stopped does so once it goes on.
+    """
+    for pid in members(value, leader):
+        _no_core(pid)
+        send(pid, signal.SIGABRT)
+        send(pid, signal.SIGCONT)
+    deadline = time.monotonic() + DUMP_WAIT_S
+    while members(value, leader) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def holder(port: int) -> Optional[int]:
@@ -60,11 +76,17 @@ def described(pid: int) -> str:
     """`pid 412 (python3 train.py), worker:0 of run …` as far as it can be read."""
     command = _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
     text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
+    found = marked(pid)
+    return "{}, {} of run {} of {}".format(text, *found[::-1]) if found else text
+
+
+def marked(pid: int) -> Optional[Tuple[str, str, str]]:
+    """The project, run and task whose mark a process carries, if it carries one."""
     found = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", _read(pid, "environ"))
     if not found:
-        return text
+        return None
     project, run, task = (part.decode(errors="replace") for part in found.groups())
-    return "{}, {} of run {} of {}".format(text, task, run, project)
+    return project, run, task
 
 
 def _pids() -> List[int]:
@@ -117,10 +139,19 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
-def _send(pid: int, number: int) -> None:
+def send(pid: int, number: int) -> None:
+    """Signal a process that may have ended meanwhile."""
     try:
         os.kill(pid, number)
     except OSError:
+        pass
+
+
+def _no_core(pid: int) -> None:
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
+    except (OSError, ValueError):  # it ended
         pass
 
 

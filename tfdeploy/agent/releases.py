@@ -20,7 +20,7 @@ def offer(project: str, release: str) -> Dict[str, Any]:
     incoming = paths.incoming(project, release)
     paths.make_private(project)
     os.makedirs(incoming, exist_ok=True)
-    _unseal(incoming)  # it may have been sealed, and not been renamed any more
+    unseal(incoming)  # it may have been sealed, and not been renamed any more
     return {"present": False, "incoming": incoming, "base": _newest(project)}
 
 
@@ -35,10 +35,19 @@ def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[s
         if not os.path.isdir(final):
             raise
     if os.path.isdir(final):  # ours, or that of another push of the same release that was faster
-        _unseal(incoming)
+        unseal(incoming)
         shutil.rmtree(incoming, ignore_errors=True)
         return {"wrong": []}
     return {"wrong": wrong[:20]}
+
+
+def unseal(top: str) -> None:
+    """A folder that can't be written can't be filled or removed either. What can't be unsealed
+    will say so itself when it is written to."""
+    _unseal_one(top)
+    for folder, folders, _ in os.walk(top):
+        for name in folders:
+            _unseal_one(os.path.join(folder, name))
 
 
 def _finish(incoming: str, final: str, manifest: Dict[str, List[Any]]) -> List[str]:
@@ -100,7 +109,9 @@ def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:
         os.chmod(folder, 0o555)
 
 
-def _unseal(incoming: str) -> None:
-    """A folder that can't be written can't be filled or removed either."""
-    for folder, _, _ in os.walk(incoming):
-        os.chmod(folder, 0o755)
+def _unseal_one(folder: str) -> None:
+    try:
+        if not os.path.islink(folder):
+            os.chmod(folder, 0o755)
+    except OSError:
+        pass

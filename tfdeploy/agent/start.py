@@ -4,77 +4,121 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List
 
-from . import paths, process, records, stop
+from . import leases, lock, logout, paths, ports, records, stop
 from .refusal import Refusal
 
 if TYPE_CHECKING:
     from .records import Launch
 
+HANDOVER_S = 5.0
+
 
 def start(launches: List[Launch]) -> List[Dict[str, Any]]:
-    """Start the tasks in the order given; answers once each has its supervisor. Raises Refusal."""
-    gpus = _gpu_count() if any(launch.gpus for launch in launches) else 0
+    """Start the tasks in the order given; answers once each has its supervisor. Raises Refusal.
+
+    Tasks that were started before and have ended go on in the directories they have.
+    """
+    _check_session()
+    gpus = leases.gpu_uuids() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         _check(launch, gpus)
+    held = _leased(launches, gpus)
     started: List[Launch] = []
     try:
         for launch in launches:
-            _prepare(launch)
-            started.append(launch)
-            _supervise(paths.task(launch.project, launch.run, launch.task))
+            with _prepared(launch) as taken:
+                started.append(launch)
+                _supervise(launch, [taken, *held[launch.task]])
     except (OSError, Refusal):
         for launch in started:
             stop.stop_task(launch.project, launch.run, launch.task)
         raise
+    finally:
+        for descriptors in held.values():
+            leases.release(descriptors)
     return [{"task": launch.task} for launch in launches]
 
 
-def _check(launch: Launch, gpus: int) -> None:
+def _check_session() -> None:
+    refused = logout.refusal()
+    if refused is not None:
+        raise Refusal(refused.message, refused.hint)
+
+
+def _check(launch: Launch, gpus: Dict[int, str]) -> None:
     where = paths.release(launch.project, launch.release)
     if not os.path.isdir(where):
         raise Refusal(
             "release {} is not on this host".format(launch.release), "tfdeploy push sends it there"
         )
-    if os.path.exists(paths.task(launch.project, launch.run, launch.task)):
-        raise Refusal("{} of run {} was started before".format(launch.task, launch.run))
-    _check_port(launch)
+    if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
+        raise _going(launch)
     _check_program(launch, where)
     _check_gpus(launch, gpus)
 
 
-def _check_port(launch: Launch) -> None:
-    if launch.port is None or _is_free(launch.port):
-        return
-    pid = process.holder(launch.port)
-    held = process.described(pid) if pid else "a process of another user"
-    raise Refusal(
-        "port {} for {} is taken by {}".format(launch.port, launch.task, held),
-        "stop that one, or give the host other ports",
+def _going(launch: Launch) -> Refusal:
+    return Refusal("{} of run {} is going already".format(launch.task, launch.run))
+
+
+def _leased(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
+    """The leases of every task, all or none; then its ports are looked at, which nobody else who
+    asks for leases can take any more."""
+    wanted = {launch.task: _resources(launch, gpus) for launch in launches}
+    flat = [resource for resources in wanted.values() for resource in resources]
+    descriptors = _hold(flat)
+    try:
+        for launch in launches:
+            for port in _ports(launch):
+                ports.check(port, launch.task)
+    except Refusal:
+        leases.release(descriptors)
+        raise
+    taken = iter(descriptors)
+    return {task: [next(taken) for _ in resources] for task, resources in wanted.items()}
+
+
+def _resources(launch: Launch, gpus: Dict[int, str]) -> List[str]:
+    ports = ["port/{}".format(port) for port in _ports(launch)]
+    return [*ports, *(gpus[gpu] for gpu in launch.gpus)]
+
+
+def _ports(launch: Launch) -> List[int]:
+    """The chief's supervisor listens too."""
+    ports = [] if launch.port is None else [launch.port]
+    return [*ports, launch.circle.port] if launch.is_chief else ports
+
+
+def _hold(resources: List[str]) -> List[int]:
+    """Another start that is at work holds them itself for a moment, before its supervisors do."""
+    deadline = time.monotonic() + HANDOVER_S
+    while True:
+        try:
+            return leases.hold(resources)
+        except leases.Taken as taken:
+            if taken.holder.run or time.monotonic() > deadline:
+                raise _taken(taken.resource, taken.holder) from None
+        time.sleep(0.05)
+
+
+def _taken(resource: str, holder: leases.Holder) -> Refusal:
+    end = ", end it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
+    return Refusal(
+        "{} is taken by {}".format(_named(resource), holder.described),
+        "wait for its end{}, or give the host other ports or GPUs "
+        '(ports = "auto" finds free ones)'.format(end),
+        held_by=holder.run,
     )
 
 
-def _is_free(port: int) -> bool:
-    """TensorFlow listens on every interface, so a listener on any of them is in its way."""
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        try:
-            probe.bind(("", port))
-        except PermissionError:
-            raise Refusal(
-                "port {} may not be opened by this user".format(port),
-                "ports below 1024 are root's: give the host others",
-            ) from None
-        except OSError:
-            return False
-    return True
+def _named(resource: str) -> str:
+    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
 
 
 def _check_program(launch: Launch, release: str) -> None:
@@ -88,34 +132,34 @@ def _check_program(launch: Launch, release: str) -> None:
         )
 
 
-def _check_gpus(launch: Launch, found: int) -> None:
-    missing = [gpu for gpu in launch.gpus if gpu >= found]
+def _check_gpus(launch: Launch, found: Dict[int, str]) -> None:
+    missing = [gpu for gpu in launch.gpus if gpu not in found]
     if missing:
         raise Refusal(
             "{} is to have GPU {}, and nvidia-smi lists {} here".format(
-                launch.task, missing[0], found
+                launch.task, missing[0], len(found)
             ),
             "correct the host's gpus",
         )
 
 
-def _gpu_count() -> int:
-    try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith(b"GPU ") for line in listed.stdout.splitlines())
-
-
-def _prepare(launch: Launch) -> None:
+@contextmanager
+def _prepared(launch: Launch) -> Iterator[int]:
+    """The task's directory, and its lock: from the first look on the task is seen to be ours."""
     task_dir = paths.task(launch.project, launch.run, launch.task)
     paths.make_private(launch.project)
     os.makedirs(paths.logs(launch.project, launch.run), exist_ok=True)
-    os.makedirs(paths.work(task_dir))
-    _link_release(launch, paths.work(task_dir))
-    records.write(paths.launch(task_dir), records.to_json(launch))
+    os.makedirs(paths.work(task_dir), exist_ok=True)
+    try:
+        taken = lock.take(task_dir)
+    except BlockingIOError:
+        raise _going(launch) from None
+    try:
+        records.write(paths.launch(task_dir), records.to_json(launch))
+        _link_release(launch, paths.work(task_dir))
+        yield taken
+    finally:
+        os.close(taken)
 
 
 def _link_release(launch: Launch, work: str) -> None:
@@ -126,30 +170,36 @@ def _link_release(launch: Launch, work: str) -> None:
 
 def _link_all(source: str, target: str, own: List[str]) -> None:
     """Link what `source` holds, but for the path `own`: checkpoints are not written into a release.
-    A folder on the way to it is a folder here too."""
+    A folder on the way to it is a folder here too. What stands here already, stays."""
     for name in os.listdir(source):
         here, there = os.path.join(target, name), os.path.join(source, name)
-        if name != own[0]:
+        if name == own[0]:
+            if own[1:] and os.path.isdir(there) and not os.path.islink(there):
+                os.makedirs(here, exist_ok=True)
+                _link_all(there, here, own[1:])
+        elif not os.path.lexists(here):
             os.symlink(there, here)
-        elif own[1:] and os.path.isdir(there) and not os.path.islink(there):
-            os.mkdir(here)
-            _link_all(there, here, own[1:])
 
 
-def _supervise(task_dir: str) -> None:
-    """Start a supervisor in a session of its own, and wait until it has taken the task over."""
+def _supervise(launch: Launch, held: List[int]) -> None:
+    """Start a supervisor in a session of its own, hand it the task's lock and leases, and wait
+    until it has taken the task over."""
+    task_dir = paths.task(launch.project, launch.run, launch.task)
     read_end, write_end = os.pipe()
-    with open(os.path.join(task_dir, "supervisor.log"), "ab") as log:
-        subprocess.Popen(
-            [sys.executable, paths.agent(), "supervise", task_dir, str(write_end)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            pass_fds=(write_end,),
-            start_new_session=True,
-        )
-    os.close(write_end)
+    try:
+        with open(os.path.join(task_dir, "supervisor.log"), "ab") as log:
+            subprocess.Popen(
+                [*logout.outliving(), sys.executable, paths.agent(), "supervise", task_dir]
+                + [str(descriptor) for descriptor in (write_end, *held)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                pass_fds=(write_end, *held),
+                start_new_session=True,
+            )
+    finally:
+        os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:
         if answer.read(1) != b"+":
             raise Refusal("a supervisor did not start, see {}/supervisor.log".format(task_dir))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import List, Tuple
+from dataclasses import replace
+from typing import List
 
-from . import health, lock, paths, records
+from . import health, lock, paths, progress, records
 from .records import ENDED, LOST, Launch, TaskReport, TaskState
-
-TAIL_BYTES = 64 * 1024
+from .tail import Tail
 
 
 def status(project: str, run: str, tail: int) -> List[TaskReport]:
@@ -25,8 +25,9 @@ def status(project: str, run: str, tail: int) -> List[TaskReport]:
 def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False) -> TaskReport:
     task_dir = paths.task(project, run, task)
     state = read_state(task_dir)
-    log = last_lines(paths.log(project, run, task), tail) if tail else []
-    return TaskReport(
+    lives = state.state not in ENDED
+    log = paths.log(project, run, task)
+    told = TaskReport(
         task=task,
         state=state.state,
         age_s=max(0.0, time.time() - state.since),
@@ -34,8 +35,23 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         exit=state.exit,
         restarts=state.restarts,
         reason=state.reason,
-        health=_health(task_dir, task) if probe and state.state not in ENDED else "-",
-        log=log,
+        cause=state.cause,
+        log=last_lines(log, tail) if tail else [],
+    )
+    return _probed(told, task_dir, log) if probe and lives else told
+
+
+def _probed(told: TaskReport, task_dir: str, log: str) -> TaskReport:
+    """Besides what its supervisor wrote: what its port says, and whether training moves."""
+    launch = records.load(Launch, paths.launch(task_dir))
+    checkpoint_dir = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+    newest = progress.newest(checkpoint_dir)
+    return replace(
+        told,
+        health=health.ask("localhost", launch.port, told.task).verdict if launch.port else "-",
+        step=newest.step if newest else None,
+        step_age_s=newest.age_s if newest else None,
+        quiet_s=progress.quiet_s(log, checkpoint_dir),
     )
 
 
@@ -48,28 +64,11 @@ def read_state(task_dir: str) -> TaskState:
         state = TaskState(records.STARTING, os.stat(task_dir).st_mtime)
     if state.state in ENDED or alive is not None:
         return state
-    reason = "its supervisor is gone: it was killed, or the host restarted"
-    return TaskState(LOST, state.since, state.pid, state.exit, state.restarts, reason)
+    again = bool(state.boot) and state.boot != paths.boot()
+    reason = "the host restarted" if again else "its supervisor was killed"
+    return replace(state, state=LOST, reason=reason)
 
 
 def last_lines(path: str, count: int) -> List[str]:
-    return tail_of(path)[1].decode(errors="replace").splitlines()[-count:]
-
-
-def tail_of(path: str) -> Tuple[int, bytes]:
-    """A file's size and its last bytes, at most TAIL_BYTES; nothing where it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            size = os.path.getsize(path)
-            start = max(0, size - TAIL_BYTES)
-            file.seek(start)
-            return size, file.read(size - start)
-    except OSError:
-        return 0, b""
-
-
-def _health(task_dir: str, task: str) -> str:
-    launch = records.load(Launch, paths.launch(task_dir))
-    if launch.port is None:
-        return "-"
-    return health.ask("localhost", launch.port, task).verdict
+    """Of a log and of what it held before its rotation."""
+    return [line for lines in Tail("", path, count).read(True) for line in lines]

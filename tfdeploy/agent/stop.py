@@ -6,9 +6,9 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from . import lock, paths, process, records
+from . import lock, paths, process, records, state_file
 from .records import ENDED, Launch, TaskState
 
 MARGIN_S = 10.0
@@ -16,7 +16,8 @@ UNKNOWN = "UNKNOWN"  # this host never had the task
 
 
 def stop(project: str, run: str, tasks: List[str]) -> List[Dict[str, Any]]:
-    """Stop `tasks` at once; for each `{task, state, survivors}`, the pids that could not end."""
+    """Stop `tasks` at once. For each `{task, state, survivors, saved}`: the pids that could not
+    end, and for the chief its newest checkpoint `{name, age_s}`, if it has one."""
     if not tasks:
         return []
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
@@ -35,24 +36,46 @@ def stop_task(project: str, run: str, task: str) -> Dict[str, Any]:
     if supervisor is not None:
         _ask(supervisor, task_dir, grace_s)
     survivors = process.end(mark, None, grace_s)
-    return {"task": task, "state": _settled(task_dir), "survivors": survivors}
+    return {
+        "task": task,
+        "state": _settled(task_dir),
+        "survivors": survivors,
+        "saved": _saved(task_dir),
+    }
 
 
 def _ask(supervisor: int, task_dir: str, grace_s: float) -> None:
-    try:
-        os.kill(supervisor, signal.SIGTERM)
-    except OSError:
-        return
+    process.send(supervisor, signal.SIGTERM)
+    process.send(supervisor, signal.SIGCONT)  # one that was stopped would never hear the first
     deadline = time.monotonic() + grace_s + process.KILL_WAIT_S + MARGIN_S
-    while lock.holder(task_dir) == supervisor and time.monotonic() < deadline:
+    while lock.holder(task_dir) == supervisor:
         time.sleep(0.05)
+        if time.monotonic() > deadline:
+            process.send(supervisor, signal.SIGKILL)  # its task dies with it, the rest is swept
+            return
 
 
 def _grace(task_dir: str) -> float:
+    launch = _launch(task_dir)
+    return launch.stop_grace_s if launch else 0.0
+
+
+def _saved(task_dir: str) -> Optional[Dict[str, Any]]:
+    launch = _launch(task_dir)
+    if launch is None or not launch.is_chief:
+        return None
+    folder = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+    for name in state_file.read(folder)[:1]:
+        written = os.stat(os.path.join(folder, state_file.STATE)).st_mtime
+        return {"name": name, "age_s": max(0.0, time.time() - written)}
+    return None
+
+
+def _launch(task_dir: str) -> Optional[Launch]:
     try:
-        return records.load(Launch, paths.launch(task_dir)).stop_grace_s
-    except (OSError, ValueError):
-        return 0.0
+        return records.load(Launch, paths.launch(task_dir))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _settled(task_dir: str) -> str:

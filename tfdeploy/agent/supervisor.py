@@ -1,129 +1,170 @@
-"""One task's keeper: starts it, watches it to its end, ends what it left, writes the truth."""
+"""One task's keeper: begins it, watches it, begins it again or ends it, and writes the truth."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
-import subprocess
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, Tuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
 
-from . import health, lock, outcome, paths, process, records
-from .records import Launch, TaskState
+from . import kin, leases, lock, paths, process, records, restart
+from .log import Log
+from .records import BACKOFF, FAILED, Launch, TaskState
+from .restart import Attempt, Decision, Exit
+from .spawn import spawn
+from .watch import SETTLED_S, STOP, TICK_S, WATCHED, Watch
 
-WATCHED = (signal.SIGCHLD, signal.SIGTERM)
-PROBE_S = 0.25
-PROBE_TIMEOUT_S = 3.0
-PR_SET_PDEATHSIG = 1  # source of both: linux/prctl.h
-PR_SET_CHILD_SUBREAPER = 36
+if TYPE_CHECKING:
+    import subprocess
+
+    from .fate import Order
+
+PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
+# What a full disk leaves in a log, whoever met it (strerror of ENOSPC and EDQUOT).
+NO_SPACE = (b"No space left on device", b"Disk quota exceeded")
 
 
-def supervise(task_dir: str, announce: Callable[[], None]) -> None:
-    """Keep the task of `task_dir` until it has ended. `announce` is called once it is ours."""
+def supervise(task_dir: str, announce: Callable[[], None], held: List[int]) -> None:
+    """Keep the task of `task_dir` until it has ended. `announce` is called once it is ours; `held`
+    are the descriptors of its lock and of its leases, taken by who started us."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     # What the task leaves behind becomes our child, not init's: so all of it can be found.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    held = lock.hold(task_dir)
+    lock.adopt(held[0])
+    leases.adopt(held[1:])
     launch = records.load(Launch, paths.launch(task_dir))
-    _write(task_dir, records.STARTING)
+    keeper = Supervisor(launch, task_dir, held[1:])
     announce()
     try:
-        _keep(launch, task_dir)
+        keeper.keep()
     except Exception:
-        _write(task_dir, records.FAILED, reason="its supervisor failed, see supervisor.log")
         traceback.print_exc()
+        process.end(keeper.mark, None, 0.0, os.getpid())
+        keeper.write(FAILED, reason="its supervisor failed, see supervisor.log")
+        keeper.let_go()
     finally:
-        os.close(held)
+        os.close(held[0])
 
 
-def _keep(launch: Launch, task_dir: str) -> None:
-    mark = process.mark(launch.project, launch.run, launch.task)
-    try:
-        child = _spawn(launch, task_dir, mark)
-    except OSError as error:
-        reason = "{} can't be run: {}".format(launch.argv[0], error.strerror)
-        _write(task_dir, records.FAILED, exit=127, reason=reason)
-        return
-    exit_code, stopped = _watch(child, launch, task_dir, mark)
-    left = process.end(mark, child.pid, launch.stop_grace_s, os.getpid())
-    state, reason = outcome.judge(exit_code, stopped)
-    if left:
-        reason += "; processes {} could not be ended".format(left)
-    _write(task_dir, state, pid=child.pid, exit=exit_code, reason=reason)
+class Supervisor:
+    """`state` is what state.json holds; `history` every attempt there was."""
 
+    def __init__(self, launch: Launch, task_dir: str, leases_held: List[int]) -> None:
+        self.launch = launch
+        self.task_dir = task_dir
+        self.mark = process.mark(launch.project, launch.run, launch.task)
+        self.history: List[Attempt] = []
+        self.state = TaskState(records.STARTING, time.time(), boot=paths.boot())
+        self._leases = leases_held
+        self._order: Optional[Order] = None  # the last one that ended the task
+        log = paths.log(launch.project, launch.run, launch.task)
+        self.log = Log(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
+        self.kin = kin.join(launch, task_dir, lambda: self.state)
+        self.write(records.STARTING)
 
-def _spawn(launch: Launch, task_dir: str, mark: str) -> subprocess.Popen:  # type: ignore[type-arg]
-    log = paths.log(launch.project, launch.run, launch.task)
-    with open(log, "ab") as output:
-        return subprocess.Popen(
-            launch.argv,
-            cwd=paths.work(task_dir),
-            env=environment(launch, dict(os.environ), mark, paths.agent()),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_dies_with(os.getpid()),
-        )
+    def keep(self) -> None:
+        """Attempt after attempt, until one is the last."""
+        while True:
+            ended, cause = self._attempt()
+            decision = self._decided(ended)
+            self.log.settle()
+            self.write(decision.state, exit=ended.code, reason=decision.reason, cause=cause)
+            if decision.state != BACKOFF or not self._waited(decision.delay_s):
+                break
+        self.let_go()
 
+    def write(self, state: str, **more: Any) -> None:
+        """Put the state on disk, and tell the run."""
+        self.state = replace(self.state, state=state, since=time.time(), **more)
+        try:
+            records.write(paths.state(self.task_dir), records.to_json(self.state))
+        except OSError:  # a disk that fails must not cost a training that could go on
+            traceback.print_exc()
+        self.kin.changed()
 
-def environment(launch: Launch, base: Dict[str, str], mark: str, agent: str) -> Dict[str, str]:
-    """The task's whole environment: the host's own, under what the launch says. Pure."""
-    env = {**base, **launch.env, process.MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
-    # A proxy between tasks breaks TensorFlow's traffic, yet the script may need it for the world.
-    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
-        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
-    if "TFDEPLOY_CHECKPOINT_DEVICE" in env:
-        inside = os.path.join(agent, "inside")
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
-    return env
+    def _attempt(self) -> Tuple[Exit, str]:
+        """One life of the process: how it ended, and the other task that is to blame."""
+        self.history.append(Attempt(time.monotonic(), ready=False))
+        self.log.tail = b""  # what an earlier one said is not why this one ends
+        try:
+            child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
+        except OSError as error:
+            why = "{} can't be run: {}".format(self.launch.argv[0], error.strerror)
+            return Exit(127, why=why, final=True), ""
+        # Without a port there's nothing to wait for, though it has yet to show that it works.
+        begun = records.READY if self.launch.port is None else records.RUNNING
+        self.write(begun, pid=child.pid, restarts=len(self.history) - 1)
+        order = self._order = self._watched(child)
+        if order is None:
+            return self._ended_by_itself(child), ""
+        if order.state == BACKOFF:
+            process.dump(self.mark, child.pid)
+        self._end_all(child.pid)
+        stopped = order.state == records.STOPPED
+        ended = Exit(child.wait(), stopped, order.why, final=order.state == FAILED)
+        return ended, order.cause
 
+    def _watched(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
+        def ready() -> None:
+            self.history = restart.readied(self.history)
+            if self.state.state != records.READY:
+                self.write(records.READY)
 
-def _dies_with(supervisor: int) -> Callable[[], None]:
-    """Run in the child: a supervisor that is killed takes its task with it, and no GPU is held."""
-    libc = ctypes.CDLL(None)
+        watch = Watch(child, self.launch, self.task_dir, self.mark, self.log, self._ordered, ready)
+        return watch.until_end()
 
-    def before_exec() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
-            os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    def _ordered(self) -> Optional[Order]:
+        """What the run wants; asked at every tick, which is often enough for the leases too."""
+        leases.answer(self._leases)
+        return self.kin.order()
 
-    return before_exec
+    def _ended_by_itself(self, child: subprocess.Popen) -> Exit:  # type: ignore[type-arg]
+        code = child.wait()
+        left = self._end_all(child.pid)
+        if code == 0:
+            return Exit(code)
+        if left:
+            why = "{}; processes {} could not be ended".format(restart.named(code), left)
+            return Exit(code, why=why, final=True)
+        if self.launch.port is None and not any(attempt.ready for attempt in self.history):
+            why = "{}, within {:g} s of its start".format(restart.named(code), SETTLED_S)
+            return Exit(code, why=why, final=True)
+        self.log.settle()
+        if any(words in self.log.tail for words in NO_SPACE):
+            why = "{}: the disk is full; tfdeploy prune shows what can go".format(
+                restart.named(code)
+            )
+            return Exit(code, why=why, final=True)
+        return Exit(code, final=self.kin.has_ended())
 
+    def _end_all(self, leader: int) -> List[int]:
+        return process.end(self.mark, leader, self.launch.stop_grace_s, os.getpid())
 
-def _watch(
-    child: subprocess.Popen,  # type: ignore[type-arg]
-    launch: Launch,
-    task_dir: str,
-    mark: str,
-) -> Tuple[int, bool]:
-    """Wait for the end; returns the exit code and whether it was asked for."""
-    probing: Optional[int] = launch.port
-    _write(task_dir, records.RUNNING if probing else records.READY, pid=child.pid)
-    while True:
-        caught = signal.sigtimedwait(WATCHED, PROBE_S if probing else 3600)
-        code = child.poll()
-        if code is not None:
-            return code, False
-        if caught and caught.si_signo == signal.SIGTERM:
-            process.end(mark, child.pid, launch.stop_grace_s, os.getpid())
-            return child.wait(), True
-        if probing and is_ready(probing, launch.task, mark, child.pid):
-            _write(task_dir, records.READY, pid=child.pid)
-            probing = None
+    def _decided(self, ended: Exit) -> Decision:
+        now, chance = time.monotonic(), random.random()
+        return restart.decide(self.launch.policy, self.history, ended, now, chance)
 
+    def _waited(self, delay_s: float) -> bool:
+        """Wait for the next attempt; False where the task is not to be begun again after all."""
+        deadline = time.monotonic() + delay_s
+        while time.monotonic() < deadline:
+            caught = signal.sigtimedwait(WATCHED, min(TICK_S, delay_s))
+            asked = STOP if caught and caught.si_signo == signal.SIGTERM else None
+            order = self._order = asked or self._ordered()
+            if order is not None:
+                self.write(order.state, reason=order.why, cause=order.cause)
+                return False
+        return True
 
-def is_ready(port: int, task: str, mark: str, leader: int) -> bool:
-    """The port answers as this task, and it is our own process that answers: not a stale twin."""
-    if health.ask("localhost", port, task, PROBE_TIMEOUT_S).verdict != health.READY:
-        return False
-    return process.holder(port) in process.members(mark, leader)
-
-
-def _write(task_dir: str, state: str, **more: Any) -> None:
-    records.write(
-        paths.state(task_dir), records.to_json(TaskState(state=state, since=time.time(), **more))
-    )
+    def let_go(self) -> None:
+        """The GPUs and ports are free for others now, though the chief's news may still go round.
+        Who was asked to stop goes at once: whoever asked sees to the others."""
+        leases.release(self._leases)
+        self.log.close()
+        if self._order is not STOP:
+            self.kin.leave()
+        self.kin.close()

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
 import traceback
 from typing import Any, Callable, Dict, Iterator, List
 
-from . import checkpoints, follow, paths, peers, records, releases, start, status, stop, supervisor
+from . import (
+    checkpoints,
+    copies,
+    disk,
+    follow,
+    paths,
+    peers,
+    ports,
+    records,
+    releases,
+    remove,
+    start,
+    status,
+    stop,
+    supervisor,
+)
 from .records import Launch
 from .refusal import Refusal
 
@@ -18,14 +34,14 @@ Body = Dict[str, Any]
 def main(argv: List[str]) -> int:
     verb, words = argv[0], argv[1:]
     if verb == "supervise":
-        _supervise(words[0], int(words[1]))
+        _supervise(words[0], *[int(word) for word in words[1:]])
         return 0
     body = json.loads(sys.stdin.readline())
     try:
         for answer in _answers(verb, body):
             _say(answer)
     except Refusal as no:
-        _say({"refused": no.message, "hint": no.hint})
+        _say({"refused": no.message, "hint": no.hint, "held_by": no.held_by})
     except BrokenPipeError:  # the controller has gone; nobody is left to tell
         sys.stderr = None
     except Exception as error:
@@ -36,10 +52,15 @@ def main(argv: List[str]) -> int:
 
 def _answers(verb: str, body: Body) -> Iterator[Body]:
     if verb == "follow":
-        yield from follow.follow(**body)
+        yield from follow.follow(**_known(follow.follow, body))
         yield {"end": True}
     else:
-        yield VERBS[verb](**body)
+        yield VERBS[verb](**_known(VERBS[verb], body))
+
+
+def _known(verb: Callable[..., Any], body: Body) -> Body:
+    """A run is asked with the agent that started it, and a newer controller may say more to it."""
+    return {name: body[name] for name in inspect.signature(verb).parameters if name in body}
 
 
 def _say(answer: Body) -> None:
@@ -59,8 +80,13 @@ def _stop(project: str, run: str, tasks: List[str]) -> Body:
     return {"tasks": stop.stop(project, run, tasks)}
 
 
-def _peers(peers_asked: List[Body], timeout_s: float) -> Body:
-    return {"peers": peers.ask(peers_asked, timeout_s)}
+def _peers(project: str, run: str, peers_asked: List[Body], timeout_s: float) -> Body:
+    found = peers.ask(peers_asked, timeout_s)
+    return {"peers": found, "chief": peers.chief(project, run, timeout_s)}
+
+
+def _ports(count: int) -> Body:
+    return {"ports": ports.choose(count)}
 
 
 def _unpin(project: str, run: str, task: str) -> Body:
@@ -76,19 +102,26 @@ def _logs(project: str, run: str) -> Body:
 VERBS: Dict[str, Callable[..., Body]] = {
     "offer": releases.offer,
     "commit": releases.commit,
+    "ports": _ports,
     "start": _start,
     "status": _status,
     "stop": _stop,
     "peers": _peers,
     "pin": checkpoints.pin,
+    "newest": copies.newest,
+    "unhold": copies.unhold,
+    "receive": copies.receive,
+    "adopt": copies.adopt,
     "unpin": _unpin,
     "logs": _logs,
+    "disk": disk.disk,
+    "remove": remove.remove,
 }
 
 
-def _supervise(task_dir: str, descriptor: int) -> None:
+def _supervise(task_dir: str, announced: int, *held: int) -> None:
     def announce() -> None:
-        os.write(descriptor, b"+")
-        os.close(descriptor)
+        os.write(announced, b"+")
+        os.close(announced)
 
-    supervisor.supervise(task_dir, announce)
+    supervisor.supervise(task_dir, announce, list(held))

@@ -9,56 +9,97 @@ runs/<run>/.incoming/     what a broken collect left, and the next one goes on w
 from __future__ import annotations
 
 import fcntl
-import os
+import hashlib
 import shutil
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.checkpoints import file_set
-from tfdeploy.errors import AgentError, RunError, TransferFailed, raise_all
-from tfdeploy.fleet import errors_of
+from tfdeploy.agent import state_file
+from tfdeploy.errors import AgentError, RunError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.fleet import Fleet
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
 
-PIN_TIMEOUT_S = 300.0
+# The chief's host reads a set twice before it answers: a hundred GB at a hundred MB/s.
+PIN_TIMEOUT_S = 2000.0
+GIGA = 1e9
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A step (None where its name holds none) and its complete file set, at home."""
+    """A step (None where its name holds none) and its complete file set, at home. `verified` says
+    that TensorFlow read every tensor of it, on the chief's host."""
 
     name: str
     step: int | None
     files: tuple[str, ...]
+    verified: bool
+
+
+@dataclass(frozen=True)
+class BadCheckpoint:
+    """A complete set that TensorFlow could not read to its end: left where it is."""
+
+    name: str
+    error: str
 
 
 @dataclass(frozen=True)
 class Collected:
     """What came home. `checkpoints` are those of this collect, newest first; `source` is where on
-    the chief's host they were looked for."""
+    the chief's host they were looked for, and `bad` what was passed over there."""
 
     folder: Path
     source: str
     checkpoints: tuple[Checkpoint, ...]
     events: int
     logs: int
+    bad: tuple[BadCheckpoint, ...] = ()
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> Collected:
-    """Fetch the chief's newest complete checkpoint (or `every` one), its events, and all logs.
+    """Fetch the chief's newest good checkpoint (or `every` one), its events, and all logs.
 
     Raises the errors of all hosts, after what could be fetched was fetched, and RunError while
     another collect of this run is at work.
     """
+    chief = run.plan.chief.host
+
+    def fetch(agent: Agent) -> tuple[Collected | None, int]:
+        with _disk_errors(agent):
+            found = _chiefs(agent, run, every) if agent.host == chief else None
+            return found, _logs(agent, run)
+
     with _alone(run):
-        return _collect(fleet, run, every)
+        outcomes = fleet.each(run.plan.hosts, fetch)
+    found = outcomes[chief][0]
+    assert found
+    return replace(found, logs=sum(logs for _, logs in outcomes.values()))
+
+
+def collect_checkpoint(fleet: Fleet, run: Run) -> Collected:
+    """Fetch the chief's newest good checkpoint and nothing else. Raises as `collect` does."""
+    agent = fleet.agents[run.plan.chief.host]
+    with _alone(run), _disk_errors(agent), _pinned(agent, run, False) as answer:
+        return _fetched(agent, run, answer)
+
+
+def remove(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
+    """Remove one at home, its index first, so that no part of it is ever seen as a checkpoint.
+
+    Raises RunError as `collect` does, and OSError.
+    """
+    home = run.folder / "checkpoints"
+    with _alone(run):
+        for name in _index_last(old.files)[::-1]:
+            (home / name).unlink(missing_ok=True)
+        state_file.write(str(home), newest.name)
 
 
 @contextmanager
@@ -72,42 +113,54 @@ def _alone(run: Run) -> Iterator[None]:
         raise RunError(f"another collect of run {run.id} is at work", "wait for it") from None
 
 
-def _collect(fleet: Fleet, run: Run, every: bool) -> Collected:
-    chief = run.plan.chief
-    found: list[tuple[str, tuple[Checkpoint, ...], int]] = []
-
-    def fetch(agent: Agent) -> int:
-        try:
-            if agent.host == chief.host:
-                found.append(_chiefs(agent, run, every))
-            return _logs(agent, run)
-        except OSError as error:
-            sentence = f"{error.filename} can't be written here: {error.strerror}"
-            raise TransferFailed(agent.host, sentence) from None
-
-    outcomes = fleet.outcomes(run.plan.hosts, fetch)
-    raise_all(errors_of(outcomes))
-    source, checkpoints, events = found[0]
-    logs = sum(count for count in outcomes.values() if isinstance(count, int))
-    return Collected(run.folder, source, checkpoints, events, logs)
+@contextmanager
+def _disk_errors(agent: Agent) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        sentence = f"{error.filename} can't be written here: {error.strerror}"
+        raise TransferFailed(agent.host, sentence) from None
 
 
-def _chiefs(agent: Agent, run: Run, every: bool) -> tuple[str, tuple[Checkpoint, ...], int]:
+def _chiefs(agent: Agent, run: Run, every: bool) -> Collected:
+    with _pinned(agent, run, every) as answer:
+        found = _fetched(agent, run, answer)
+    if answer["events"]:
+        agent.transport.pull(answer["checkpoint_dir"], run.folder / "events", answer["events"])
+    return replace(found, events=len(answer["events"]))
+
+
+@contextmanager
+def _pinned(agent: Agent, run: Run, every: bool) -> Iterator[dict[str, Any]]:
+    """What the chief's host holds still for us, for as long as it takes."""
     body = {"project": run.inventory.project, "run": run.id, "task": str(run.plan.chief.task)}
     answer = agent.ask("pin", {**body, "every": every}, PIN_TIMEOUT_S)
-    _refuse_tricks(agent, answer)
     try:
-        checkpoints = tuple(_fetch(agent, run, answer, found) for found in answer["checkpoints"])
+        _refuse_tricks(agent, answer)
+        yield answer
     finally:
         if answer["pin"]:
             agent.ask("unpin", body)
+
+
+def _fetched(agent: Agent, run: Run, answer: dict[str, Any]) -> Collected:
+    for found in answer["checkpoints"]:
+        _fetch(agent, run, answer, found)
     shutil.rmtree(run.folder / ".incoming", ignore_errors=True)  # what older, broken collects left
-    if answer["events"]:
-        agent.transport.pull(answer["checkpoint_dir"], run.folder / "events", answer["events"])
-    return answer["checkpoint_dir"], checkpoints, len(answer["events"])
+    checkpoints = tuple(
+        Checkpoint(
+            found["name"],
+            found["step"],
+            tuple(file["path"] for file in found["files"]),
+            found.get("verified") is True,  # an older agent doesn't
+        )
+        for found in answer["checkpoints"]
+    )
+    bad = tuple(BadCheckpoint(str(b["name"]), str(b["error"])) for b in answer.get("bad", ()))
+    return Collected(run.folder, answer["checkpoint_dir"], checkpoints, 0, 0, bad)
 
 
-def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]) -> Checkpoint:
+def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]) -> None:
     """Through .incoming into checkpoints/: data first, then the index, which makes TensorFlow see
     it, then the state file, which names it (the newest on top). No part of it is ever visible as a
     checkpoint.
@@ -115,63 +168,76 @@ def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]
     home, incoming = run.folder / "checkpoints", run.folder / ".incoming"
     home.mkdir(parents=True, exist_ok=True)
     incoming.mkdir(exist_ok=True)
-    files = [file["path"] for file in found["files"]]
-    for name in files:
-        _offer_own_copy(home / name, incoming / name)
-    agent.transport.pull(answer["pin"], incoming, files)
-    for file in found["files"]:
-        _refuse_short(agent, incoming / file["path"], file["size"])
-    for name in sorted(files, key=lambda name: name.endswith(".index")):
-        (incoming / name).replace(home / name)
-        (incoming / name).unlink(missing_ok=True)  # rename does nothing between links of one file
-    _write_state(home, answer["checkpoints"][0]["name"])
-    return Checkpoint(found["name"], found["step"], tuple(files))
+    sums = {file["path"]: file for file in found["files"]}
+    missing = [name for name, file in sums.items() if _difference(home / name, file)]
+    if missing:
+        index = f"{found['name']}.index"
+        missing = _index_last({*missing, index})
+        _refuse_too_much(agent, incoming, [sums[name]["size"] for name in missing])
+        agent.transport.pull(answer["pin"], incoming, missing)
+        for name in missing:
+            _refuse_different(agent, incoming / name, sums[name])
+        (home / index).unlink(missing_ok=True)  # an older set of this name is none from here on
+        for name in missing:
+            (incoming / name).replace(home / name)
+    state_file.write(str(home), answer["checkpoints"][0]["name"])
 
 
-def _offer_own_copy(own: Path, incoming: Path) -> None:
-    """What is at home already need not cross the network again, if it is still the same."""
-    if own.is_file() and not incoming.exists():
-        with suppress(OSError):  # a filesystem without links: then it crosses the network
-            os.link(own, incoming)
+def _index_last(names: Sequence[str] | set[str]) -> list[str]:
+    return sorted(names, key=lambda name: (name.endswith(".index"), name))
 
 
-def _refuse_short(agent: Agent, file: Path, size: int) -> None:
-    found = file.stat().st_size if file.is_file() else 0
-    if found != size:
-        raise TransferFailed(agent.host, f"{file.name} arrived with {found} bytes of {size}")
+def _difference(file: Path, told: dict[str, Any]) -> str:
+    """What tells a file here from what its host said of it; "" where nothing does."""
+    found = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
+    if found != told["size"]:
+        return f"{found} bytes of {told['size']}"
+    if "sha256" not in told:  # an older agent: rsync has to tell
+        return "" if file.parent.name == ".incoming" else "unknown content"
+    with file.open("rb") as content:
+        same = hashlib.file_digest(content, "sha256").hexdigest() == told["sha256"]
+    return "" if same else "other content than it has there"
 
 
-def _write_state(home: Path, newest: str) -> None:
-    """TensorFlow's own `checkpoint` file over all whole sets here, relative, `newest` on top."""
-    names = [file.name for file in home.iterdir()]
-    indexes = sorted(
-        (home / name for name in names if name.endswith(".index")), key=lambda f: f.stat().st_mtime
-    )
-    whole = [f.name.removesuffix(".index") for f in indexes]
-    kept = [name for name in whole if name != newest and file_set(names, name)]
-    lines = [f'model_checkpoint_path: "{_escaped(newest)}"']
-    lines += [f'all_model_checkpoint_paths: "{_escaped(name)}"' for name in [*kept, newest]]
-    fresh = home / ".checkpoint.new"
-    fresh.write_text("\n".join(lines) + "\n")
-    fresh.replace(home / "checkpoint")
+def _refuse_different(agent: Agent, file: Path, told: dict[str, Any]) -> None:
+    difference = _difference(file, told)
+    if difference:
+        file.unlink(missing_ok=True)  # or rsync would take it for the same, by its size and time
+        sentence = f"{file.name} arrived with {difference}"
+        raise TransferFailed(agent.host, sentence, "tfdeploy collect fetches it again")
+
+
+def _refuse_too_much(agent: Agent, folder: Path, sizes: list[int]) -> None:
+    needed, free = sum(sizes), shutil.disk_usage(folder).free
+    if needed > free:
+        sentence = f"its checkpoint takes {needed / GIGA:.2f} GB, {free / GIGA:.2f} GB are free"
+        raise TransferFailed(agent.host, f"{sentence} in {folder.parent}", "make room there")
 
 
 def _logs(agent: Agent, run: Run) -> int:
+    """How many tasks' logs came; where one was rotated, what it held before came too."""
     answer = agent.ask("logs", {"project": run.inventory.project, "run": run.id})
     names = [f"{p.task.file_name}.log" for p in run.plan.on(agent.host)]
-    there = [name for name in names if name in answer["names"]]
+    wanted = [name for log in names for name in (f"{log}.1", log)]
+    there = [name for name in wanted if name in answer["names"]]
     if there:
         agent.transport.pull(answer["folder"], run.folder / "logs", there)
-    return len(there)
+    return len({*there} & {*names})
 
 
 def _refuse_tricks(agent: Agent, answer: dict[str, Any]) -> None:
     """A host names files, and may lie: nothing may land outside of the folder meant for it."""
-    flat = [file["path"] for found in answer["checkpoints"] for file in found["files"]]
-    flat += [found["name"] for found in answer["checkpoints"]]
-    for name in flat:
-        if not _is_plain(name) or "/" in name:
-            raise AgentError(agent.host, f"it names a checkpoint file {name!r}, which is refused")
+    for found in answer["checkpoints"]:
+        files = [file["path"] for file in found["files"]]
+        for name in (found["name"], *files):
+            if not _is_plain(name) or "/" in name:
+                raise AgentError(
+                    agent.host, f"it names a checkpoint file {name!r}, which is refused"
+                )
+        sizes = [file.get("size") for file in found["files"]]
+        sound = all(isinstance(size, int) and size >= 0 for size in sizes)
+        if not sound or state_file.file_set(files, found["name"]) != sorted(files):
+            raise AgentError(agent.host, f"its {found['name']} is no complete set: it is refused")
     for name in answer["events"]:
         if not _is_plain(name):
             raise AgentError(agent.host, f"it names an event file {name!r}, which is refused")
@@ -182,7 +248,3 @@ def _is_plain(name: Any) -> bool:
         return False
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import remote, run
-from tfdeploy.agent.outcome import named
+from tfdeploy import launch, remote, run
+from tfdeploy import plan as plans
 from tfdeploy.agent.records import (
     ENDED,
-    FAILED,
-    LOST,
     READY,
     STOPPED,
     SUCCEEDED,
@@ -24,14 +23,15 @@ from tfdeploy.agent.records import (
 from tfdeploy.errors import (
     AgentError,
     CommandFailed,
-    FleetError,
     HostError,
-    TaskFailed,
+    Leased,
     TaskNotReady,
     TfdeployError,
     parts,
     raise_all,
 )
+from tfdeploy.fields import AUTO
+from tfdeploy.steps.blame import blame
 from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tfdeploy.fleet import Fleet
-    from tfdeploy.plan import Placement
+    from tfdeploy.inventory import Inventory
+    from tfdeploy.plan import Placement, Plan
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
     from tfdeploy.steps.plan import Intent
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 TAIL = 20
 PEER_TIMEOUT_S = 5.0
+YIELD_S = 20.0
+YIELD_LOOK_S = 0.5
 
 
 def start(
@@ -59,19 +62,60 @@ def start(
     `on_report(host, report)` is called at each change of a task's state. Raises what went wrong on
     any host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
-    begun = run.Run(
-        run.new_id(), intent.release.id, remote.current_version(), intent.inventory, intent.plan
-    )
+    inventory = with_ports(fleet, intent.inventory, intent.plan)
+    addresses = {host.name: host.address or "" for host in inventory.hosts}
+    plan = plans.make(inventory, addresses)
+    auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
+    agent = remote.current_version()
+    begun = run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto)
+    try:
+        begin(fleet, begun, on_report)
+    except NothingStarted as refused:
+        run.forget(begun)
+        raise_all([refused.error])
+    return begun
+
+
+class NothingStarted(Exception):
+    """Every host that didn't start its tasks refused to, and the others have stopped theirs."""
+
+    def __init__(self, error: TfdeployError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def begin(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+    """Write the run's record, start its tasks, and wait until every one is READY.
+
+    Raises what went wrong, after everything was stopped again; NothingStarted where that leaves
+    nothing that a record would be needed for.
+    """
     run.save(begun)
     try:
-        _launch_or_forget(fleet, intent, begun)
+        _launch_all(fleet, begun)
         _ready_or_stop(fleet, begun, on_report)
     except KeyboardInterrupt:
         with uninterrupted():
             errors = _stopped(fleet, begun)
         raise_all(errors, f"interrupted; to end what may be left: tfdeploy stop {begun.flags}")
         raise
-    return begun
+
+
+def with_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory:
+    """The inventory with free ports, found now, for the hosts of `plan` whose ports are "auto"."""
+    auto = [host for host in plan.hosts if inventory.host(host).ports == AUTO]
+
+    def ask(agent: Agent) -> tuple[int, ...]:
+        # One more than its tasks need: the run itself takes it where the chief is.
+        body = {"count": len(plan.on(agent.host)) + 1}
+        return tuple(agent.ask("ports", body)["ports"])
+
+    found = fleet.each(auto, ask)
+    hosts = (
+        host.model_copy(update={"ports": found[host.name]}) if host.name in found else host
+        for host in inventory.hosts
+    )
+    return inventory.model_copy(update={"hosts": tuple(hosts)})
 
 
 @contextmanager
@@ -96,15 +140,15 @@ def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:
     return []
 
 
-def _launch_or_forget(fleet: Fleet, intent: Intent, begun: Run) -> None:
+def _launch_all(fleet: Fleet, begun: Run) -> None:
     """A start that hosts refused leaves no record; one that a host was lost in might yet live."""
     try:
-        _launch(fleet, intent, begun)
+        _launch(fleet, begun)
     except TfdeployError as error:
         left = _stopped(fleet, begun)
         refused = all(isinstance(part, AgentError | CommandFailed) for part in parts(error))
         if refused and not left:
-            run.forget(begun)
+            raise NothingStarted(error) from None
         raise_all([error, *left])
 
 
@@ -116,15 +160,30 @@ def _ready_or_stop(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskRepor
         raise_all([error, *_stopped(fleet, begun)])
 
 
-def _launch(fleet: Fleet, intent: Intent, begun: Run) -> None:
+def _launch(fleet: Fleet, begun: Run) -> None:
     """One call a host, with its tasks in the plan's order: ps before workers before chief."""
-    launches = intent.launches(begun.id)
+    secret = secrets.token_hex(32)
+    launches = launch.make(begun.inventory, begun.plan, begun.id, begun.release, secret)
 
     def ask(agent: Agent) -> Any:
         mine = {str(p.task) for p in begun.plan.on(agent.host)}
-        return agent.ask("start", {"launches": [to_json(x) for x in launches if x.task in mine]})
+        body = {"launches": [to_json(x) for x in launches if x.task in mine]}
+        return _ask_or_yield(agent, begun, body)
 
     fleet.each(begun.plan.hosts, ask)
+
+
+def _ask_or_yield(agent: Agent, begun: Run, body: dict[str, Any]) -> Any:
+    """Of two runs that start at the same moment and each hold a host that the other needs, the one
+    with the smaller id waits, and the other yields: so one of them gets all."""
+    deadline = time.monotonic() + YIELD_S
+    while True:
+        try:
+            return agent.ask("start", body)
+        except Leased as leased:
+            if begun.id > leased.run or time.monotonic() > deadline:
+                raise
+        time.sleep(YIELD_LOOK_S)
 
 
 def _wait_ready(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
@@ -141,31 +200,19 @@ def _wait_ready(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport],
             if report.state in (READY, SUCCEEDED):
                 waiting.discard(report.task)
             elif report.state in ENDED:
-                raise failures(fleet, begun, report.task)
+                _raise_unless_over(fleet, begun, report)
+                return
             if not waiting:
                 return
     _raise_not_ready(fleet, begun, waiting)
 
 
-def failures(fleet: Fleet, begun: Run, first: str) -> TfdeployError:
-    """Who failed: the first with its log's last lines, then any other, as one error to raise."""
+def _raise_unless_over(fleet: Fleet, begun: Run, ended: TaskReport) -> None:
+    """A short training may be over, and its ps stopped, before all of it was seen READY."""
     seen = status(fleet, begun, TAIL)
-    bad = (FAILED, LOST, STOPPED)
-    failed = [t for t in seen.tasks if t.report and t.report.state in bad]
-    failed.sort(key=lambda t: str(t.placement.task) != first)
-    hint = f"the logs are kept: tfdeploy logs {begun.flags}"
-    told = [_failure(t.placement, t.report, n == 0) for n, t in enumerate(failed)]
-    return FleetError([*told, *seen.errors], hint)
-
-
-def _failure(placement: Placement, report: TaskReport | None, whole: bool) -> TaskFailed:
-    assert report
-    return TaskFailed(
-        str(placement.task),
-        placement.host,
-        f"it ended: {report.reason or named(report.exit or 0)}",
-        log=report.log if whole else (),
-    )
+    chief = seen.report(str(begun.plan.chief.task))
+    if ended.state != STOPPED or not chief or chief.state != SUCCEEDED:
+        raise blame(seen, ended.task)
 
 
 def _raise_not_ready(fleet: Fleet, begun: Run, waiting: set[str]) -> None:
@@ -186,27 +233,34 @@ def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
 
 
 def _check_peers(fleet: Fleet, begun: Run) -> None:
-    """Each worker's host asks every ps under the address that the cluster spec gives."""
+    """Each worker's host asks every ps under the address that the cluster spec gives, and every
+    host asks the chief's how the run goes: whoever can't would give up after a while."""
 
     def ask(agent: Agent) -> list[TaskNotReady]:
         dialled = {str(p.task): p for p in begun.plan.dialled_from(agent.host)}
         peers = [
             {"task": task, "address": p.address, "port": p.port} for task, p in dialled.items()
         ]
-        body = {"peers_asked": peers, "timeout_s": PEER_TIMEOUT_S}
-        answers = agent.ask("peers", body)["peers"] if peers else []
+        named = {"project": begun.inventory.project, "run": begun.id}
+        answer = agent.ask("peers", {**named, "peers_asked": peers, "timeout_s": PEER_TIMEOUT_S})
+        silent = answer["chief"]
         return [
-            _unreached(agent.host, dialled[answer["task"]], answer["detail"])
-            for answer in answers
-            if answer["verdict"] != READY
+            *(
+                _unreached(agent.host, dialled[peer["task"]], peer["detail"])
+                for peer in answer["peers"]
+                if peer["verdict"] != READY
+            ),
+            *([_unheard(agent.host, begun.plan, silent)] if silent else []),
         ]
 
     found = fleet.each(begun.plan.hosts, ask)
     unreached = [error for errors in found.values() for error in errors]
     if unreached:
-        seen = status(fleet, begun)  # a short task may have ended well before it was dialled
+        seen = status(fleet, begun)  # a short training may be over before all of it was dialled
+        chief = seen.report(str(begun.plan.chief.task))
         done = {t.report.task for t in seen.tasks if t.report and t.report.state == SUCCEEDED}
-        raise_all([error for error in unreached if error.task not in done])
+        if not chief or chief.state != SUCCEEDED:
+            raise_all([error for error in unreached if error.task not in done])
 
 
 def _unreached(host: str, peer: Placement, detail: str) -> TaskNotReady:
@@ -215,4 +269,14 @@ def _unreached(host: str, peer: Placement, detail: str) -> TaskNotReady:
         peer.host,
         f"{host} can't reach it at {peer.endpoint}: {detail}",
         f"is a firewall between them? is hosts.{peer.host}.address what {host} can dial?",
+    )
+
+
+def _unheard(host: str, plan: Plan, detail: str) -> TaskNotReady:
+    chief = plan.chief
+    return TaskNotReady(
+        str(chief.task),
+        chief.host,
+        f"{host} can't ask its supervisor at {chief.address}:{plan.beacon_port}: {detail}",
+        f"that port of {chief.host} must be open to the other hosts, as those of the tasks are",
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import fabric
 import paramiko
 
-from tfdeploy.errors import CommandTimedOut, Unreachable
+from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import Completed, OnProgress, openssh, rsync
 from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
 from tfdeploy.transport.translate import FOREIGN, translated
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BANNER_TIMEOUT_S = 20
 ATTEMPTS = 4
 CHUNK = 1 << 16
+MAX_OUTPUT = 256 << 20  # no answer comes near it, and a hostile host must not fill our memory
 NO_STATUS = -1  # Paramiko's, where a signal or the end of the connection ended a command
 USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -55,10 +56,11 @@ class SshTransport:
             channel.settimeout(timeout_s)
             writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
             writer.start()
-            stdout, stderr = _drain(channel, deadline)
+            stdout, stderr = _drain(self.host, channel, deadline)
             if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
                 raise TimeoutError
-            if channel.exit_status == NO_STATUS and not channel.get_transport().is_active():
+            # Paramiko ends the channels of a lost connection before it says that it is lost.
+            if channel.exit_status == NO_STATUS and not channel.eof_received:
                 raise Unreachable(self.host, f"the connection was lost during {argv[0]}")
             return Completed(channel.exit_status, stdout, stderr)
         except TimeoutError:
@@ -108,10 +110,16 @@ class SshTransport:
         )
 
     def close(self) -> None:
-        for connection in (self._connection, *self._gateways):  # Fabric leaves gateways open
+        with suppress(Exception):
+            if self._connection:
+                self._connection.close()
+        self._close_gateways()
+
+    def _close_gateways(self) -> None:
+        """Fabric leaves them open."""
+        while self._gateways:
             with suppress(Exception):
-                if connection:
-                    connection.close()
+                self._gateways.pop(0).close()
 
     def _exec(self, argv: Sequence[str]) -> paramiko.Channel:
         try:
@@ -137,6 +145,7 @@ class SshTransport:
             return self._connection.transport
 
     def _connect(self) -> fabric.Connection:
+        self._close_gateways()  # those of a connection that was lost
         config = openssh.resolve(self._host, self._inventory)
         connection = _connection(config, self._gateway(config), self._accept_new)
         _open(connection)
@@ -178,7 +187,7 @@ class SshStream:
                 yield chunk
         except FOREIGN as error:
             raise translated(self._host, error) from None
-        if not self._closed and not self._channel.get_transport().is_active():
+        if not self._closed and not self._channel.eof_received:
             raise Unreachable(self._host, "the connection was lost")
 
     def close(self) -> None:
@@ -256,7 +265,7 @@ def _write(channel: paramiko.Channel, data: bytes) -> None:
         channel.shutdown_write()
 
 
-def _drain(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
+def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
     errors: list[bytes] = []
     reader = threading.Thread(
         target=lambda: errors.extend(iter(lambda: _received(channel.recv_stderr), b"")), daemon=True
@@ -267,6 +276,8 @@ def _drain(channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
         output += chunk
         if time.monotonic() > deadline:
             raise TimeoutError
+        if len(output) > MAX_OUTPUT:
+            raise CommandFailed(host, f"its answer has no end: {len(output)} bytes came so far")
     reader.join(timeout=1)
     return bytes(output), b"".join(errors)
 

@@ -1,0 +1,194 @@
+"""The verb `disk`: what a project holds on this host, and how much room that takes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+
+from . import lock, paths, records, status
+
+REMOVING = ".removing-"  # what begins so is half removed, and shows as nothing else
+BLOCK = 512  # st_blocks counts these, whatever the filesystem's own are (stat(2))
+STARTING_S = 60.0
+FORGOTTEN_S = 86400.0
+
+
+@dataclass(frozen=True)
+class HeldRun:
+    """A run's part on this host. `chief` is the run's, wherever it is; `live`: a supervisor lives
+    here, or is about to; `tasks` maps each to its state; `age_s` is how long ago the last of them
+    was launched, by this host's clock; `bytes` is what it takes on the disk."""
+
+    run: str
+    release: str
+    chief: str
+    live: bool
+    tasks: Dict[str, str]
+    age_s: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HeldRelease:
+    """A release on this host; `age_s` is how long ago it was pushed."""
+
+    release: str
+    age_s: float
+    bytes: int
+
+
+def disk(project: str) -> Dict[str, Any]:
+    """Answers `{runs: [HeldRun], releases: [HeldRelease], left_bytes, free_bytes, total_bytes}`.
+
+    `left_bytes` is what broken removals left, and broken pushes that nobody took up for a day.
+    `free_bytes` is what this user may still write where the project lies.
+    """
+    home = os.path.dirname(runs_dir(project))
+    room = os.statvfs(home if os.path.isdir(home) else paths.root())
+    return {
+        "runs": _held(_held_run, project, runs_dir(project)),
+        "releases": _held(_held_release, project, paths.releases(project)),
+        "left_bytes": sum(usage(path) for path in leftovers(project)),
+        "free_bytes": room.f_bavail * room.f_frsize,
+        "total_bytes": room.f_blocks * room.f_frsize,
+    }
+
+
+def usage(path: str) -> int:
+    """The bytes that a tree takes on the disk, as `du` counts them: a file with several names once,
+    links not followed, holes not at all. What vanishes meanwhile takes none."""
+    total, left = 0, [path]
+    counted: Set[Tuple[int, int]] = set()
+    while left:
+        each = left.pop()
+        try:
+            info = os.lstat(each)
+            if stat.S_ISDIR(info.st_mode):
+                left += [entry.path for entry in _entries(each)]
+        except OSError:
+            continue
+        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):
+            if (info.st_dev, info.st_ino) in counted:
+                continue
+            counted.add((info.st_dev, info.st_ino))
+        total += info.st_blocks * BLOCK
+    return total
+
+
+def _held(look: Callable[[str, str], Any], project: str, folder: str) -> List[Dict[str, Any]]:
+    """What `look` sees in each visible folder; one that is removed meanwhile is left out."""
+    found = []
+    for name in sorted(visible(folder)):
+        try:
+            if stat.S_ISDIR(os.lstat(os.path.join(folder, name)).st_mode):
+                found.append(records.to_json(look(project, name)))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _held_run(project: str, run: str) -> HeldRun:
+    folder = paths.run(project, run)
+    tasks = task_dirs(project, run)
+    launches = sorted((os.stat(paths.launch(each)).st_mtime, each) for each in tasks.values())
+    launched, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
+    return HeldRun(
+        run=run,
+        release=release_of(youngest),
+        chief=_told(youngest, "circle", "chief"),
+        live=any(is_live(each) for each in tasks.values()),
+        tasks={task: state_of(each) for task, each in tasks.items()},
+        age_s=_since_s(launched),
+        bytes=usage(folder),
+    )
+
+
+def _held_release(project: str, name: str) -> HeldRelease:
+    path = paths.release(project, name)
+    return HeldRelease(name, _since_s(os.stat(path).st_ctime), usage(path))
+
+
+def state_of(task_dir: str) -> str:
+    try:
+        return status.read_state(task_dir).state
+    except PermissionError:  # the lock is another user's: nobody here can tell
+        return records.LOST
+
+
+def is_live(task_dir: str) -> bool:
+    """A task that is just being started has no lock yet; where it can't be told, it may be live."""
+    try:
+        if lock.holder(task_dir) is not None:
+            return True
+        is_young = _since_s(os.stat(paths.launch(task_dir)).st_mtime) < STARTING_S
+        return is_young and not os.path.exists(paths.state(task_dir))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def release_of(task_dir: str) -> str:
+    """What its launch names, or "" where that can't be read."""
+    return _told(task_dir, "release")
+
+
+def leftovers(project: str) -> Iterator[str]:
+    """What broken removals left, and broken pushes that nobody took up for a day."""
+    pushing = os.path.basename(paths.incoming(project, ""))
+    for folder in (runs_dir(project), paths.releases(project)):
+        for entry in _entries(folder):
+            if _is_left(entry, pushing):
+                yield entry.path
+
+
+def runs_dir(project: str) -> str:
+    return os.path.join(paths.root(), project, "runs")
+
+
+def task_dirs(project: str, run: str) -> Dict[str, str]:
+    """The directory of each task that is here; a run that is being removed may have none left."""
+    try:
+        return {task: paths.task(project, run, task) for task in paths.tasks(project, run)}
+    except FileNotFoundError:
+        return {}
+
+
+def visible(folder: str) -> List[str]:
+    return [entry.name for entry in _entries(folder) if not entry.name.startswith(".")]
+
+
+def _is_left(entry: "os.DirEntry[str]", pushing: str) -> bool:
+    try:
+        is_folder, changed = entry.is_dir(follow_symlinks=False), os.lstat(entry.path).st_ctime
+    except OSError:
+        return False
+    is_old_push = entry.name.startswith(pushing) and _since_s(changed) > FORGOTTEN_S
+    return is_folder and (is_old_push or entry.name.startswith(REMOVING))
+
+
+def _entries(folder: str) -> List["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _told(task_dir: str, *keys: str) -> str:
+    """What stands in its launch under these keys. An older agent may have written fewer."""
+    try:
+        found = records.read(paths.launch(task_dir))
+        for key in keys:
+            found = found[key]
+        return str(found)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _since_s(moment: float) -> float:
+    """By this host's clock, which may have been set back meanwhile."""
+    return max(0.0, time.time() - moment)

@@ -1,0 +1,65 @@
+"""Is a checkpoint good? TensorFlow reads every tensor of it, in a process of its own.
+
+Torn data passes tf.train.load_checkpoint; only reading it all finds it (inside/tfdeploy_verify.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, Generator, Iterator, List, Tuple
+
+from . import paths
+
+READ = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
+    " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
+)
+BLOCK = 1 << 20
+
+
+def verdicts(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
+    """For each prefix what is wrong with it, "" where all of it was read, as soon as it is known.
+
+    What can't be judged is left out: the host's Python has no TensorFlow, or too little memory is
+    free. Closed, it ends the reading.
+    """
+    if not prefixes:
+        return
+    inside = os.path.join(paths.agent(), "inside")
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READ, inside, *prefixes],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield from (found for found in _lines(reader) if found[0] in prefixes)
+    finally:
+        os.killpg(reader.pid, signal.SIGKILL)  # it has children; while we don't wait it is there
+        reader.communicate()
+
+
+def sha256(path: str) -> str:
+    """The hash of a file's content in hex. Raises OSError."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(BLOCK), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _lines(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:
+    """Its JSON lines; a library may print as well."""
+    for line in reader.stdout or ():
+        try:
+            data: Any = json.loads(line.decode(errors="replace"))
+        except ValueError:
+            continue
+        if isinstance(data, dict) and "prefix" in data:
+            yield data["prefix"], data.get("error", "")

@@ -1,0 +1,150 @@
+"""The commands that make a training go: plan, push, start, run, resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdeploy.cli.options import (
+    HOSTS,
+    INTERRUPTED,
+    AcceptNew,
+    Hosts,
+    Json,
+    RunId,
+    app,
+    fleet_of,
+    intent_of,
+    interrupted,
+    left_alone,
+    run_of,
+)
+
+if TYPE_CHECKING:
+    from tfdeploy.console import Console
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.run import Run
+    from tfdeploy.steps.plan import Intent
+
+FINISH = ("stop", "collect")
+
+
+@app.command()
+def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
+    """Show who runs where, on which ports and GPUs, with which command. Nothing is touched."""
+    from tfdeploy import documents
+    from tfdeploy.console import Console, document
+
+    intent = intent_of(hosts)
+    if json:
+        document(documents.plan(intent))
+    else:
+        Console().plan(intent)
+
+
+@app.command()
+def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
+    """Send the source to every host: the same release everywhere, whole or not at all."""
+    from tfdeploy.console import Console
+    from tfdeploy.fleet import Fleet
+
+    intent = intent_of(hosts)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        _push(fleet, intent, Console())
+
+
+@app.command()
+def start(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
+    """Start every task, detached, and wait until all are READY. Close the laptop then."""
+    from tfdeploy.console import Console
+    from tfdeploy.fleet import Fleet
+
+    intent = intent_of(hosts)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        _start(fleet, intent, Console())
+
+
+@app.command()
+def run(
+    hosts: Hosts = HOSTS,
+    accept_new_host_keys: AcceptNew = False,
+    resilient: Annotated[bool, typer.Option("--resilient",
+                         help="When a host or a supervisor is lost for good, resume without it.")]
+    = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Push, start, follow, collect, stop. Exits as the chief does."""
+    from tfdeploy import documents
+    from tfdeploy.console import Console, document
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.steps import run as steps
+
+    console = Console(for_json=json)
+    intent = intent_of(hosts)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        _push(fleet, intent, console)
+        begun = _start(fleet, intent, console)
+    watcher = steps.Watcher(
+        console.report, console.lines, console.waiting, console.back, console.arrived,
+        console.delayed, console.fallen, console.resumed,
+    )  # fmt: skip
+    follow = steps.follow_resiliently if resilient else steps.follow_to_end
+    try:
+        begun, ended = follow(begun, watcher)
+    except KeyboardInterrupt:
+        left_alone(console, begun)
+    try:
+        with fleet_of(begun) as fleet:
+            finished = steps.finish(fleet, begun, ended)
+    except KeyboardInterrupt:
+        interrupted(console, begun, "interrupted while it was stopped and collected", FINISH)
+    console.finished(begun, finished)
+    if finished.failure:
+        console.error(finished.failure)
+    if json:
+        document(documents.finished(begun, finished))
+    raise typer.Exit(finished.exit)
+
+
+@app.command()
+def resume(
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the newest.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
+                       help="A host that is gone: a spare one takes its place, or those left do.")]
+    = None,
+    hosts: Hosts = HOSTS,
+    named: RunId = None,
+) -> None:  # fmt: skip
+    """Go on with a run that was lost or stopped, from its newest checkpoint."""
+    from tfdeploy.console import Console
+    from tfdeploy.steps import resume as steps
+
+    known = run_of(hosts, run or named)
+    console = Console()
+    try:
+        resumed = steps.resume(known, without or [], console.report)
+    except KeyboardInterrupt:
+        console.interrupted("interrupted before all was READY: what had started was stopped again")
+        raise typer.Exit(INTERRUPTED) from None
+    console.resumed(resumed)
+
+
+def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
+    from tfdeploy.steps.push import push
+
+    with console.pushing(list(fleet.agents)) as on_progress:
+        outcome = push(fleet, intent.inventory.project, intent.release, on_progress)
+    console.pushed(outcome, intent)
+
+
+def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
+    from tfdeploy.steps.start import start
+
+    try:
+        begun = start(fleet, intent, console.report)
+    except KeyboardInterrupt:
+        console.interrupted("interrupted before all was READY: what had started was stopped again")
+        raise typer.Exit(INTERRUPTED) from None
+    console.started(begun)
+    return begun

@@ -1,0 +1,207 @@
+"""`tfdeploy resume`: a run goes on from its newest checkpoint, on the hosts that are left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy import plan as plans
+from tfdeploy import remote, replan
+from tfdeploy.agent import state_file
+from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.errors import AgentError, HostError, RunError, raise_all
+from tfdeploy.fields import AUTO
+from tfdeploy.fleet import Fleet
+from tfdeploy.steps.plan import snapshot
+from tfdeploy.steps.push import push
+from tfdeploy.steps.start import NothingStarted, begin, with_ports
+from tfdeploy.steps.status import status
+from tfdeploy.steps.stop import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.inventory import Inventory
+    from tfdeploy.remote import Agent
+    from tfdeploy.run import Run
+
+GOING = (STARTING, RUNNING, READY, BACKOFF)
+READ_TIMEOUT_S = 600.0
+HOME = ""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A complete checkpoint: on `host` (HOME: here), in `folder`, its newest there."""
+
+    host: str
+    folder: str
+    name: str
+    step: int | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The run as it goes on, and the checkpoint that it goes on from (None: from the beginning)."""
+
+    run: Run
+    source: Copy | None
+
+
+def resume(
+    known: Run,
+    without: Sequence[str] = (),
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+) -> Resumed:
+    """End what is left of the run, plan it on the hosts but `without`, bring the newest checkpoint
+    to its chief, and start it again under the same id.
+
+    Raises RunError for a run that has succeeded or is well, PlanError where the hosts that are left
+    can't carry it, and what `stop` and `start` raise.
+    """
+    inventory = _planned(known, without)
+    left = _on(known, [host.name for host in inventory.hosts])
+    with Fleet(known.inventory, version=known.agent) as old:
+        _refuse_if_well(old, known, left, without)
+        stop(old, left)
+    with Fleet(inventory) as fleet:
+        again = _placed(fleet, inventory, known, elsewhere=bool(without))
+        _deliver(fleet, again)
+        source = _newest_handed_over(fleet, known, again)
+        try:
+            begin(fleet, again, on_report)
+        except NothingStarted as refused:
+            raise_all([refused.error])
+    return Resumed(again, source)
+
+
+def _planned(known: Run, without: Sequence[str]) -> Inventory:
+    planned = known.inventory
+    for host in without:
+        planned = replan.without(planned, host)
+    hosts = (
+        host.model_copy(update={"ports": AUTO}) if host.name in known.auto_ports else host
+        for host in planned.hosts
+    )
+    return planned.model_copy(update={"hosts": tuple(hosts)})
+
+
+def _on(known: Run, hosts: Sequence[str]) -> Run:
+    """The run as far as it is on these hosts."""
+    placements = tuple(p for p in known.plan.placements if p.host in hosts)
+    return replace(known, plan=replace(known.plan, placements=placements))
+
+
+def _refuse_if_well(old: Fleet, known: Run, left: Run, without: Sequence[str]) -> None:
+    seen = status(old, left)
+    chief = seen.report(str(known.plan.chief.task))
+    if chief and chief.state == SUCCEEDED:
+        raise RunError(
+            f"run {known.id} has succeeded: there is nothing to resume",
+            f"tfdeploy collect {known.flags}",
+        )
+    gone = [error.host for error in seen.errors if isinstance(error, HostError)]
+    if gone and not isinstance(seen.errors[0], AgentError):
+        flags = " ".join(f"--without {host}" for host in (*without, *gone))
+        raise_all(seen.errors, f"go on elsewhere with tfdeploy resume {known.flags} {flags}")
+    going = all(task.report and task.report.state in GOING for task in seen.tasks)
+    if going and not without:
+        raise RunError(
+            f"run {known.id} is going on all of its hosts: there is nothing to resume",
+            f"tfdeploy status {known.flags}",
+        )
+
+
+def _placed(fleet: Fleet, inventory: Inventory, known: Run, *, elsewhere: bool) -> Run:
+    if elsewhere:
+        inventory = replan.on_other_ports(inventory, known.plan)
+    addresses = {host.name: host.address or "" for host in inventory.hosts}
+    inventory = with_ports(fleet, inventory, plans.make(inventory, addresses))
+    plan = plans.make(inventory, addresses)
+    return replace(known, agent=remote.current_version(), inventory=inventory, plan=plan)
+
+
+def _deliver(fleet: Fleet, again: Run) -> None:
+    """The run's release to the hosts that lack it: it can only come from a source that is still as
+    it was. A spare host has had it since the first push."""
+    named = {"project": again.inventory.project, "release": again.release}
+    offers = fleet.each(again.plan.hosts, lambda agent: agent.ask("offer", named))
+    lacking = [host for host, offer in offers.items() if not offer["present"]]
+    if not lacking:
+        return
+    source = snapshot(again.inventory)
+    if source.id != again.release:
+        raise RunError(
+            f"release {again.release} is not on {', '.join(lacking)}, and the source is another by "
+            f"now ({source.id})",
+            "bring the source back to what it was at the start, or run anew",
+        )
+    push(fleet, again.inventory.project, source)
+
+
+def _newest_handed_over(fleet: Fleet, known: Run, again: Run) -> Copy | None:
+    """Find the newest copy and bring it to the chief."""
+    tasks = list(dict.fromkeys(str(run.plan.chief.task) for run in (again, known)))
+    body = {"project": again.inventory.project, "run": again.id, "tasks": tasks}
+    body["checkpoint_dir"] = again.inventory.training.checkpoint_dir
+    hosts = [host for host in fleet.agents if host in (*known.plan.hosts, *again.plan.hosts)]
+    try:
+        source = _newest(fleet, hosts, again, body)
+        if source:
+            _hand_over(fleet, again, source)
+    finally:
+        fleet.outcomes(hosts, lambda agent: agent.ask("unhold", body))
+    return source
+
+
+def _newest(fleet: Fleet, hosts: Sequence[str], again: Run, body: dict[str, Any]) -> Copy | None:
+    """The copy with the highest step; of equal ones that which lies nearest to the new chief."""
+
+    def ask(agent: Agent) -> list[Copy]:
+        answer = agent.ask("newest", body, READ_TIMEOUT_S)
+        return [_copy(agent.host, found) for found in answer["copies"]]
+
+    outcomes = fleet.each(hosts, ask)
+    copies = [*(copy for copies in outcomes.values() for copy in copies), *_at_home(again)]
+    near = (again.plan.chief.host, HOME)
+    copies.sort(key=lambda copy: (copy.step is None, -(copy.step or 0), copy.host not in near))
+    return copies[0] if copies else None
+
+
+def _copy(host: str, found: dict[str, Any]) -> Copy:
+    files = tuple(file["path"] for file in found["files"])
+    return Copy(host, found["folder"], found["name"], found["step"], files)
+
+
+def _at_home(again: Run) -> list[Copy]:
+    folder = again.folder / "checkpoints"
+    for name in state_file.read(str(folder))[:1]:
+        files = state_file.file_set([file.name for file in folder.iterdir()], name)
+        if files:
+            return [Copy(HOME, str(folder), name, state_file.step(name), tuple(files))]
+    return []
+
+
+def _hand_over(fleet: Fleet, again: Run, source: Copy) -> None:
+    """To the chief's checkpoint_dir: on its own host by a copy there, else by way of here."""
+    chief = again.plan.chief
+    agent = fleet.agents[chief.host]
+    named = {
+        "project": again.inventory.project,
+        "run": again.id,
+        "task": str(chief.task),
+        "checkpoint_dir": again.inventory.training.checkpoint_dir,
+    }
+    if source.host != chief.host:
+        incoming = agent.ask("receive", named)["incoming"]
+        with TemporaryDirectory(dir=again.folder) as way:
+            folder = Path(source.folder if source.host == HOME else way)
+            if source.host != HOME:
+                fleet.agents[source.host].transport.pull(source.folder, folder, source.files)
+            agent.transport.push(folder, incoming, source.files)
+    there = source.folder if source.host == chief.host else ""
+    agent.ask("adopt", {**named, "name": source.name, "source": there}, READ_TIMEOUT_S)

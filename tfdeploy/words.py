@@ -1,0 +1,78 @@
+"""How things are said to people: sizes, durations, counts, how training goes. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.records import READY, RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.plan import Placement
+
+KILO = 1000
+SHOWN = 3
+# A step that is older is called stalled where it is shown; scripts write events far more often.
+STALLED_S = 120.0
+
+
+def printable(text: str) -> str:
+    """Control characters (terminal escapes among them) made visible; newlines and tabs kept."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people: 15.2 MB."""
+    if count < KILO:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB"):  # noqa: B007
+        value /= KILO
+        if round(value, 1) < KILO:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """`42s`, `3m 05s`, `2h 10m`, `4d 3h`."""
+    whole = int(seconds)
+    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {whole % 60:02}s" if minutes else f"{whole}s"
+
+
+def gpus(placement: Placement) -> str:
+    return ",".join(str(gpu) for gpu in placement.gpus) or "-"
+
+
+def training(report: TaskReport) -> str:
+    """Whether training moves, as far as the script tells: by event files, else by its log."""
+    if report.state not in (READY, RUNNING):
+        return "-"
+    if report.step is not None and report.step_age_s is not None:
+        stalled = "stalled at " if report.step_age_s > STALLED_S else ""
+        return f"{stalled}step {report.step}, {duration(report.step_age_s)} ago"
+    if report.quiet_s is None:
+        return "unknown"
+    return f"unknown, log {duration(report.quiet_s)} ago"
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def few(names: Sequence[str]) -> str:
+    """All names of a few hosts; of many the first ones and how many more."""
+    shown = ", ".join(names[:SHOWN])
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
