@@ -281,6 +281,20 @@ def test_a_set_that_was_read_to_its_end_is_verified(folder, reader):
     assert answer["bad"] == []
 
 
+def test_what_was_read_to_its_end_once_is_not_read_again(folder, reader):
+    save(folder, 1)
+    assert pinned()["checkpoints"][0]["verified"]
+    reader.write_text("main = lambda prefixes: 3")
+    assert pinned()["checkpoints"][0]["verified"]
+
+
+def test_what_has_changed_since_it_was_read_is_read_again(folder, reader):
+    save(folder, 1)
+    assert pinned()["checkpoints"][0]["verified"]
+    spoil(folder, 1)
+    assert [bad["name"] for bad in pinned()["bad"]] == ["model.ckpt-1"]
+
+
 def test_in_the_place_of_a_bad_set_the_next_older_good_one_is_taken(folder, reader):
     for step in (1, 2, 3):
         save(folder, step, keep=range(1, step))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import closing
-from itertools import islice
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from itertools import islice, takewhile
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import paths, records, state_file, verify
 from .records import Launch
@@ -33,11 +33,11 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
         return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "bad": [], "events": []}
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
-    good, bad = _good(folder, pinned, every)
+    found, bad = good(folder, pinned, every)
     return {
         "checkpoint_dir": folder,
         "pin": pinned,
-        "checkpoints": [_hashed(pinned, found) for found in good],
+        "checkpoints": found,
         "bad": [{"name": name, "error": error} for name, error in bad.items()],
         "events": sorted(_events(folder)),
     }
@@ -120,24 +120,25 @@ def _checkpoint_dir(project: str, run: str, task: str) -> str:
     return os.path.join(paths.work(task_dir), launch.checkpoint_dir)
 
 
-def _good(folder: str, pinned: str, every: bool) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
-    """The sets that can be read, held, and what is wrong with the others: where the newest is bad,
-    all older ones are held until one of them is found good."""
+def good(folder: str, pinned: str, every: bool) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """The sets that can be read, held in `pinned` and hashed, and what is wrong with the others:
+    where the newest is bad, all older ones are held until one of them is found good."""
     bad: Dict[str, str] = {}
     for all_of_them in (every, True):
         held = [f for f in hold(folder, pinned, all_of_them) if f["name"] not in bad]
-        good = _judged(pinned, held, every, bad)
-        if good:
-            return good, bad
+        found = _judged(folder, pinned, [_hashed(pinned, f) for f in held], every, bad)
+        if found:
+            return found, bad
     return [], bad
 
 
 def _judged(
-    pinned: str, held: List[Dict[str, Any]], every: bool, bad: Dict[str, str]
+    folder: str, pinned: str, held: List[Dict[str, Any]], every: bool, bad: Dict[str, str]
 ) -> List[Dict[str, Any]]:
     """Those of `held` that are not bad, or the first of them; `bad` learns of the others."""
-    verified = set()
-    prefixes = [os.path.join(pinned, found["name"]) for found in held]
+    verified = verify.remembered(folder, held)
+    asked = held if every else _up_to_the_first(held, verified)
+    prefixes = [os.path.join(pinned, f["name"]) for f in asked if f["name"] not in verified]
     with closing(verify.verdicts(prefixes)) as verdicts:
         for prefix, error in verdicts:
             name = os.path.basename(prefix)
@@ -147,8 +148,14 @@ def _judged(
             verified.add(name)
             if not every:
                 break
-    good = [{**f, "verified": f["name"] in verified} for f in held if f["name"] not in bad]
-    return good if every else sorted(good, key=lambda found: not found["verified"])[:1]
+    verify.remember(folder, [found for found in held if found["name"] in verified])
+    sound = [{**f, "verified": f["name"] in verified} for f in held if f["name"] not in bad]
+    return sound if every else sorted(sound, key=lambda found: not found["verified"])[:1]
+
+
+def _up_to_the_first(held: List[Dict[str, Any]], known: Set[str]) -> List[Dict[str, Any]]:
+    """What is newer than the first set that is known to be good."""
+    return list(takewhile(lambda found: found["name"] not in known, held))
 
 
 def _hashed(pinned: str, found: Dict[str, Any]) -> Dict[str, Any]:

@@ -26,7 +26,7 @@ def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dic
     for folder in _places(project, run, tasks, checkpoint_dir):
         pinned = os.path.join(folder, PIN)
         if os.path.isdir(folder):
-            good, _ = checkpoints._good(folder, pinned, every=False)
+            good, _ = checkpoints.good(folder, pinned, every=False)
             found += [{**one, "folder": pinned} for one in good]
     return {"copies": found}
 

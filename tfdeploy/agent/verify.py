@@ -11,15 +11,16 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any, Generator, Iterator, List, Tuple
+from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
-from . import paths
+from . import paths, records
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
     " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
 )
 BLOCK = 1 << 20
+MEMORY = ".tfdeploy-read"
 
 
 def verdicts(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
@@ -43,6 +44,25 @@ def verdicts(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
     finally:
         os.killpg(reader.pid, signal.SIGKILL)  # it has children; while we don't wait it is there
         reader.communicate()
+
+
+def remembered(folder: str, held: List[Dict[str, Any]]) -> Set[str]:
+    """The names of those of `held` (with hashes) that were read to their end before."""
+    try:
+        known = records.read(os.path.join(folder, MEMORY))
+        return {found["name"] for found in held if known.get(found["name"]) == found["files"]}
+    except (OSError, ValueError, AttributeError):
+        return set()
+
+
+def remember(folder: str, good: List[Dict[str, Any]]) -> None:
+    """That these were read to their end: to read them again costs a start of TensorFlow."""
+    if not good:
+        return
+    try:
+        records.write(os.path.join(folder, MEMORY), {f["name"]: f["files"] for f in good})
+    except OSError:
+        pass  # a full disk: then they are read again
 
 
 def sha256(path: str) -> str:
