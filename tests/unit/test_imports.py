@@ -16,11 +16,19 @@ PACKAGE = Path(tfdeploy.__file__).parent
 FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # What sees no host, no clock and no disk: the left side of the picture in the design.
-PURE = ("errors", "cluster", "fields", "inventory", "plan", "roles", "launch", "documents")
+PURE = (
+    *("errors", "cluster", "fields", "inventory", "plan", "replan", "roles", "launch"),
+    *("documents", "words"),
+)
 HOMES = {
-    "fabric": ("transport/ssh.py",),
-    "invoke": ("transport/ssh.py",),
-    "paramiko": ("transport/ssh.py", "transport/host_keys.py", "transport/translate.py"),
+    "fabric": ("transport/link.py",),
+    "invoke": ("transport/link.py",),
+    "paramiko": (
+        "transport/link.py",
+        "transport/ssh.py",
+        "transport/host_keys.py",
+        "transport/translate.py",
+    ),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("console.py",),

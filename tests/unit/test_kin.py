@@ -62,6 +62,15 @@ def test_a_worker_that_ends_by_itself_within_its_time_has_succeeded(run):
     assert ps[0] == "STOPPED"
 
 
+def test_a_worker_that_crashes_after_the_end_is_not_begun_again(run):
+    crash = "until_ready()\nwhile not os.path.exists('../../over'): time.sleep(0.01)\nsys.exit(7)"
+    tasks = run(WAIT + "open('../../over', 'w')", worker=crash + "\n", linger_s=60.0,
+                policy=policy(exits=[7]))  # fmt: skip
+    ps, worker, chief = ends(tasks)
+    assert (worker, chief[0]) == (("FAILED", "exit 7", ""), "SUCCEEDED")
+    assert ps[0] == "STOPPED"
+
+
 def test_a_ps_outlives_the_workers(run):
     told = (
         "def ended(*_): open('../../order', 'a').write('{}'); sys.exit()\n"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-import random
 import shlex
-import socket
 import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import fabric
 import paramiko
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import Completed, OnProgress, openssh, rsync
-from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
+from tfdeploy.transport.link import Link, connect
 from tfdeploy.transport.translate import FOREIGN, translated
 
 if TYPE_CHECKING:
@@ -24,20 +21,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.inventory import Host, Inventory
-    from tfdeploy.transport.openssh import SshConfig
 
-BANNER_TIMEOUT_S = 20
-ATTEMPTS = 4
+TOO_MANY = 2  # what sshd answers beyond MaxSessions: RFC 4254's SSH_OPEN_CONNECT_FAILED
+SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
 CHUNK = 1 << 16
 MAX_OUTPUT = 256 << 20  # no answer comes near it, and a hostile host must not fill our memory
 NO_STATUS = -1  # Paramiko's, where a signal or the end of the connection ended a command
-USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
 
 class SshTransport:
-    """One connection to one host, opened at the first use."""
+    """One host: one connection, opened at the first use, and more where sshd wants it so."""
 
     def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
         self.host = host.name
@@ -45,8 +40,7 @@ class SshTransport:
         self._accept_new = accept_new
         self._ssh = openssh.command(host, inventory, accept_new=accept_new)
         self._host = host
-        self._connection: fabric.Connection | None = None
-        self._gateways: list[fabric.Connection] = []
+        self._links: list[Link] = []
         self._opening = threading.Lock()
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
@@ -110,65 +104,41 @@ class SshTransport:
         )
 
     def close(self) -> None:
-        with suppress(Exception):
-            if self._connection:
-                self._connection.close()
-        self._close_gateways()
-
-    def _close_gateways(self) -> None:
-        """Fabric leaves them open."""
-        while self._gateways:
-            with suppress(Exception):
-                self._gateways.pop(0).close()
+        while self._links:
+            self._links.pop().close()
 
     def _exec(self, argv: Sequence[str]) -> paramiko.Channel:
         try:
-            channel: paramiko.Channel = self._open().open_session(timeout=BANNER_TIMEOUT_S)
+            channel = self._session()
             channel.exec_command(shlex.join(argv))
             return channel
         except FOREIGN as error:
             raise translated(self.host, error) from None
 
-    def _open(self) -> Any:
-        """The connected Paramiko transport. A handshake that sshd dropped is tried again."""
-        with self._opening:
-            for attempt in range(1, ATTEMPTS + 1):
-                if self._connection and self._connection.is_connected:
-                    break
+    def _session(self) -> paramiko.Channel:
+        """A new channel. Where sshd allows no more on a connection (MaxSessions), one that was just
+        closed makes room in a moment; else this one gets a connection of its own."""
+        for pause_s in SESSION_PAUSES_S:
+            time.sleep(pause_s)
+            for link in self._linked():
                 try:
-                    self._connection = self._connect()
-                except FOREIGN as error:
-                    if attempt == ATTEMPTS or not _was_dropped(error):
+                    return link.session()
+                except paramiko.ChannelException as error:
+                    if error.code != TOO_MANY:
                         raise
-                    time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
-            assert self._connection
-            return self._connection.transport
+        with self._opening:
+            self._links.append(connect(self._host, self._inventory, self._accept_new))
+        return self._links[-1].session()
 
-    def _connect(self) -> fabric.Connection:
-        self._close_gateways()  # those of a connection that was lost
-        config = openssh.resolve(self._host, self._inventory)
-        connection = _connection(config, self._gateway(config), self._accept_new)
-        _open(connection)
-        _tune(connection.transport.sock)
-        connection.transport.set_keepalive(15)
-        return connection
-
-    def _gateway(self, config: SshConfig) -> fabric.Connection | str | None:
-        """The chain of jump hosts, each reached through the one before it."""
-        if not config.proxy_jump:
-            return config.proxy_command
-        gateway: fabric.Connection | None = None
-        for jump in config.proxy_jump.split(","):
-            settings = openssh.resolve_jump(jump.removeprefix("ssh://"), self._inventory)
-            gateway = _connection(settings, gateway, self._accept_new)
-            self._gateways.insert(0, gateway)
-            try:
-                _open(gateway)
-            except FOREIGN as error:
-                if _was_dropped(error):
-                    raise
-                raise translated(self.host, error, via=jump) from None
-        return gateway
+    def _linked(self) -> list[Link]:
+        """The connections there are, at least one."""
+        with self._opening:
+            for link in [link for link in self._links if not link.is_connected]:
+                self._links.remove(link)
+                link.close()
+            if not self._links:
+                self._links.append(connect(self._host, self._inventory, self._accept_new))
+            return list(self._links)
 
 
 class SshStream:
@@ -194,68 +164,6 @@ class SshStream:
         self._closed = True
         with suppress(Exception):
             self._channel.close()
-
-
-def _connection(
-    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
-) -> fabric.Connection:
-    connection = fabric.Connection(
-        config.hostname,
-        user=config.user,
-        port=config.port,
-        gateway=gateway,
-        connect_timeout=openssh.CONNECT_TIMEOUT_S,
-        config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
-        connect_kwargs={
-            "key_filename": [str(key) for key in config.identity_files if key.exists()],
-            "look_for_keys": False,
-            "allow_agent": not config.identities_only,
-            "banner_timeout": BANNER_TIMEOUT_S,
-            "auth_timeout": BANNER_TIMEOUT_S,
-        },
-    )
-    for file in config.known_hosts:
-        if file.is_file():
-            connection.client.load_system_host_keys(str(file))
-            _take_alias(connection, config, file)
-    remembers = config.remembers_in if accept_new else None
-    policy = AcceptNew(remembers) if remembers else RefuseUnknown()
-    connection.client.set_missing_host_key_policy(policy)
-    return connection
-
-
-def _take_alias(connection: fabric.Connection, config: SshConfig, file: Path) -> None:
-    """HostKeyAlias: the keys that stand under the alias count for this host."""
-    if not config.host_key_alias:
-        return
-    port = "" if config.port == openssh.PORT else f":{config.port}"
-    dialled = f"[{config.hostname}]{port}" if port else config.hostname
-    for kind, key in (paramiko.HostKeys(str(file)).lookup(config.host_key_alias) or {}).items():
-        connection.client.get_host_keys().add(dialled, kind, key)
-
-
-def _open(connection: fabric.Connection) -> None:
-    try:
-        connection.open()
-    except BaseException as error:
-        connection.client.close()  # Fabric closes only what is connected
-        if isinstance(error, paramiko.BadHostKeyException) and connection.port != openssh.PORT:
-            error.hostname = f"[{error.hostname}]:{connection.port}"  # it knows the name alone
-        raise
-
-
-def _was_dropped(error: BaseException) -> bool:
-    """sshd closes connections beyond MaxStartups before its banner; nothing else looks like it."""
-    if isinstance(error, paramiko.AuthenticationException | paramiko.BadHostKeyException):
-        return False
-    return isinstance(error, EOFError | ConnectionResetError) or "banner" in str(error)
-
-
-def _tune(sock: Any) -> None:
-    """Small requests at once (Paramiko leaves Nagle on), and a dead network noticed in time."""
-    with suppress(OSError, AttributeError):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 
 def _write(channel: paramiko.Channel, data: bytes) -> None:

@@ -1,0 +1,161 @@
+"""One SSH connection and the jump hosts on its way, made by Fabric as ssh_config says."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import fabric
+import paramiko
+
+from tfdeploy.transport import openssh
+from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
+from tfdeploy.transport.translate import FOREIGN, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.inventory import Host, Inventory
+    from tfdeploy.transport.openssh import SshConfig
+
+BANNER_TIMEOUT_S = 20
+ATTEMPTS = 4
+USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
+KEEPALIVE_S = 15
+
+
+class Link:
+    """A connection, and the gateways that it goes through, which Fabric leaves open."""
+
+    def __init__(self, connection: fabric.Connection, gateways: list[fabric.Connection]) -> None:
+        self._connection = connection
+        self._gateways = gateways
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._connection.is_connected)
+
+    def session(self) -> paramiko.Channel:
+        """A new channel. Raises paramiko.ChannelException where sshd allows no more of them."""
+        transport = self._connection.transport
+        channel: paramiko.Channel = transport.open_session(timeout=BANNER_TIMEOUT_S)
+        return channel
+
+    def close(self) -> None:
+        _close([self._connection, *self._gateways])
+
+
+def connect(host: Host, inventory: Inventory, accept_new: bool) -> Link:
+    """A new connection. A handshake that sshd dropped is tried again.
+
+    Raises what Fabric and Paramiko raise (see translate.FOREIGN), and HostError for a jump host.
+    """
+    config = openssh.resolve(host, inventory)
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return _connected(host.name, config, inventory, accept_new)
+        except FOREIGN as error:
+            if not _was_dropped(error):
+                raise
+            time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
+    return _connected(host.name, config, inventory, accept_new)
+
+
+def _connected(name: str, config: SshConfig, inventory: Inventory, accept_new: bool) -> Link:
+    gateways: list[fabric.Connection] = []
+    try:
+        gateway: fabric.Connection | str | None = config.proxy_command
+        for jump in config.proxy_jump.split(",") if config.proxy_jump else ():
+            settings = openssh.resolve_jump(jump.removeprefix("ssh://"), inventory)
+            gateway = _connection(settings, gateways[0] if gateways else None, accept_new)
+            gateways.insert(0, gateway)
+            _open_jump(name, jump, gateway)
+        connection = _connection(config, gateway, accept_new)
+        _open(connection)
+    except BaseException:
+        _close(gateways)
+        raise
+    _tune(connection.transport.sock)
+    connection.transport.set_keepalive(KEEPALIVE_S)
+    return Link(connection, gateways)
+
+
+def _open_jump(name: str, jump: str, gateway: fabric.Connection) -> None:
+    try:
+        _open(gateway)
+    except FOREIGN as error:
+        if _was_dropped(error):
+            raise
+        raise translated(name, error, via=jump) from None
+
+
+def _connection(
+    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
+) -> fabric.Connection:
+    connection = fabric.Connection(
+        config.hostname,
+        user=config.user,
+        port=config.port,
+        gateway=gateway,
+        connect_timeout=openssh.CONNECT_TIMEOUT_S,
+        config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
+        connect_kwargs={
+            "key_filename": [str(key) for key in config.identity_files if key.exists()],
+            "look_for_keys": False,
+            "allow_agent": not config.identities_only,
+            "banner_timeout": BANNER_TIMEOUT_S,
+            "auth_timeout": BANNER_TIMEOUT_S,
+        },
+    )
+    for file in config.known_hosts:
+        if file.is_file():
+            connection.client.load_system_host_keys(str(file))
+            _take_alias(connection, config, file)
+    remembers = config.remembers_in if accept_new else None
+    policy = AcceptNew(remembers) if remembers else RefuseUnknown()
+    connection.client.set_missing_host_key_policy(policy)
+    return connection
+
+
+def _take_alias(connection: fabric.Connection, config: SshConfig, file: Path) -> None:
+    """HostKeyAlias: the keys that stand under the alias count for this host."""
+    if not config.host_key_alias:
+        return
+    port = "" if config.port == openssh.PORT else f":{config.port}"
+    dialled = f"[{config.hostname}]{port}" if port else config.hostname
+    for kind, key in (paramiko.HostKeys(str(file)).lookup(config.host_key_alias) or {}).items():
+        connection.client.get_host_keys().add(dialled, kind, key)
+
+
+def _open(connection: fabric.Connection) -> None:
+    try:
+        connection.open()
+    except BaseException as error:
+        connection.client.close()  # Fabric closes only what is connected
+        if isinstance(error, paramiko.BadHostKeyException) and connection.port != openssh.PORT:
+            error.hostname = f"[{error.hostname}]:{connection.port}"  # it knows the name alone
+        raise
+
+
+def _close(connections: Sequence[fabric.Connection]) -> None:
+    for connection in connections:
+        with suppress(Exception):
+            connection.close()
+
+
+def _was_dropped(error: BaseException) -> bool:
+    """sshd closes connections beyond MaxStartups before its banner; nothing else looks like it."""
+    if isinstance(error, paramiko.AuthenticationException | paramiko.BadHostKeyException):
+        return False
+    return isinstance(error, EOFError | ConnectionResetError) or "banner" in str(error)
+
+
+def _tune(sock: Any) -> None:
+    """Small requests at once (Paramiko leaves Nagle on), and a dead network noticed in time."""
+    with suppress(OSError, AttributeError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
