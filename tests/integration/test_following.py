@@ -19,6 +19,8 @@ from tfdeploy.steps.logs import logs
 from .projects import Project
 from .sshd import ADDRESS, Sshd, free_ports, public, until, write_ssh_config
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path

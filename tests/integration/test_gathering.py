@@ -17,6 +17,8 @@ from tfdeploy.steps.gather import KEPT, Gathering
 
 from .sshd import free_ports, until
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -17,6 +17,8 @@ from tfdeploy.steps.runs import runs
 from .projects import Project
 from .sshd import until
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

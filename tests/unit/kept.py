@@ -32,10 +32,14 @@ supervisor.supervise(task_dir, lambda: print("its own", flush=True), held)
 # What a task's script may call. It is READY once it answers on its port as itself.
 SCRIPT = """
 import os, signal, socket, struct, subprocess, sys, threading, time
+def until(state, *tasks):
+    for task in tasks:
+        path = "../../{}/state.json".format(task)
+        while not os.path.exists(path) or '"{}"'.format(state) not in open(path).read():
+            time.sleep(0.01)
 def until_ready():
     threading.Thread(target=serve, daemon=True).start()
-    while b'"READY"' not in open("../state.json", "rb").read():
-        time.sleep(0.01)
+    until("READY", os.path.basename(os.path.dirname(os.getcwd())))
 def attempt():
     with open("attempts", "a") as file:
         file.write("x")

@@ -40,11 +40,7 @@ def ends(tasks):
 
 
 # A chief that waits until the others are READY: then its end is told to all of them.
-WAIT = (
-    "until_ready()\n"
-    "while not all(b'\"READY\"' in open('../../%s/state.json' % t, 'rb').read()\n"
-    "              for t in ('ps-0', 'worker-1')): time.sleep(0.01)\n"
-)
+WAIT = "until_ready(); until('READY', 'ps-0', 'worker-1'); "
 
 
 def test_when_the_chief_succeeds_the_others_are_ended(run):
@@ -55,17 +51,16 @@ def test_when_the_chief_succeeds_the_others_are_ended(run):
 
 
 def test_a_worker_that_ends_by_itself_within_its_time_has_succeeded(run):
-    wait = "until_ready()\nwhile not os.path.exists('../../over'): time.sleep(0.01)"
-    tasks = run(WAIT + "open('../../over', 'w')", worker=wait, linger_s=60.0)
+    tasks = run(WAIT, worker="until_ready(); until('SUCCEEDED', 'worker-0')", linger_s=60.0)
     ps, worker, chief = ends(tasks)
     assert (worker, chief) == (("SUCCEEDED", "exit 0", ""),) * 2
     assert ps[0] == "STOPPED"
 
 
 def test_a_worker_that_crashes_after_the_end_is_not_begun_again(run):
-    crash = "until_ready()\nwhile not os.path.exists('../../over'): time.sleep(0.01)\nsys.exit(7)"
-    tasks = run(WAIT + "open('../../over', 'w')", worker=crash + "\n", linger_s=60.0,
-                policy=policy(exits=[7]))  # fmt: skip
+    # A second later its supervisor has heard of it.
+    crash = "until_ready(); until('SUCCEEDED', 'worker-0'); time.sleep(1.0); sys.exit(7)"
+    tasks = run(WAIT, worker=crash, linger_s=60.0, policy=policy(exits=[7]))
     ps, worker, chief = ends(tasks)
     assert (worker, chief[0]) == (("FAILED", "exit 7", ""), "SUCCEEDED")
     assert ps[0] == "STOPPED"
@@ -138,11 +133,7 @@ def test_a_run_that_has_lasted_long_enough_is_stopped(run):
 
 
 def test_who_waits_to_be_begun_again_ends_with_the_run_too(run):
-    wait = (
-        "until_ready()\n"
-        "while b'BACKOFF' not in open('../../worker-1/state.json', 'rb').read(): time.sleep(0.01)\n"
-        "sys.exit(3)"
-    )
+    wait = "until_ready(); until('BACKOFF', 'worker-1'); sys.exit(3)"
     _, worker, chief = run(wait, worker=CRASH, policy=policy(delay_s=60.0, exits=[7]))
     assert chief.ends().state == "FAILED"
     ended = worker.ends()

@@ -227,3 +227,13 @@ def test_two_commits_at_once_leave_one_whole_release(root, source):
         assert [] in answers
         assert len(answers) == 2
         assert manifest(root / "p" / "releases" / name) == manifest(source)
+
+
+def test_a_push_that_is_given_up_leaves_nothing_and_no_other_release_goes(root, source):
+    pushed(source, "whole")
+    commit(source, "whole")
+    incoming = pushed(source, "half")
+    incoming.chmod(0o555)
+    releases.abandon("p", "half")
+    releases.abandon("p", "never-there")
+    assert [path.name for path in (root / "p" / "releases").iterdir()] == ["whole"]

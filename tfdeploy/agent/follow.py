@@ -47,7 +47,8 @@ def follow(
                 yield _told(tail, chunk)
         for name in saves.new() if saves else ():
             yield {"checkpoint": name}
-        for task, report in reports.items():
+        # What changed first is told first, so that nobody seems to have failed before its cause.
+        for task, report in sorted(reports.items(), key=lambda item: -item[1].age_s):
             change = (report.state, report.pid, report.restarts)
             if seen.get(task) != change:
                 seen[task] = change

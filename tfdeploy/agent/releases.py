@@ -1,4 +1,4 @@
-"""The verbs `offer` and `commit`: a release appears on this host whole or not at all."""
+"""The verbs `offer`, `commit`, `abandon`: a release appears on this host whole or not at all."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[s
         shutil.rmtree(incoming, ignore_errors=True)
         return {"wrong": []}
     return {"wrong": wrong[:20]}
+
+
+def abandon(project: str, release: str) -> Dict[str, Any]:
+    """Give up a release that grows here: what has arrived of it goes."""
+    incoming = paths.incoming(project, release)
+    unseal(incoming)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return {}
 
 
 def unseal(top: str) -> None:

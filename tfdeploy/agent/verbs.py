@@ -102,6 +102,7 @@ def _logs(project: str, run: str) -> Body:
 VERBS: Dict[str, Callable[..., Body]] = {
     "offer": releases.offer,
     "commit": releases.commit,
+    "abandon": releases.abandon,
     "ports": _ports,
     "start": _start,
     "status": _status,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tfdeploy.remote import Agent
 
 COMMIT_TIMEOUT_S = 600.0
+NO_SPACE = "No space left on device"
 
 
 def push(
@@ -37,12 +39,22 @@ def _push(
     if not offer["present"]:
         try:
             _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
-        except (TransferFailed, AgentError):
+        except (TransferFailed, AgentError) as error:
             # Two pushes of one release share a folder, and the faster one takes it away.
             if not agent.ask("offer", named)["present"]:
+                _make_room(agent, named, error)
                 raise
     on_progress(agent.host, 1.0)
     return not offer["present"]
+
+
+def _make_room(agent: Agent, named: dict[str, str], error: HostError) -> None:
+    """What arrived of a push that the network broke helps the next one; on a full disk it is only
+    in the way of what trains there."""
+    if NO_SPACE in error.message:
+        error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
+        with suppress(TfdeployError):
+            agent.ask("abandon", named)
 
 
 def _send(
