@@ -22,6 +22,7 @@ from tfdeploy.errors import (
     Unreachable,
 )
 from tfdeploy.fleet import Fleet
+from tfdeploy.transport import ssh
 from tfdeploy.transport.ssh import SshTransport
 from tfdeploy.transport.translate import translated
 
@@ -304,6 +305,13 @@ def test_a_stream_says_that_its_connection_was_lost(site, sshd):
     server.hang_up()
     with pytest.raises(Unreachable, match=r"one: the connection was lost"):
         next(said)
+
+
+def test_an_answer_without_an_end_is_refused_before_it_fills_our_memory(site, sshds, monkeypatch):
+    monkeypatch.setattr(ssh, "MAX_OUTPUT", 1_000_000)
+    site.knows("one", sshds["one"])
+    with pytest.raises(CommandFailed, match="its answer has no end"):
+        site.transport().run(["yes"], timeout_s=60)
 
 
 def test_connections_that_sshd_drops_under_load_are_tried_again(site, sshd, tmp_path):

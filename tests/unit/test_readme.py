@@ -44,3 +44,16 @@ def test_the_hosts_toml_of_the_readme_can_be_planned():
     assert [str(p.task) for p in placed.placements[:2]] == ["ps:0", "worker:0"]
     assert placed.placement(placed.chief.task).host == "gpu-01"
     assert len(placed.placements) == 7
+
+
+FAULTS = (ROOT / "docs" / "faults.md").read_text()
+
+
+@pytest.mark.parametrize("test", sorted(set(re.findall(r"\b(\w+/test_\w+[a-z])\b", FAULTS))))
+def test_every_test_that_the_page_on_faults_names_is_there(test):
+    assert (ROOT / "tests" / f"{test}.py").exists()
+
+
+def test_the_page_on_faults_has_all_48():
+    rows = re.findall(r"^\| ([\d, ]+) \|", FAULTS, re.M)
+    assert sorted(int(n) for row in rows for n in row.split(", ")) == [*range(1, 49)]

@@ -214,3 +214,15 @@ def test_following_gives_answers_and_then_an_end(home):
     stream, answers = here.follow(body)
     assert list(answers) == [{"end": True}]
     stream.close()
+
+
+def test_an_answer_without_an_end_is_refused_before_it_fills_our_memory(home, monkeypatch):
+    monkeypatch.setattr(remote, "MAX_LINE", 1000)
+    here = agent()
+    here.ask("offer", OFFER)
+    endless = f"#!{sys.executable}\nimport sys\nwhile True: sys.stdout.write('x' * 100)\n"
+    (home / THERE).write_text(endless)
+    stream, answers = here.follow({})
+    with pytest.raises(AgentError, match="its answer has no end"):
+        list(answers)
+    stream.close()

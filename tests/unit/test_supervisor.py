@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
@@ -76,6 +77,12 @@ def test_a_task_that_is_never_ready_is_ended(keep):
 def test_a_task_without_a_port_has_nothing_to_wait_for(keep):
     task = alone(keep, "time.sleep(60)", port=None)
     assert task.comes_to("READY")
+
+
+def test_a_task_without_a_port_that_ends_too_soon_is_not_begun_again(keep):
+    ended = alone(keep, "sys.exit(7)", port=None).ends()
+    assert (ended.state, ended.exit) == ("FAILED", 7)
+    assert re.fullmatch(r"exit 7, within [\d.]+ s of its start", ended.reason)
 
 
 def test_a_task_without_a_port_is_begun_again_once_it_has_lived_for_a_while(keep):
