@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.errors import HostError, TfdeployError
     from tfdeploy.run import Run
-    from tfdeploy.steps.collect import Collected
+    from tfdeploy.steps.collect import BadCheckpoint, Collected
     from tfdeploy.steps.plan import Intent
     from tfdeploy.steps.prune import Going, Pruned
     from tfdeploy.steps.resume import Resumed
@@ -59,6 +59,7 @@ class Console:
         self._err = Rich(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
         self._told: dict[str, tuple[Any, ...]] = {}
+        self._bad: set[BadCheckpoint] = set()
 
     def say(self, text: str) -> None:
         self._out.out(printable(text), highlight=False)
@@ -190,8 +191,9 @@ class Console:
             self.say(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{total}")
         if newest and not newest.verified:
             self.say("not verified: no TensorFlow on the chief's host, or no room, to read it with")
-        for bad in collected.bad:
+        for bad in [bad for bad in collected.bad if bad not in self._bad]:
             self.say(f"checkpoint {bad.name} is broken there and was left: {bad.error}")
+        self._bad |= set(collected.bad)
 
     def finished(self, run: Run, finished: Finished) -> None:
         self.collected(finished.collected)
