@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import ENDED, LOST, SUCCEEDED, TaskReport, from_json
-from tfdeploy.errors import HostError, TaskError, TfdeployError, raise_all
+from tfdeploy.errors import (
+    CommandTimedOut,
+    HostError,
+    TaskError,
+    TfdeployError,
+    Unreachable,
+    parts,
+    raise_all,
+)
 from tfdeploy.fleet import Fleet, may_return
 from tfdeploy.steps.blame import blame
 from tfdeploy.steps.collect import Collected, collect
@@ -122,9 +130,23 @@ def follow_resiliently(begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
         watcher.on_fallen(outcome.error)
         if resumes == RESUMES:
             return begun, Ended(1, outcome.error)
-        resumed = resume(begun, outcome.hosts, watcher.on_report)
+        resumed = _resumed(begun, outcome.hosts, watcher)
         watcher.on_resumed(resumed)
         begun, resumes = resumed.run, resumes + 1
+
+
+def _resumed(begun: Run, lost: tuple[str, ...], watcher: Watcher) -> Resumed:
+    """Hosts that turn out to be gone as well are done without, too."""
+    without = lost
+    while True:
+        try:
+            return resume(begun, without, watcher.on_report)
+        except TfdeployError as error:
+            more = {e.host for e in parts(error) if isinstance(e, Unreachable | CommandTimedOut)}
+            if more <= {*without}:
+                raise
+            watcher.on_fallen(error)
+            without = (*without, *sorted(more - {*without}))
 
 
 def finish(fleet: Fleet, run: Run, ended: Ended) -> Finished:
