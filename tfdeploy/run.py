@@ -70,10 +70,17 @@ def save(run: Run) -> None:
     }
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
-        (run.folder / "hosts.toml").write_text(inventories.dump(run.inventory))
-        (run.folder / "run.json").write_text(json.dumps(record, indent=1) + "\n")
+        _write(run.folder / "hosts.toml", inventories.dump(run.inventory))
+        _write(run.folder / "run.json", json.dumps(record, indent=1) + "\n")
     except OSError as error:
         raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
+
+
+def _write(file: Path, text: str) -> None:
+    """Whole or not at all: a run that goes on has a record already."""
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_text(text)
+    fresh.replace(file)
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
