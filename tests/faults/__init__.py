@@ -1,0 +1,1 @@
+"""Faults injected into real trainings: what each must come to, and how long that took."""
