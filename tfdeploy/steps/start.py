@@ -175,8 +175,9 @@ def _launch(fleet: Fleet, begun: Run) -> None:
 
 def _ask_or_yield(agent: Agent, begun: Run, body: dict[str, Any]) -> Any:
     """Of two runs that start at the same moment and each hold a host that the other needs, the one
-    with the smaller id waits, and the other yields: so one of them gets all."""
-    deadline = time.monotonic() + YIELD_S
+    with the smaller id waits, and the other yields: so one of them gets all. Where there is but one
+    host, whoever came first has got all."""
+    deadline = time.monotonic() + (YIELD_S if len(begun.plan.hosts) > 1 else 0.0)
     while True:
         try:
             return agent.ask("start", body)
