@@ -4,7 +4,7 @@
     ├── InventoryError · PlanError · RunError       exit 2: nothing was touched
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
-    │   CommandTimedOut · TransferFailed · AgentError (Leased)
+    │   CommandTimedOut · TransferFailed · AgentError (Leased) · AgentSilent
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     └── FleetError(errors)                          several at once: none hides another
@@ -89,6 +89,10 @@ class TransferFailed(HostError):
 
 class AgentError(HostError):
     """The agent on the host refused what it was asked, or answered nonsense."""
+
+
+class AgentSilent(HostError):
+    """The agent ended before its last word: it was killed, or its host is going down."""
 
 
 class Leased(AgentError):

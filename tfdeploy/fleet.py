@@ -182,8 +182,7 @@ class Following:
             stream.close()
         try:
             for answer in answers:
-                if "lines" in answer:
-                    _refuse_nonsense(agent.host, body, answer)
+                _refuse_nonsense(agent.host, body, answer)
                 if "cursor" in answer:
                     cursors[answer["task"]] = answer["cursor"]
                 if answer.get("lines") != []:  # those only tell where the others begin
@@ -206,10 +205,13 @@ def _pause_s(failures: int) -> float:
 
 def _refuse_nonsense(host: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
     """A host may lie; what it says about a task is only taken of the tasks that it has."""
-    lines = answer["lines"]
+    told = answer.get("state", answer)
+    lines = answer.get("lines", [])
     whole = isinstance(lines, list) and all(isinstance(line, str) for line in lines)
-    if not whole or answer.get("task") not in body["tasks"]:
-        raise AgentError(host, "it tells lines of a task that it was not asked for")
+    about = {"lines", "cursor", "state"} & answer.keys()
+    known = isinstance(told, dict) and told.get("task") in body["tasks"]
+    if about and not (whole and known):
+        raise AgentError(host, "it tells of a task that it was not asked for")
 
 
 def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import roles
@@ -109,7 +110,8 @@ def _launch(
         max_duration_s=training.max_duration_s,
         log_limit_bytes=training.log_limit_mb * MEGA,
         policy=_policy(inventory.restart.of(job)),
-        circle=circle,
+        # A host need not be able to dial its own address.
+        circle=replace(circle, address="localhost") if host.name == plan.chief.host else circle,
     )
 
 

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import MARK
-from tfdeploy.errors import AgentError, CommandFailed, Leased
+from tfdeploy.errors import AgentError, AgentSilent, CommandFailed, Leased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ class Agent:
                     ended = "end" in answer
                     yield answer
         if not ended:
-            raise AgentError(
+            raise AgentSilent(
                 self.host,
                 "the agent fell silent before its last word",
                 "was it killed, or its directory removed? tfdeploy status asks again",

@@ -34,7 +34,10 @@ def without(inventory: Inventory, lost: str) -> Inventory:
         )
     else:
         hosts = _adopted(gone, _less(inventory, lost))
-    return inventory.model_copy(update={"hosts": hosts})
+    others = sum(not host.spare for host in hosts) - 1  # besides the chief's
+    replicas = max(0, min(inventory.training.replicas, others))
+    training = inventory.training.model_copy(update={"replicas": replicas})
+    return inventory.model_copy(update={"hosts": hosts, "training": training})
 
 
 def on_other_ports(inventory: Inventory, plan: Plan) -> Inventory:

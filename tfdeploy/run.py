@@ -30,7 +30,8 @@ FOLDER = "runs"
 @dataclass(frozen=True)
 class Run:
     """One Plan on one Release. `agent` is the version of the agent that started it; the ports of
-    the hosts in `auto_ports` were found when it started."""
+    the hosts in `auto_ports` were found when it started. `launched` names the start or the resume
+    that its tasks are of: whoever stops them stops those of no other."""
 
     id: str
     release: str
@@ -38,6 +39,7 @@ class Run:
     inventory: Inventory
     plan: Plan
     auto_ports: tuple[str, ...] = ()
+    launched: str = ""
 
     @property
     def flags(self) -> str:
@@ -67,6 +69,7 @@ def save(run: Run) -> None:
         "agent": run.agent,
         "hosts_file": run.inventory.file.name,
         "auto_ports": list(run.auto_ports),
+        "launched": run.launched,
     }
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +105,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     addresses = {host.name: host.address or "" for host in inventory.hosts}
     plan = plans.make(inventory, addresses)
     auto = tuple(record["auto_ports"])
-    return Run(chosen, record["release"], record["agent"], inventory, plan, auto)
+    launched = record["launched"]
+    return Run(chosen, record["release"], record["agent"], inventory, plan, auto, launched)
 
 
 def forget(run: Run) -> None:
@@ -126,7 +130,8 @@ def _record(folder: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads((folder / "run.json").read_text())
         named = {key: str(record[key]) for key in ("release", "agent", "hosts_file")}
-        return {**named, "auto_ports": record.get("auto_ports", [])}
+        more = {"auto_ports": record.get("auto_ports", []), "launched": record.get("launched", "")}
+        return {**named, **more}
     except (ValueError, TypeError, KeyError):
         raise RunError(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"

@@ -131,10 +131,14 @@ class Site:
             return docker("exec", MACHINES[host].container, "cat", path).splitlines()
         return []
 
-    def step(self, task: str, host: str) -> int:
-        """The last step that it said, or -1."""
+    def steps(self, task: str, host: str) -> list[int]:
+        """All that it said, in this order: they go back where it was begun again."""
         said = [re.match(r"step (\d+) ", line) for line in self.log(task, host)]
-        return max([int(found[1]) for found in said[-40:] if found], default=-1)
+        return [int(found[1]) for found in said if found]
+
+    def step(self, task: str, host: str) -> int:
+        """The highest of the last, or -1."""
+        return max(self.steps(task, host)[-40:], default=-1)
 
     def restored(self, task: str, host: str) -> list[int]:
         """The steps that it went on from."""

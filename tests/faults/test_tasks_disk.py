@@ -65,7 +65,7 @@ def test_a_disk_that_fills_at_a_checkpoint(disk, training):
     fault.detected("worker:0", "FAILED")
     patiently(lambda: run.processes() == {}, "the end of all")
     told = run.status()["worker:0"]
-    assert "the disk is full; tfdeploy prune shows what can go" in told["reason"]
+    assert "the disk is full; tfdeploy runs shows by what, prune makes room" in told["reason"]
     assert "No space left on device" in run.ok("logs", "worker:0", "-n", "400")
     run.ok("collect")
     (disk / "filler").unlink()

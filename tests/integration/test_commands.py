@@ -420,4 +420,4 @@ def test_a_path_that_a_host_may_not_name_is_refused(name):
     ]
     for answer in answers:
         with pytest.raises(AgentError, match="refused"):
-            collect._refuse_tricks(SimpleNamespace(host="one"), answer)
+            collect.refuse_tricks(SimpleNamespace(host="one"), answer)

@@ -247,7 +247,7 @@ def test_more_than_there_is_room_for_is_refused_before_it_comes(world):
     with Fleet(known.inventory) as fleet:
         [agent] = fleet.agents.values()
         with pytest.raises(TransferFailed, match=r"takes [\d.]+ GB, [\d.]+ GB are free in"):
-            steps._refuse_too_much(agent, known.folder, [room.f_frsize * room.f_blocks, 1])
+            steps.refuse_too_much(agent, known.folder, [room.f_frsize * room.f_blocks, 1])
 
 
 @ONCE

@@ -109,6 +109,12 @@ def test_who_goes_on_or_succeeded_is_never_blamed(state):
     assert (one.task, one.message) == ("worker:1", "it ended: exit 1")
 
 
+def test_where_all_have_been_begun_again_that_is_told_of_the_chief():
+    failure = blame(seen(report("worker:0", "READY"), report("ps:0", "READY")))
+    assert failure.errors[0].task == "worker:0"
+    assert "has somebody resumed the run meanwhile?" in failure.errors[0].message
+
+
 # Hosts that say nothing
 
 

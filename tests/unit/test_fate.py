@@ -35,15 +35,18 @@ def test_a_chief_goes_on_while_all_is_well():
     assert chief() is None
 
 
-@pytest.mark.parametrize(
-    "state", ["", "STARTING", "RUNNING", "READY", "BACKOFF", "STOPPED", "SUCCEEDED"]
-)
+@pytest.mark.parametrize("state", ["", "STARTING", "RUNNING", "READY", "BACKOFF", "SUCCEEDED"])
 def test_a_chief_waits_for_a_task_that_may_come_back(state):
     assert chief(ps_1=(0.5, state, "why")) is None
 
 
 def test_a_chief_fails_with_the_task_that_it_needs():
     assert chief(ps_1=(0.5, "FAILED", "exit 2")) == Order("ps:1 failed: exit 2", "FAILED", "ps:1")
+
+
+def test_a_chief_stops_with_the_task_that_was_stopped_from_under_it():
+    stopped = Order("ps:1 was stopped: as asked, exit 0", "STOPPED", "ps:1")
+    assert chief(ps_1=(0.5, "STOPPED", "as asked, exit 0")) == stopped
 
 
 def test_it_is_the_first_that_failed_who_is_named():
@@ -57,7 +60,7 @@ def test_a_chief_does_without_the_others(task, words):
     assert chief(**{task: words}) is None
 
 
-@pytest.mark.parametrize("state", ["", "READY", "BACKOFF", "STOPPED"])
+@pytest.mark.parametrize("state", ["", "READY", "BACKOFF"])
 def test_a_chief_waits_for_a_silent_task_only_for_so_long(state):
     assert chief(ps_1=(60.0, state, "")) is None
     assert chief(ps_1=(60.5, state, "")) == Order(

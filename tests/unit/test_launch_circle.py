@@ -99,9 +99,10 @@ def test_a_task_that_hangs_can_tell_where():
 
 
 def test_all_tasks_hear_of_each_other_at_the_chiefs():
-    circles = [order.circle for order in launches().values()]
-    assert circles == [circles[0]] * 4
-    told = circles[0]
+    circles = {task: order.circle for task, order in launches().items()}
+    told = circles["ps:0"]
+    near = dataclasses.replace(told, address="localhost")  # on the chief's own host
+    assert circles == {"ps:0": told, "worker:0": near, "worker:1": near, "evaluator:0": told}
     assert (told.address, told.port, told.secret) == ("w", 2224, "s3cret")
     assert (told.chief, told.tasks) == ("worker:0", ["ps:0", "worker:0", "worker:1", "evaluator:0"])
 

@@ -162,3 +162,11 @@ def test_of_few_ports_the_unused_ones_come_first():
 
 def test_ports_that_are_found_at_the_start_stay_so():
     assert rotated('[hosts.a]\nworkers = 1\nports = "auto"')[1].host("a").ports == ()
+
+
+def test_no_more_copies_are_asked_for_than_hosts_are_left_besides_the_chiefs():
+    made = inventory(THREE, training="replicas = 2")
+    assert replan.without(made, "a").training.replicas == 1
+    assert replan.without(replan.without(made, "a"), "b").training.replicas == 0
+    spared = replan.without(inventory(THREE + SPARE, training="replicas = 2"), "a")
+    assert spared.training.replicas == 2

@@ -216,4 +216,5 @@ def test_a_record_says_what_and_by_whom(tmp_path):
         "agent": "a9e",
         "hosts_file": "hosts.toml",
         "auto_ports": [],
+        "launched": "",
     }

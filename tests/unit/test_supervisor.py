@@ -55,7 +55,7 @@ def test_a_full_disk_is_told_and_not_tried_again(keep):
     )  # fmt: skip
     ended = task.ends()
     assert (ended.state, ended.exit, task.attempts) == ("FAILED", 1, 1)
-    assert ended.reason == "exit 1: the disk is full; tfdeploy prune shows what can go"
+    assert ended.reason == "exit 1: the disk is full; tfdeploy runs shows by what, prune makes room"
     assert "No space left on device" in task.log
 
 

@@ -131,3 +131,13 @@ def test_a_folder_that_is_gone_is_told(keep):
     ended = task.ends()
     assert ended.state == "FAILED"
     assert "can't be run: No such file or directory" in ended.reason
+
+
+def test_a_task_that_was_begun_anew_is_left_alone_by_who_began_it_before(keep):
+    task = alone(keep, GO_ON)
+    assert task.comes_to("READY")
+    (answer,) = stop.stop("p", task.launch.run, ["worker:0"], launched="another")
+    assert (answer["state"], answer["survivors"]) == ("READY", [])
+    assert (task.state.state, task.is_alive()) == ("READY", True)
+    (answer,) = stop.stop("p", task.launch.run, ["worker:0"], task.launch.circle.name)
+    assert answer["state"] == "STOPPED"

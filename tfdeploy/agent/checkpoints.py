@@ -182,14 +182,15 @@ def _link(folder: str, pinned: str, name: str) -> Optional[List[str]]:
     wanted = _files_of(folder, name) or []
     for file in wanted:
         try:
-            _link_one(os.path.join(folder, file), os.path.join(pinned, file))
+            link_one(os.path.join(folder, file), os.path.join(pinned, file))
         except OSError:
             continue
     held = _files_of(pinned, name)
     return held if held == wanted else None
 
 
-def _link_one(source: str, target: str) -> None:
+def link_one(source: str, target: str) -> None:
+    """The same regular file by another name; a copy of it where links can't be had."""
     if not os.path.isfile(source) or os.path.islink(source):
         raise FileNotFoundError(source)
     try:

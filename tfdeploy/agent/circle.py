@@ -22,6 +22,7 @@ ASK_EVERY_S = 1.0
 ASKS_A_SECOND = 50
 TIMEOUT_S = 5.0
 AT_ONCE = 64
+EVICT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def _others(circle: Circle) -> List[str]:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """A thread a question, AT_ONCE at most: strangers may knock, and must not fill the machine."""
+    """A thread a question, AT_ONCE at most. Strangers may knock, and must not keep the others out:
+    who is to say who it is does so at once, and when all places are taken the oldest goes."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -135,6 +137,7 @@ class _Server(socketserver.ThreadingTCPServer):
     def __init__(self, port: int, answer: Callable[[wire.Line], None]) -> None:
         self._to_answer = answer
         self._free = threading.Semaphore(AT_ONCE)
+        self._asking: Dict[Any, None] = {}  # connections, the oldest first
         super().__init__(("", port), socketserver.BaseRequestHandler)
 
     def server_bind(self) -> None:
@@ -143,7 +146,14 @@ class _Server(socketserver.ThreadingTCPServer):
         super().server_bind()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        return self._free.acquire(blocking=False)
+        if self._free.acquire(blocking=False):
+            return True
+        for oldest in list(self._asking)[:1]:
+            try:
+                oldest.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it went by itself
+        return self._free.acquire(timeout=EVICT_S)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         try:
@@ -153,9 +163,11 @@ class _Server(socketserver.ThreadingTCPServer):
             raise
 
     def finish_request(self, request: Any, client_address: Any) -> None:
+        self._asking[request] = None
         try:
             self._to_answer(wire.Line(request, TIMEOUT_S))
         finally:
+            self._asking.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

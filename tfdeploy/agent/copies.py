@@ -10,9 +10,9 @@ import os
 import shutil
 from typing import Any, Dict, List
 
-from . import checkpoints, paths, replicas
+from . import checkpoints, disk, paths, replicas
 
-PIN = ".tfdeploy-copy"
+PIN = ".tfdeploy-copy-" + os.uname().nodename  # hosts may share the folder
 INCOMING = ".tfdeploy-incoming"
 
 
@@ -23,6 +23,7 @@ def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dic
     links, until `unhold`.
     """
     found: List[Dict[str, Any]] = []
+    disk.keep(project, run)
     for folder in _places(project, run, tasks, checkpoint_dir):
         pinned = os.path.join(folder, PIN)
         if os.path.isdir(folder):
@@ -56,7 +57,7 @@ def adopt(
     incoming = os.path.join(folder, INCOMING)
     if source:
         shutil.rmtree(incoming, ignore_errors=True)
-        shutil.copytree(source, incoming)
+        shutil.copytree(source, incoming, copy_function=checkpoints.link_one)
     checkpoints.install(incoming, folder, name)
     shutil.rmtree(incoming, ignore_errors=True)
     return {}

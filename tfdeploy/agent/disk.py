@@ -13,6 +13,7 @@ from . import lock, paths, records, status
 REMOVING = ".removing-"  # what begins so is half removed, and shows as nothing else
 BLOCK = 512  # st_blocks counts these, whatever the filesystem's own are (stat(2))
 STARTING_S = 60.0
+RESUMING, RESUMING_S = ".resuming", 3600.0
 FORGOTTEN_S = 86400.0
 
 
@@ -99,7 +100,7 @@ def _held_run(project: str, run: str) -> HeldRun:
         run=run,
         release=release_of(youngest),
         chief=_told(youngest, "circle", "chief"),
-        live=any(is_live(each) for each in tasks.values()),
+        live=is_kept(paths.run(project, run)) or any(is_live(each) for each in tasks.values()),
         tasks={task: state_of(each) for task, each in tasks.items()},
         age_s=_since_s(launched),
         bytes=usage(folder),
@@ -129,6 +130,21 @@ def is_live(task_dir: str) -> bool:
         return False
     except OSError:
         return True
+
+
+def keep(project: str, run: str) -> None:
+    """The run is being resumed, which may take long while none of its tasks lives: it stays."""
+    folder = paths.run(project, run)
+    if os.path.isdir(folder):
+        with open(os.path.join(folder, RESUMING), "w", encoding="utf-8"):
+            pass
+
+
+def is_kept(run_dir: str) -> bool:
+    try:
+        return _since_s(os.stat(os.path.join(run_dir, RESUMING)).st_mtime) < RESUMING_S
+    except OSError:
+        return False
 
 
 def release_of(task_dir: str) -> str:

@@ -30,6 +30,8 @@ def of_chief(
         silent_s, state, reason = heard[task]
         if state == FAILED:
             return Order("{} failed: {}".format(task, reason), FAILED, task)
+        if state == STOPPED:
+            return Order("{} was stopped: {}".format(task, reason), STOPPED, task)
         # One that has done its part and left is not missed.
         if state != SUCCEEDED and silent_s > launch.circle.orphan_timeout_s:
             why = "nothing was heard of {} for {:.0f} s".format(task, silent_s)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from typing import Optional
 
 from . import paths
+
+TRIES = 10
+PAUSE_S = 0.02
 
 
 def take(task_dir: str) -> int:
@@ -16,11 +20,15 @@ def take(task_dir: str) -> int:
     us and the supervisor at which the task looks abandoned.
     """
     descriptor = os.open(paths.lock(task_dir), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise
+    for left in reversed(range(TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if not left:
+                os.close(descriptor)
+                raise
+        time.sleep(PAUSE_S)  # it may be but a look (see holder)
     os.ftruncate(descriptor, 0)
     return descriptor
 

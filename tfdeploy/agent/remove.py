@@ -40,6 +40,8 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]
 
 def _run_stays(project: str, run: str) -> str:
     """Why a run may not go, looked at once more at the last moment; "" where it may."""
+    if disk.is_kept(paths.run(project, run)):
+        return "it is being resumed"
     for task, task_dir in disk.task_dirs(project, run).items():
         if disk.is_live(task_dir):
             return "its {} is live".format(task)

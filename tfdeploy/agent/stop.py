@@ -8,20 +8,32 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
 
-from . import lock, paths, process, records, state_file
+from . import lock, paths, process, records, state_file, status
 from .records import ENDED, Launch, TaskState
 
 MARGIN_S = 10.0
 UNKNOWN = "UNKNOWN"  # this host never had the task
 
 
-def stop(project: str, run: str, tasks: List[str]) -> List[Dict[str, Any]]:
-    """Stop `tasks` at once. For each `{task, state, survivors, saved}`: the pids that could not
-    end, and for the chief its newest checkpoint `{name, age_s}`, if it has one."""
+def stop(project: str, run: str, tasks: List[str], launched: str = "") -> List[Dict[str, Any]]:
+    """Stop `tasks` at once, but for those of another launch than `launched`, if that is said: they
+    were begun again since by somebody else.
+
+    For each `{task, state, survivors, saved}`: the pids that could not end, and for the chief its
+    newest checkpoint `{name, age_s}`, if it has one.
+    """
     if not tasks:
         return []
     with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        return list(pool.map(lambda task: stop_task(project, run, task), tasks))
+        return list(pool.map(lambda task: _stop_if_of(launched, project, run, task), tasks))
+
+
+def _stop_if_of(launched: str, project: str, run: str, task: str) -> Dict[str, Any]:
+    task_dir = paths.task(project, run, task)
+    launch = _launch(task_dir)
+    if launched and launch and launch.circle.name != launched:
+        return {"task": task, "state": status.read_state(task_dir).state, "survivors": []}
+    return stop_task(project, run, task)
 
 
 def stop_task(project: str, run: str, task: str) -> Dict[str, Any]:

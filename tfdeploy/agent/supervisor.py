@@ -134,8 +134,8 @@ class Supervisor:
             why = "{}, within {:g} s of its start".format(restart.named(code), SETTLED_S)
             return Exit(code, why=why, final=True)
         self.log.settle()
-        if any(words in self.log.tail for words in NO_SPACE):
-            why = "{}: the disk is full; tfdeploy prune shows what can go".format(
+        if code > 0 and any(words in self.log.tail for words in NO_SPACE):
+            why = "{}: the disk is full; tfdeploy runs shows by what, prune makes room".format(
                 restart.named(code)
             )
             return Exit(code, why=why, final=True)
@@ -163,8 +163,10 @@ class Supervisor:
     def let_go(self) -> None:
         """The GPUs and ports are free for others now, though the chief's news may still go round.
         Who was asked to stop goes at once: whoever asked sees to the others."""
-        leases.release(self._leases)
+        kept = self._leases[1:2] if self.launch.is_chief else []  # of the port where it is told
+        leases.release([lease for lease in self._leases if lease not in kept])
         self.log.close()
         if self._order is not STOP:
             self.kin.leave()
         self.kin.close()
+        leases.release(kept)

@@ -76,8 +76,8 @@ def _status(project: str, run: str, tail: int) -> Body:
     return {"tasks": [records.to_json(report) for report in status.status(project, run, tail)]}
 
 
-def _stop(project: str, run: str, tasks: List[str]) -> Body:
-    return {"tasks": stop.stop(project, run, tasks)}
+def _stop(project: str, run: str, tasks: List[str], launched: str = "") -> Body:
+    return {"tasks": stop.stop(project, run, tasks, launched)}
 
 
 def _peers(project: str, run: str, peers_asked: List[Body], timeout_s: float) -> Body:

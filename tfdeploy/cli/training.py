@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tfdeploy.steps.plan import Intent
 
 FINISH = ("stop", "collect")
+LOOK = ("status", "logs -f", "resume", "collect", "stop")
 
 
 @app.command()
@@ -93,6 +94,8 @@ def run(
     try:
         begun, ended = follow(begun, watcher)
     except KeyboardInterrupt:
+        if resilient:  # it may have been stopped, to be resumed
+            interrupted(console, begun, f"interrupted; what of run {begun.id} goes on?", LOOK)
         left_alone(console, begun)
     try:
         with fleet_of(begun) as fleet:

@@ -24,6 +24,8 @@ def blame(seen: RunStatus, first: str = "") -> TfdeployError:
     ended = sorted(over, key=lambda task: _order(task, over, first))
     fell = [_line(task) for task in ended[1:] if _state(task) in FELL]
     told = [_failure(ended[0], fell)] if ended else []
+    if not told and not seen.errors:
+        told = [_begun_again(seen)]
     hint = f"the logs are kept: tfdeploy logs {seen.run.flags}"
     return FleetError([*told, *seen.errors], hint)
 
@@ -60,3 +62,9 @@ def _state(task: TaskStatus) -> str:
 def _report(task: TaskStatus) -> TaskReport:
     assert task.report  # only tasks that have one come here
     return task.report
+
+
+def _begun_again(seen: RunStatus) -> TaskFailed:
+    chief = seen.run.plan.chief
+    message = "it ended, and all tasks live again: has somebody resumed the run meanwhile?"
+    return TaskFailed(str(chief.task), chief.host, message)

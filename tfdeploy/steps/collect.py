@@ -136,7 +136,7 @@ def _pinned(agent: Agent, run: Run, every: bool) -> Iterator[dict[str, Any]]:
     body = {"project": run.inventory.project, "run": run.id, "task": str(run.plan.chief.task)}
     answer = agent.ask("pin", {**body, "every": every}, PIN_TIMEOUT_S)
     try:
-        _refuse_tricks(agent, answer)
+        refuse_tricks(agent, answer)
         yield answer
     finally:
         if answer["pin"]:
@@ -173,10 +173,10 @@ def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]
     if missing:
         index = f"{found['name']}.index"
         missing = _index_last({*missing, index})
-        _refuse_too_much(agent, incoming, [sums[name]["size"] for name in missing])
+        refuse_too_much(agent, incoming, [sums[name]["size"] for name in missing])
         agent.transport.pull(answer["pin"], incoming, missing)
         for name in missing:
-            _refuse_different(agent, incoming / name, sums[name])
+            refuse_different(agent, incoming / name, sums[name])
         (home / index).unlink(missing_ok=True)  # an older set of this name is none from here on
         for name in missing:
             (incoming / name).replace(home / name)
@@ -199,7 +199,7 @@ def _difference(file: Path, told: dict[str, Any]) -> str:
     return "" if same else "other content than it has there"
 
 
-def _refuse_different(agent: Agent, file: Path, told: dict[str, Any]) -> None:
+def refuse_different(agent: Agent, file: Path, told: dict[str, Any]) -> None:
     difference = _difference(file, told)
     if difference:
         file.unlink(missing_ok=True)  # or rsync would take it for the same, by its size and time
@@ -207,7 +207,7 @@ def _refuse_different(agent: Agent, file: Path, told: dict[str, Any]) -> None:
         raise TransferFailed(agent.host, sentence, "tfdeploy collect fetches it again")
 
 
-def _refuse_too_much(agent: Agent, folder: Path, sizes: list[int]) -> None:
+def refuse_too_much(agent: Agent, folder: Path, sizes: list[int]) -> None:
     needed, free = sum(sizes), shutil.disk_usage(folder).free
     if needed > free:
         sentence = f"its checkpoint takes {needed / GIGA:.2f} GB, {free / GIGA:.2f} GB are free"
@@ -225,7 +225,7 @@ def _logs(agent: Agent, run: Run) -> int:
     return len({*there} & {*names})
 
 
-def _refuse_tricks(agent: Agent, answer: dict[str, Any]) -> None:
+def refuse_tricks(agent: Agent, answer: dict[str, Any]) -> None:
     """A host names files, and may lie: nothing may land outside of the folder meant for it."""
     for found in answer["checkpoints"]:
         files = [file["path"] for file in found["files"]]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy import launch, remote, replan
 from tfdeploy import plan as plans
-from tfdeploy import remote, replan
 from tfdeploy.agent import state_file
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.errors import AgentError, HostError, RunError, raise_all
+from tfdeploy.errors import CommandTimedOut, RunError, Unreachable, raise_all
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
+from tfdeploy.steps.collect import PIN_TIMEOUT_S, refuse_different, refuse_too_much, refuse_tricks
 from tfdeploy.steps.plan import snapshot
 from tfdeploy.steps.push import push
 from tfdeploy.steps.start import NothingStarted, begin, with_ports
@@ -21,7 +24,7 @@ from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.inventory import Inventory
@@ -29,19 +32,21 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 GOING = (STARTING, RUNNING, READY, BACKOFF)
-READ_TIMEOUT_S = 600.0
+READ_TIMEOUT_S = PIN_TIMEOUT_S  # the same work
 HOME = ""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A complete checkpoint: on `host` (HOME: here), in `folder`, its newest there."""
+    """A complete checkpoint: on `host` (HOME: here), in `folder`, its newest there. `told` is what
+    the host says of each file: {path, size, sha256}."""
 
     host: str
     folder: str
     name: str
     step: int | None
     files: tuple[str, ...]
+    told: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,18 +70,34 @@ def resume(
     """
     inventory = _planned(known, without)
     left = _on(known, [host.name for host in inventory.hosts])
-    with Fleet(known.inventory, version=known.agent) as old:
+    with (
+        _alone(known),
+        Fleet(known.inventory, version=known.agent) as old,
+        Fleet(inventory) as fleet,
+    ):
         _refuse_if_well(old, known, left, without)
-        stop(old, left)
-    with Fleet(inventory) as fleet:
         again = _placed(fleet, inventory, known, elsewhere=bool(without))
         _deliver(fleet, again)
+        # All that can be refused was refused by now, while the run is as it was.
+        stop(old, left)
         source = _newest_handed_over(fleet, known, again)
         try:
-            begin(fleet, again, on_report)
+            return Resumed(begin(fleet, again, on_report), source)
         except NothingStarted as refused:
-            raise_all([refused.error])
-    return Resumed(again, source)
+            raise refused.error from None
+
+
+@contextmanager
+def _alone(known: Run) -> Iterator[None]:
+    """Two resumes of one run would end each other's tasks. The kernel drops the lock with us."""
+    with (known.folder / ".resuming").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"another resume of run {known.id} is at work", f"tfdeploy status {known.flags}"
+            ) from None
+        yield
 
 
 def _planned(known: Run, without: Sequence[str]) -> Inventory:
@@ -104,8 +125,8 @@ def _refuse_if_well(old: Fleet, known: Run, left: Run, without: Sequence[str]) -
             f"run {known.id} has succeeded: there is nothing to resume",
             f"tfdeploy collect {known.flags}",
         )
-    gone = [error.host for error in seen.errors if isinstance(error, HostError)]
-    if gone and not isinstance(seen.errors[0], AgentError):
+    gone = [e.host for e in seen.errors if isinstance(e, Unreachable | CommandTimedOut)]
+    if gone:
         flags = " ".join(f"--without {host}" for host in (*without, *gone))
         raise_all(seen.errors, f"go on elsewhere with tfdeploy resume {known.flags} {flags}")
     going = all(task.report and task.report.state in GOING for task in seen.tasks)
@@ -122,6 +143,7 @@ def _placed(fleet: Fleet, inventory: Inventory, known: Run, *, elsewhere: bool) 
     addresses = {host.name: host.address or "" for host in inventory.hosts}
     inventory = with_ports(fleet, inventory, plans.make(inventory, addresses))
     plan = plans.make(inventory, addresses)
+    launch.make(inventory, plan, known.id, known.release, "")  # what it refuses, it refuses now
     return replace(known, agent=remote.current_version(), inventory=inventory, plan=plan)
 
 
@@ -163,6 +185,7 @@ def _newest(fleet: Fleet, hosts: Sequence[str], again: Run, body: dict[str, Any]
 
     def ask(agent: Agent) -> list[Copy]:
         answer = agent.ask("newest", body, READ_TIMEOUT_S)
+        refuse_tricks(agent, {"checkpoints": answer["copies"], "events": []})
         return [_copy(agent.host, found) for found in answer["copies"]]
 
     outcomes = fleet.each(hosts, ask)
@@ -173,8 +196,10 @@ def _newest(fleet: Fleet, hosts: Sequence[str], again: Run, body: dict[str, Any]
 
 
 def _copy(host: str, found: dict[str, Any]) -> Copy:
-    files = tuple(file["path"] for file in found["files"])
-    return Copy(host, found["folder"], found["name"], found["step"], files)
+    told = tuple(found["files"])
+    files = tuple(file["path"] for file in told)
+    step = state_file.step(found["name"])
+    return Copy(host, str(found["folder"]), found["name"], step, files, told)
 
 
 def _at_home(again: Run) -> list[Copy]:
@@ -201,7 +226,14 @@ def _hand_over(fleet: Fleet, again: Run, source: Copy) -> None:
         with TemporaryDirectory(dir=again.folder) as way:
             folder = Path(source.folder if source.host == HOME else way)
             if source.host != HOME:
-                fleet.agents[source.host].transport.pull(source.folder, folder, source.files)
+                _pull(fleet.agents[source.host], source, folder)
             agent.transport.push(folder, incoming, source.files)
     there = source.folder if source.host == chief.host else ""
     agent.ask("adopt", {**named, "name": source.name, "source": there}, READ_TIMEOUT_S)
+
+
+def _pull(agent: Agent, source: Copy, folder: Path) -> None:
+    refuse_too_much(agent, folder, [file["size"] for file in source.told])
+    agent.transport.pull(source.folder, folder, source.files)
+    for file in source.told:
+        refuse_different(agent, folder / file["path"], file)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import ENDED, LOST, SUCCEEDED, TaskReport, from_json
 from tfdeploy.errors import (
-    CommandTimedOut,
     HostError,
     TaskError,
     TfdeployError,
@@ -142,21 +141,30 @@ def _resumed(begun: Run, lost: tuple[str, ...], watcher: Watcher) -> Resumed:
         try:
             return resume(begun, without, watcher.on_report)
         except TfdeployError as error:
-            more = {e.host for e in parts(error) if isinstance(e, Unreachable | CommandTimedOut)}
-            if more <= {*without}:
+            more = {e.host for e in parts(error) if isinstance(e, Unreachable)}
+            if more <= {*without} or more >= {*begun.plan.hosts} - {*without}:
                 raise
             watcher.on_fallen(error)
             without = (*without, *sorted(more - {*without}))
 
 
 def finish(fleet: Fleet, run: Run, ended: Ended) -> Finished:
-    """Stop what is left, and collect. Raises the errors of both, behind the failure there was."""
+    """Stop what is left, and collect. Raises the errors of both, behind the failure there was,
+    after all that could be brought home was brought home."""
+    errors = [ended.failure] if ended.failure else []
+    states: dict[str, str] = {}
     try:
         states = stop(fleet, run).states
-        return Finished(ended.exit, ended.failure, collect(fleet, run), states)
     except TfdeployError as error:
-        raise_all([ended.failure, error] if ended.failure else [error])
+        errors.append(error)
+    try:
+        collected = collect(fleet, run)
+    except TfdeployError as error:
+        raise_all([*errors, error])
         raise
+    if len(errors) > (ended.failure is not None):
+        raise_all(errors)
+    return Finished(ended.exit, ended.failure, collected, states)
 
 
 class _Seen:
@@ -185,8 +193,9 @@ class _Seen:
 
     def silent_for(self, patience_s: float) -> dict[str, HostError]:
         """The hosts that can't be done without and gave no answer for so long; none while every
-        host is silent, for then it is our own network that is gone."""
-        if len(self._silent) == len(self.run.plan.hosts) > 1:
+        host is silent that is not this machine, for then it is our own network that is gone."""
+        hosts = self.run.plan.hosts
+        if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
             return {}
         needed = {p.host for p in self.run.plan.needed}
         before = time.monotonic() - patience_s

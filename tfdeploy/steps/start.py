@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import launch, remote, run
@@ -36,8 +37,9 @@ from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Inventory
     from tfdeploy.plan import Placement, Plan
@@ -69,11 +71,10 @@ def start(
     agent = remote.current_version()
     begun = run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto)
     try:
-        begin(fleet, begun, on_report)
+        return begin(fleet, begun, on_report)
     except NothingStarted as refused:
         run.forget(begun)
-        raise_all([refused.error])
-    return begun
+        raise refused.error from None
 
 
 class NothingStarted(Exception):
@@ -84,21 +85,26 @@ class NothingStarted(Exception):
         self.error = error
 
 
-def begin(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskReport], None]) -> None:
-    """Write the run's record, start its tasks, and wait until every one is READY.
+def begin(fleet: Fleet, planned: Run, on_report: Callable[[str, TaskReport], None]) -> Run:
+    """Write the run's record, start its tasks, and wait until every one is READY. The secret by
+    which the tasks know each other travels with them, and is kept nowhere else.
 
     Raises what went wrong, after everything was stopped again; NothingStarted where that leaves
     nothing that a record would be needed for.
     """
+    secret = secrets.token_hex(32)
+    launches = launch.make(planned.inventory, planned.plan, planned.id, planned.release, secret)
+    begun = replace(planned, launched=launches[0].circle.name)
     run.save(begun)
     try:
-        _launch_all(fleet, begun)
+        _launch_all(fleet, begun, launches)
         _ready_or_stop(fleet, begun, on_report)
     except KeyboardInterrupt:
         with uninterrupted():
             errors = _stopped(fleet, begun)
         raise_all(errors, f"interrupted; to end what may be left: tfdeploy stop {begun.flags}")
         raise
+    return begun
 
 
 def with_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory:
@@ -140,10 +146,10 @@ def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:
     return []
 
 
-def _launch_all(fleet: Fleet, begun: Run) -> None:
+def _launch_all(fleet: Fleet, begun: Run, launches: Sequence[Launch]) -> None:
     """A start that hosts refused leaves no record; one that a host was lost in might yet live."""
     try:
-        _launch(fleet, begun)
+        _launch(fleet, begun, launches)
     except TfdeployError as error:
         left = _stopped(fleet, begun)
         refused = all(isinstance(part, AgentError | CommandFailed) for part in parts(error))
@@ -160,10 +166,8 @@ def _ready_or_stop(fleet: Fleet, begun: Run, on_report: Callable[[str, TaskRepor
         raise_all([error, *_stopped(fleet, begun)])
 
 
-def _launch(fleet: Fleet, begun: Run) -> None:
+def _launch(fleet: Fleet, begun: Run, launches: Sequence[Launch]) -> None:
     """One call a host, with its tasks in the plan's order: ps before workers before chief."""
-    secret = secrets.token_hex(32)
-    launches = launch.make(begun.inventory, begun.plan, begun.id, begun.release, secret)
 
     def ask(agent: Agent) -> Any:
         mine = {str(p.task) for p in begun.plan.on(agent.host)}

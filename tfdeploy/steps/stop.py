@@ -69,6 +69,7 @@ def _stop(fleet: Fleet, run: Run, placements: list[Placement]) -> dict[str, Any]
     def ask(agent: Agent) -> list[dict[str, Any]]:
         tasks = [str(p.task) for p in placements if p.host == agent.host]
         body = {"project": run.inventory.project, "run": run.id, "tasks": tasks}
+        body["launched"] = run.launched
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
         answer: list[dict[str, Any]] = agent.ask("stop", body, timeout_s)["tasks"]
         return answer

@@ -126,9 +126,10 @@ class SshTransport:
                 except paramiko.ChannelException as error:
                     if error.code != TOO_MANY:
                         raise
+        own = connect(self._host, self._inventory, self._accept_new)
         with self._opening:
-            self._links.append(connect(self._host, self._inventory, self._accept_new))
-        return self._links[-1].session()
+            self._links.append(own)
+        return own.session()
 
     def _linked(self) -> list[Link]:
         """The connections there are, at least one."""
