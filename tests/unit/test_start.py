@@ -45,7 +45,10 @@ def test_a_task_that_goes_is_not_begun_beside_itself(release):
     task_dir = paths.task("p", "r", "worker:0")
     os.makedirs(task_dir)
     held = lock.take(task_dir)
-    assert refused() == ("worker:0 of run r is going already", "")
+    assert refused() == (
+        "worker:0 of run r is going already",
+        "tfdeploy status --run r shows it, tfdeploy stop --run r ends it",
+    )
     os.close(held)
 
 

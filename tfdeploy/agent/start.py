@@ -64,7 +64,10 @@ def _check(launch: Launch, gpus: Dict[int, str]) -> None:
 
 
 def _going(launch: Launch) -> Refusal:
-    return Refusal("{} of run {} is going already".format(launch.task, launch.run))
+    return Refusal(
+        "{} of run {} is going already".format(launch.task, launch.run),
+        "tfdeploy status --run {0} shows it, tfdeploy stop --run {0} ends it".format(launch.run),
+    )
 
 
 def _leased(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:

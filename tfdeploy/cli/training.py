@@ -75,7 +75,7 @@ def run(
     = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Push, start, follow, collect, stop. Exits as the chief does."""
+    """Push, start, follow, stop what is left, collect. Exits as the chief does."""
     from tfdeploy import documents
     from tfdeploy.console import Console, document
     from tfdeploy.fleet import Fleet

@@ -10,7 +10,8 @@ import atexit
 import faulthandler
 import sys
 
-# Any other way to hang there: by now every handler of the script's own has run.
+# Any other way to hang there: by now the handlers that the script registered have run, but for
+# those from before its import of TensorFlow.
 PATIENCE_S = 120.0
 COORDINATOR = "tensorflow.python.distribute.coordinator.cluster_coordinator"
 
