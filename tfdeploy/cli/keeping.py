@@ -36,7 +36,7 @@ def prune(
     = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Remove old runs and releases from the hosts, but none that is live. Nothing here is touched."""
+    """Remove old runs and releases from the hosts, none that is live. Nothing here is touched."""
     from tfdeploy import documents, inventory
     from tfdeploy.console import Console, document
     from tfdeploy.fleet import Fleet
