@@ -20,7 +20,7 @@ demo: .venv/.ready-to-run
 
 test: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker
-	tests/hosts/with .venv/bin/pytest -n 2 --dist loadgroup tests
+	tests/hosts/with .venv/bin/pytest tests
 
 quick: .venv/.ready-to-develop
 	.venv/bin/pytest -n 3 --dist worksteal -m "not slow" --ignore=tests/e2e tests
