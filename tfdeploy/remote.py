@@ -96,7 +96,7 @@ class Agent:
         )
 
     def _answers(self, stream: Stream) -> Iterator[Answer]:
-        rest, ended = b"", False
+        rest, began, ended = b"", False, False
         for chunk in stream:
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE:
@@ -105,10 +105,12 @@ class Agent:
                 _, marked, text = line.decode(errors="replace").partition(MARK)
                 if marked:
                     answer = self._accepted(self._parsed(text))
-                    ended = "end" in answer
+                    began, ended = True, "end" in answer
                     yield answer
         if not ended:
-            raise AgentSilent(
+            # One that has never said a word isn't there, and won't be there the next time.
+            kind = AgentSilent if began else AgentError
+            raise kind(
                 self.host,
                 "the agent fell silent before its last word",
                 "was it killed, or its directory removed? tfdeploy status asks again",
