@@ -146,7 +146,9 @@ class Site:
         return [int(found[1]) for found in said if found]
 
     def lost(self, task: str, host: str, before: int) -> int:
-        """The steps that it went back from `before`. It may save a step that it hasn't said yet."""
+        """The steps that it went back from `before`, once it has said from where it goes on. It may
+        save a step that it hasn't said yet."""
+        until(lambda: self.restored(task, host), f"{task} to go on from a checkpoint")
         return max(0, before - self.restored(task, host)[-1])
 
     def goes_on(self, task: str, host: str, beyond: int, timeout_s: float = 120.0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,7 +182,22 @@ def offers(name, *files):
     return {"name": name, "files": [{"path": path, "size": size} for path, size in files]}
 
 
-def test_a_broken_fetch_leaves_the_older_copy_and_no_rubbish(root):
+def failing_once(monkeypatch, asker):
+    """Set after the next fetch, which is the last: nothing is on offer from then on."""
+    fetch, tried = replicas._fetch, threading.Event()
+
+    def once(launch, offered):
+        try:
+            fetch(launch, offered)
+        finally:
+            asker.told = {}
+            tried.set()
+
+    monkeypatch.setattr(replicas, "_fetch", once)
+    return tried
+
+
+def test_a_broken_fetch_leaves_the_older_copy_and_no_rubbish(root, monkeypatch):
     with offered(root) as there:
         save(there.folder, 1)
         assert is_offered(there, 1)
@@ -191,9 +207,10 @@ def test_a_broken_fetch_leaves_the_older_copy_and_no_rubbish(root):
         with pytest.raises(wire.Untrusted):
             replicas._fetch(there.keeper, missing)
         asker = SimpleNamespace(told={"checkpoint": missing})
+        tried = failing_once(monkeypatch, asker)
         replicas.begin(there.keeper, asker)
+        assert tried.wait(5)
         assert eventually(lambda: not (home() / ".incoming").exists())
-        asker.told = {"checkpoint": there.beacon.checkpoint}
         assert copied() == before
 
 
