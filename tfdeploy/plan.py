@@ -73,8 +73,12 @@ class Plan:
     @cached_property
     def needed(self) -> tuple[Placement, ...]:
         """Whose loss the chief can't survive, and the chief: every ps; without ps, every worker."""
-        jobs = ("ps",) if "ps" in self.cluster else ("worker", "chief")
-        return tuple(p for p in self.placements if p.task.job in jobs or p == self.chief)
+        return tuple(p for p in self.placements if p.task.job in self._dialled or p == self.chief)
+
+    @property
+    def _dialled(self) -> tuple[str, ...]:
+        """Every other task talks to the ps; without ps, the workers talk to each other."""
+        return ("ps",) if "ps" in self.cluster else ("worker", "chief")
 
     def on(self, host: str) -> tuple[Placement, ...]:
         return tuple(p for p in self.placements if p.host == host)
@@ -90,10 +94,9 @@ class Plan:
     def dialled_from(self, host: str) -> tuple[Placement, ...]:
         """Whom `host` must reach: every ps from every worker; without ps, every worker."""
         works_here = any(p.task.job in ("worker", "chief") for p in self.on(host))
-        dialled = ("ps",) if "ps" in self.cluster else ("worker", "chief")
         if not works_here:
             return ()
-        return tuple(p for p in self.placements if p.task.job in dialled and p.host != host)
+        return tuple(p for p in self.placements if p.task.job in self._dialled and p.host != host)
 
 
 def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
@@ -113,6 +116,11 @@ def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
     in_order = tuple(sorted(placements, key=lambda placement: placement.task))
     chief = Plan(in_order, LATER).chief
     return Plan(in_order, _beacon_port(inventory.host(chief.host), chief.address, in_order))
+
+
+def remake(inventory: Inventory) -> Plan:
+    """The plan of hosts that all say their address, as those of a run's record do."""
+    return make(inventory, {host.name: host.address or "" for host in inventory.hosts})
 
 
 def _on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placement]:

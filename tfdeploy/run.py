@@ -102,8 +102,7 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
         hint = f"the newest here are {', '.join(known)}" if known else "nothing was started here"
         raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
     inventory = inventories.parse(text, hosts_file.absolute().parent / record["hosts_file"])
-    addresses = {host.name: host.address or "" for host in inventory.hosts}
-    plan = plans.make(inventory, addresses)
+    plan = plans.remake(inventory)
     auto = tuple(record["auto_ports"])
     launched = record["launched"]
     return Run(chosen, record["release"], record["agent"], inventory, plan, auto, launched)

@@ -117,7 +117,7 @@ class Saves:
 def _checkpoint_dir(project: str, run: str, task: str) -> str:
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
-    return os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+    return paths.checkpoints(task_dir, launch.checkpoint_dir)
 
 
 def good(folder: str, pinned: str, every: bool) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:

@@ -69,4 +69,4 @@ def _places(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Li
 
 
 def _folder(project: str, run: str, task: str, checkpoint_dir: str) -> str:
-    return os.path.join(paths.work(paths.task(project, run, task)), checkpoint_dir)
+    return paths.checkpoints(paths.task(project, run, task), checkpoint_dir)

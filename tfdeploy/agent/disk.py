@@ -100,7 +100,7 @@ def _held_run(project: str, run: str) -> HeldRun:
         run=run,
         release=release_of(youngest),
         chief=_told(youngest, "circle", "chief"),
-        live=is_kept(paths.run(project, run)) or any(is_live(each) for each in tasks.values()),
+        live=is_kept(folder) or any(is_live(each) for each in tasks.values()),
         tasks={task: state_of(each) for task, each in tasks.items()},
         age_s=_since_s(launched),
         bytes=usage(folder),

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import checkpoints, paths, records, status
-from .records import ENDED
+from .records import ENDED, TaskReport
 from .tail import Tail
 
 POLL_S = 0.15
@@ -47,15 +47,19 @@ def follow(
                 yield _told(tail, chunk)
         for name in saves.new() if saves else ():
             yield {"checkpoint": name}
-        # What changed first is told first, so that nobody seems to have failed before its cause.
-        for task, report in sorted(reports.items(), key=lambda item: -item[1].age_s):
-            change = (report.state, report.pid, report.restarts)
-            if seen.get(task) != change:
-                seen[task] = change
-                yield {"state": records.to_json(report)}
+        yield from _changed(reports, seen)
         ended = all(report.state in ENDED for report in reports.values())
         if ended or not forever or _hung_up(POLL_S):
             return
+
+
+def _changed(reports: Dict[str, TaskReport], seen: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
+    """What changed first is told first, so that nobody seems to have failed before its cause."""
+    for task, report in sorted(reports.items(), key=lambda item: -item[1].age_s):
+        change = (report.state, report.pid, report.restarts)
+        if seen.get(task) != change:
+            seen[task] = change
+            yield {"state": records.to_json(report)}
 
 
 def _tail(project: str, run: str, task: str, lines: Optional[int], cursors: Dict[str, str]) -> Tail:

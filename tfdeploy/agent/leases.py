@@ -21,6 +21,8 @@ import time
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from . import process
+
 PREFIX = b"\0tfdeploy/"
 BACKLOG = 128
 TRIES = 10
@@ -194,12 +196,12 @@ def _user(uid: int) -> str:
 
 
 def _since_s(pid: int) -> Optional[float]:
-    """Source: proc(5): field 22 of stat is the start in clock ticks, uptime begins with seconds."""
-    fields = _read("{}/stat".format(pid)).rpartition(b")")[2].split()
-    uptime = _read("uptime").split()
-    if not fields or not uptime:
+    """Source: proc(5): field 22 of stat is the start, in clock ticks since the boot."""
+    fields = process.stat(pid)
+    if not fields:
         return None
-    return max(0.0, float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    began_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
 
 
 def _work(pid: int) -> Tuple[str, str, str]:
@@ -207,19 +209,11 @@ def _work(pid: int) -> Tuple[str, str, str]:
 
     Anyone may write into their own command line, so nothing but plain names is taken from it.
     """
-    found = SUPERVISED.search(_read("{}/cmdline".format(pid)))
+    found = SUPERVISED.search(process.read(pid, "cmdline"))
     if not found:
         return "", "", ""
     project, run, job, index = (word.decode() for word in found.groups())
     return project, run, "{}:{}".format(job, index)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open("/proc/" + path, "rb") as file:
-            return file.read()
-    except OSError:  # it ended, or is hidden
-        return b""
 
 
 def _age(seconds: float) -> str:

@@ -96,3 +96,8 @@ def lock(task_dir: str) -> str:
 
 def work(task_dir: str) -> str:
     return os.path.join(task_dir, "work")
+
+
+def checkpoints(task_dir: str, checkpoint_dir: str) -> str:
+    """Where a task saves: its launch's `checkpoint_dir`, within its work unless absolute."""
+    return os.path.join(work(task_dir), checkpoint_dir)

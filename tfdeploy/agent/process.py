@@ -74,7 +74,7 @@ def holder(port: int) -> Optional[int]:
 
 def described(pid: int) -> str:
     """`pid 412 (python3 train.py), worker:0 of run …` as far as it can be read."""
-    command = _read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
     text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
     found = marked(pid)
     return "{}, {} of run {} of {}".format(text, *found[::-1]) if found else text
@@ -82,7 +82,7 @@ def described(pid: int) -> str:
 
 def marked(pid: int) -> Optional[Tuple[str, str, str]]:
     """The project, run and task whose mark a process carries, if it carries one."""
-    found = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", _read(pid, "environ"))
+    found = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", read(pid, "environ"))
     if not found:
         return None
     project, run, task = (part.decode(errors="replace") for part in found.groups())
@@ -94,7 +94,7 @@ def _pids() -> List[int]:
 
 
 def _is_member(pid: int, wanted: bytes, leader: Optional[int]) -> bool:
-    if wanted in _read(pid, "environ").split(b"\0"):
+    if wanted in read(pid, "environ").split(b"\0"):
         return True
     return leader is not None and _session(pid) == leader
 
@@ -102,9 +102,9 @@ def _is_member(pid: int, wanted: bytes, leader: Optional[int]) -> bool:
 def _descendants(ancestor: int) -> Set[int]:
     children: Dict[int, List[int]] = {}
     for pid in _pids():
-        status = _status(pid)
-        if status:
-            children.setdefault(int(status[1]), []).append(pid)
+        fields = stat(pid)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(pid)
     found, left = set(), [ancestor]
     while left:
         for child in children.get(left.pop(), []):
@@ -122,16 +122,17 @@ def _session(pid: int) -> int:
 
 def _alive(pid: int) -> bool:
     """A zombie is not alive: it only waits for its parent to look."""
-    status = _status(pid)
-    return bool(status) and status[0] not in (b"Z", b"X")
+    found = stat(pid)
+    return bool(found) and found[0] not in (b"Z", b"X")
 
 
-def _status(pid: int) -> List[bytes]:
+def stat(pid: int) -> List[bytes]:
     """State, parent and so on: proc(5)'s stat behind the name, which may hold anything."""
-    return _read(pid, "stat").rpartition(b")")[2].split()
+    return read(pid, "stat").rpartition(b")")[2].split()
 
 
-def _read(pid: int, name: str) -> bytes:
+def read(pid: int, name: str) -> bytes:
+    """A file of /proc/<pid>, or nothing where it can't be read."""
     try:
         with open("/proc/{}/{}".format(pid, name), "rb") as file:
             return file.read()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import stat
 from typing import Any, Dict, List, Optional
 
 from . import paths
-
-CHUNK = 1 << 20
+from .verify import sha256
 
 
 def offer(project: str, release: str) -> Dict[str, Any]:
@@ -95,17 +93,9 @@ def _matches(incoming: str, path: str, entry: List[Any]) -> bool:
         mode = os.lstat(full).st_mode
         if entry[0] == "link":
             return stat.S_ISLNK(mode) and os.readlink(full) == entry[1]
-        return stat.S_ISREG(mode) and _digest(full) == entry[1]
+        return stat.S_ISREG(mode) and sha256(full) == entry[1]
     except OSError:
         return False
-
-
-def _digest(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:

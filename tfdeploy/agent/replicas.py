@@ -34,7 +34,7 @@ class Offer:
 
     def __init__(self, launch: Launch, task_dir: str) -> None:
         self._wanted = bool(launch.circle.replicas)
-        self._folder = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+        self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
         self._pin = os.path.join(self._folder, PIN)
         self._files: List[str] = []
         self._read_at = -FETCH_GAP_S

@@ -44,7 +44,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
 def _probed(told: TaskReport, task_dir: str, log: str) -> TaskReport:
     """Besides what its supervisor wrote: what its port says, and whether training moves."""
     launch = records.load(Launch, paths.launch(task_dir))
-    checkpoint_dir = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+    checkpoint_dir = paths.checkpoints(task_dir, launch.checkpoint_dir)
     newest = progress.newest(checkpoint_dir)
     return replace(
         told,

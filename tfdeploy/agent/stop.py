@@ -76,7 +76,7 @@ def _saved(task_dir: str) -> Optional[Dict[str, Any]]:
     launch = _launch(task_dir)
     if launch is None or not launch.is_chief:
         return None
-    folder = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
     for name in state_file.read(folder)[:1]:
         written = os.stat(os.path.join(folder, state_file.STATE)).st_mtime
         return {"name": name, "age_s": max(0.0, time.time() - written)}

@@ -52,7 +52,7 @@ class Watch:
         self.launch = launch
         self.mark = mark
         self.log = log
-        self._checkpoint_dir = os.path.join(paths.work(task_dir), launch.checkpoint_dir)
+        self._checkpoint_dir = paths.checkpoints(task_dir, launch.checkpoint_dir)
         self._order = order
         self._on_ready = on_ready
         self._ready = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,6 @@ from tfdeploy.cli.options import (
     Json,
     RunId,
     app,
-    fleet_of,
     intent_of,
     interrupted,
     left_alone,
@@ -22,6 +22,8 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tfdeploy.console import Console
     from tfdeploy.fleet import Fleet
     from tfdeploy.run import Run
@@ -83,25 +85,24 @@ def run(
 
     console = Console(for_json=json)
     intent = intent_of(hosts)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        _push(fleet, intent, console)
-        begun = _start(fleet, intent, console)
     watcher = steps.Watcher(
         console.report, console.lines, console.waiting, console.back, console.arrived,
         console.delayed, console.fallen, console.resumed,
     )  # fmt: skip
     follow = steps.follow_resiliently if resilient else steps.follow_to_end
-    try:
-        begun, ended = follow(begun, watcher)
-    except KeyboardInterrupt:
-        if resilient:  # it may have been stopped, to be resumed
-            interrupted(console, begun, f"interrupted; what of run {begun.id} goes on?", LOOK)
-        left_alone(console, begun)
-    try:
-        with fleet_of(begun) as fleet:
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        _push(fleet, intent, console)
+        begun = _start(fleet, intent, console)
+        try:
+            begun, ended = follow(fleet, begun, watcher)
+        except KeyboardInterrupt:
+            if resilient:  # it may have been stopped, to be resumed
+                interrupted(console, begun, f"interrupted; what of run {begun.id} goes on?", LOOK)
+            left_alone(console, begun)
+        try:
             finished = steps.finish(fleet, begun, ended)
-    except KeyboardInterrupt:
-        interrupted(console, begun, "interrupted while it was stopped and collected", FINISH)
+        except KeyboardInterrupt:
+            interrupted(console, begun, "interrupted while it was stopped and collected", FINISH)
     console.finished(begun, finished)
     if finished.failure:
         console.error(finished.failure)
@@ -125,11 +126,8 @@ def resume(
 
     known = run_of(hosts, run or named)
     console = Console()
-    try:
+    with _undone(console):
         resumed = steps.resume(known, without or [], console.report)
-    except KeyboardInterrupt:
-        console.interrupted("interrupted before all was READY: what had started was stopped again")
-        raise typer.Exit(INTERRUPTED) from None
     console.resumed(resumed)
 
 
@@ -144,10 +142,17 @@ def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
 def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
     from tfdeploy.steps.start import start
 
-    try:
+    with _undone(console):
         begun = start(fleet, intent, console.report)
+    console.started(begun)
+    return begun
+
+
+@contextmanager
+def _undone(console: Console) -> Iterator[None]:
+    """A start that is interrupted has been taken back before we hear of it."""
+    try:
+        yield
     except KeyboardInterrupt:
         console.interrupted("interrupted before all was READY: what had started was stopped again")
         raise typer.Exit(INTERRUPTED) from None
-    console.started(begun)
-    return begun

@@ -140,9 +140,8 @@ def _refuse_if_well(old: Fleet, known: Run, left: Run, without: Sequence[str]) -
 def _placed(fleet: Fleet, inventory: Inventory, known: Run, *, elsewhere: bool) -> Run:
     if elsewhere:
         inventory = replan.on_other_ports(inventory, known.plan)
-    addresses = {host.name: host.address or "" for host in inventory.hosts}
-    inventory = with_ports(fleet, inventory, plans.make(inventory, addresses))
-    plan = plans.make(inventory, addresses)
+    inventory = with_ports(fleet, inventory, plans.remake(inventory))
+    plan = plans.remake(inventory)
     launch.make(inventory, plan, known.id, known.release, "")  # what it refuses, it refuses now
     return replace(known, agent=remote.current_version(), inventory=inventory, plan=plan)
 

@@ -15,7 +15,7 @@ from tfdeploy.errors import (
     parts,
     raise_all,
 )
-from tfdeploy.fleet import Fleet, may_return
+from tfdeploy.fleet import may_return
 from tfdeploy.steps.blame import blame
 from tfdeploy.steps.collect import Collected, collect
 from tfdeploy.steps.gather import Gathering
@@ -26,7 +26,7 @@ from tfdeploy.steps.stop import stop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.fleet import Following
+    from tfdeploy.fleet import Fleet, Following
     from tfdeploy.run import Run
 
 TAIL = 20
@@ -85,18 +85,18 @@ def follow(fleet: Fleet, run: Run, watcher: Watcher, patience_s: float) -> Ended
 
     Raises HostError where the chief's host refuses to be followed.
     """
-    seen = _Seen(run, watcher)
     with (
         Gathering(fleet, run, watcher.on_collected, watcher.on_delayed) as gathering,
         fleet.follow(run, run.plan.placements, logs=True) as following,
     ):
+        seen = _Seen(run, watcher, gathering)
         while seen.chief is None and not seen.lost:
             silent = seen.silent_for(patience_s)
             if silent:
                 return Fallen(tuple(silent), _unheard(run, silent))
-            _take(following, seen, gathering)
+            _take(following, seen)
         if seen.chief and seen.chief.state == SUCCEEDED:
-            _wait_for_the_rest(following, seen, gathering, _linger_s(run))
+            _wait_for_the_rest(following, seen, _linger_s(run))
     if seen.chief is None or seen.chief.state == LOST:
         return Fallen((), blame(status(fleet, run, TAIL), seen.lost))
     if seen.chief.state == SUCCEEDED:
@@ -105,11 +105,10 @@ def follow(fleet: Fleet, run: Run, watcher: Watcher, patience_s: float) -> Ended
     return Ended(code, blame(status(fleet, run, TAIL)))
 
 
-def follow_to_end(begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
+def follow_to_end(fleet: Fleet, begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
     """As `follow`; a task that is lost ends the run. Raises HostError where a host that it can't do
     without is silent for as long as the run itself would wait: then the run is left alone."""
-    with Fleet(begun.inventory, version=begun.agent) as fleet:
-        outcome = follow(fleet, begun, watcher, begun.inventory.training.orphan_timeout_s)
+    outcome = follow(fleet, begun, watcher, begun.inventory.training.orphan_timeout_s)
     if isinstance(outcome, Ended):
         return begun, outcome
     if outcome.hosts:
@@ -117,13 +116,13 @@ def follow_to_end(begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
     return begun, Ended(1, outcome.error)
 
 
-def follow_resiliently(begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
+def follow_resiliently(fleet: Fleet, begun: Run, watcher: Watcher) -> tuple[Run, Ended]:
     """As `follow`, but the run goes on without what is lost (see resume.py), up to RESUMES times.
-    Returns it as it is then, and how it ended. Raises what `resume` raises."""
+    Returns it as it is then, on some of the fleet's hosts, and how it ended. Raises what `resume`
+    raises."""
     resumes = 0
     while True:
-        with Fleet(begun.inventory, version=begun.agent) as fleet:
-            outcome = follow(fleet, begun, watcher, HOST_PATIENCE_S)
+        outcome = follow(fleet, begun, watcher, HOST_PATIENCE_S)
         if isinstance(outcome, Ended):
             return begun, outcome
         watcher.on_fallen(outcome.error)
@@ -171,9 +170,10 @@ class _Seen:
     """What is known of a run that is followed. `chief` is its chief's last report, once it has
     ended; `lost` the first task that was found LOST which the chief can't do without."""
 
-    def __init__(self, run: Run, watcher: Watcher) -> None:
+    def __init__(self, run: Run, watcher: Watcher, gathering: Gathering) -> None:
         self.run = run
         self.watcher = watcher
+        self.gathering = gathering
         self.chief: TaskReport | None = None
         self.lost = ""
         self.going = {str(p.task) for p in run.plan.placements}
@@ -188,6 +188,8 @@ class _Seen:
             self.watcher.on_back(host)
         elif "lines" in event:
             self.watcher.on_lines(event["task"], host, event["lines"])
+        elif "checkpoint" in event:
+            self.gathering.announced(event["checkpoint"])
         elif "state" in event:
             self._take_report(host, from_json(TaskReport, event["state"]))
 
@@ -219,13 +221,11 @@ class _Seen:
             self.lost = self.lost or report.task
 
 
-def _take(following: Following, seen: _Seen, gathering: Gathering) -> None:
+def _take(following: Following, seen: _Seen) -> None:
     """What comes within a moment, up to the first sign of an end."""
     deadline = time.monotonic() + TICK_S
     for host, event in following.events(deadline):
         seen.take(host, event)
-        if not isinstance(event, HostError) and "checkpoint" in event:
-            gathering.announced(event["checkpoint"])
         if seen.chief or seen.lost or time.monotonic() > deadline:
             return
     if time.monotonic() < deadline:  # every host has said its last
@@ -233,15 +233,11 @@ def _take(following: Following, seen: _Seen, gathering: Gathering) -> None:
         raise TaskError(str(chief.task), chief.host, "its host fell silent before it ended")
 
 
-def _wait_for_the_rest(
-    following: Following, seen: _Seen, gathering: Gathering, limit_s: float
-) -> None:
+def _wait_for_the_rest(following: Following, seen: _Seen, limit_s: float) -> None:
     """The tasks end by themselves after their chief; what doesn't is stopped when this is over."""
     deadline = time.monotonic() + limit_s
     for host, event in following.events(deadline):
         seen.take(host, event)
-        if not isinstance(event, HostError) and "checkpoint" in event:
-            gathering.announced(event["checkpoint"])
         if not seen.going:
             return
 

@@ -65,8 +65,7 @@ def start(
     any host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
     inventory = with_ports(fleet, intent.inventory, intent.plan)
-    addresses = {host.name: host.address or "" for host in inventory.hosts}
-    plan = plans.make(inventory, addresses)
+    plan = plans.remake(inventory)
     auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
     agent = remote.current_version()
     begun = run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto)
