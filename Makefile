@@ -3,7 +3,7 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
 
-.PHONY: help demo test quick check clean
+.PHONY: help demo test quick check bench clean
 .DELETE_ON_ERROR:
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test    all tests, on four real hosts in containers (brings them up, and down again unless they were up)"
 	@echo "make quick   the tests that need no containers"
 	@echo "make check   ruff and mypy"
+	@echo "make bench   tfdeploy beside Ansible, pyinfra, Fabric and a shell loop, on up to 48 hosts in containers (an hour or two)"
 	@echo "make clean   remove the containers, .venv and everything else that was made"
 	@echo
 	@echo "PYTHON=...   the interpreter to make .venv with (3.11 or newer; now: $(PYTHON))"
@@ -29,6 +30,11 @@ check: .venv/.ready-to-develop
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict tfdeploy
+
+bench: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh docker
+	tests/bench/run
+	tests/bench/render
 
 clean:
 	tests/hosts/down

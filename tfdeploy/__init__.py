@@ -3,7 +3,7 @@
     inventory = tfdeploy.load(Path("hosts.toml"))
     intent = tfdeploy.plan_all(inventory)
     with tfdeploy.Fleet(inventory) as fleet:
-        tfdeploy.push(fleet, inventory.project, intent.release)
+        tfdeploy.push(fleet, intent)
         run = tfdeploy.start(fleet, intent)
 
 Names are imported when they are first used, so that the command line starts at once.

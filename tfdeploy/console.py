@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as Rich
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from tfdeploy import pushing, rows
 from tfdeploy.agent.records import (
     BACKOFF,
     FAILED,
@@ -27,12 +26,18 @@ from tfdeploy.agent.records import (
     Launch,
     TaskReport,
 )
-from tfdeploy.words import counted, duration, few, gpus, or_dash, printable, size, training
+from tfdeploy.errors import FleetError
+from tfdeploy.flood import Flood
+from tfdeploy.hostnames import FEW, folded
+from tfdeploy.words import counted, duration, few, gpus, printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.errors import HostError, TfdeployError
+    from tfdeploy.pushing import Tally
+    from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import BadCheckpoint, Collected
     from tfdeploy.steps.plan import Intent
@@ -49,6 +54,7 @@ STYLES = {
 }  # fmt: skip
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 WIDEST = 500
+TASKS = 40  # changes of more tasks at the same time are told together
 
 
 class Console:
@@ -58,10 +64,15 @@ class Console:
         self._out = Rich(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
         self._err = Rich(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
+        self._changes = Flood(self._reports, TASKS)
+        self._lost = Flood(self._waiting, FEW)
+        self._found = Flood(self._back, FEW)
         self._told: dict[str, tuple[Any, ...]] = {}
         self._bad: set[BadCheckpoint] = set()
 
     def say(self, text: str) -> None:
+        for flood in (self._changes, self._lost, self._found):
+            flood.flush()
         self._out.out(printable(text), highlight=False)
 
     def error(self, error: TfdeployError) -> None:
@@ -82,9 +93,10 @@ class Console:
             table.add_row(str(placement.task), placement.host, listens, gpus(placement), chief)
         self._table(table)
         self.say(f"\ncluster  {json.dumps(intent.plan.cluster)}")
-        release = intent.release
-        files = f"{counted(len(release.manifest), 'file')}, {size(release.size)}"
-        self.say(f"release  {release.id}  {files} of {release.root}")
+        self.say(f"release  {_told(intent.release)}")
+        for place, data in intent.data.items():
+            jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
+            self.say(f"data     {place}  {_told(data)}, for {', '.join(jobs)} on {few(hosts)}")
         for launch in intent.launches():
             self._command(launch)
 
@@ -100,25 +112,18 @@ class Console:
             self.say(f"  {name}={shlex.quote(value)}")
         self.say(f"  $ {shlex.join(launch.argv)}")
 
-    @contextmanager
-    def pushing(self, hosts: Sequence[str]) -> Iterator[Callable[[str, float], None]]:
-        """A bar a host on a terminal; elsewhere nothing until `pushed`."""
-        if not self._out.is_terminal:
-            yield lambda host, share: None
-            return
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-        with Progress(*columns, console=self._out, transient=True) as progress:
-            bars = {host: progress.add_task(host, total=1.0) for host in hosts}
-            yield lambda host, share: progress.update(bars[host], completed=share)
+    def pushing(self, hosts: Sequence[str]) -> AbstractContextManager[Tally]:
+        """How far it is, until `pushed`."""
+        return pushing.shown(self._out, hosts)
 
-    def pushed(self, outcome: dict[str, bool], intent: Intent) -> None:
-        sent = [host for host, was_sent in outcome.items() if was_sent]
-        held = [host for host, was_sent in outcome.items() if not was_sent]
-        release = intent.release
-        if sent:
-            self.say(f"pushed release {release.id} ({size(release.size)}) to {', '.join(sent)}")
-        if held:
-            self.say(f"release {release.id} was there already: {', '.join(held)}")
+    def pushed(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
+        for release in (intent.release, *intent.data.values()):
+            sent = [host for host, was_sent in outcome[release.id].items() if was_sent]
+            held = [host for host, was_sent in outcome[release.id].items() if not was_sent]
+            if sent:
+                self.say(f"pushed release {release.id} ({size(release.size)}) to {', '.join(sent)}")
+            if held:
+                self.say(f"release {release.id} was there already: {', '.join(held)}")
 
     def report(self, host: str, report: TaskReport) -> None:
         """One line at each change of a task's state, told once however often it is reported."""
@@ -126,11 +131,13 @@ class Console:
         if self._told.get(report.task) == seen:
             return
         self._told[report.task] = seen
-        state = f"[{STYLES.get(report.state, 'default')}]{report.state:<9}[/]"
-        reason = f"  {report.reason}" if report.reason else ""
-        pid = f"  pid {report.pid}" if report.pid else ""
-        where = escape(f"{report.task:<10} {host}")
-        self._out.print(f"{state} {where}{pid}{escape(printable(reason))}")
+        self._changes.add((host, report))
+
+    def _reports(self, changes: Sequence[tuple[str, TaskReport]]) -> None:
+        for state, task, host, pid, reason in rows.changes(changes):
+            where, why = escape(f"{task:<10} {host}"), escape(printable(reason))
+            told = f"[{STYLES.get(state, 'default')}]{state:<9}[/] {where}"
+            self._out.print(f"{told}{pid and f'  pid {pid}'}{why and f'  {why}'}")
 
     def started(self, run: Run) -> None:
         tasks, hosts = len(run.plan.placements), len(run.plan.hosts)
@@ -156,18 +163,15 @@ class Console:
 
     def status(self, seen: RunStatus) -> None:
         self.say(f"run {seen.run.id}  release {seen.run.release}")
-        table = _table(
-            "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH",
-            "TRAINING", "REASON",
-        )  # fmt: skip
-        for task in seen.tasks:
-            placement, report = task.placement, task.report
-            fixed = (str(placement.task), placement.host, or_dash(placement.port), gpus(placement))
-            table.add_row(*fixed, *(_cells(report) if report else ("-", "UNKNOWN", *"-----")))
+        table = _table(*rows.COLUMNS)
+        for row in rows.rows(seen.tasks):
+            cells = [escape(printable(cell)) for cell in row]
+            cells[rows.STATE] = f"[{STYLES.get(row[rows.STATE], 'default')}]{cells[rows.STATE]}[/]"
+            table.add_row(*cells)
         self._table(table)
 
     def stopped(self, run: Run, stopped: Stopped) -> None:
-        for task, state in stopped.states.items():
+        for state, task in rows.ends(stopped.states):
             self.say(f"{state:<9} {task}")
         if stopped.saved:
             name, age_s = stopped.saved
@@ -252,10 +256,21 @@ class Console:
         self._warn(error, "the next checkpoint is tried again")
 
     def waiting(self, error: HostError) -> None:
-        self._warn(error, f"{error.host} is asked again until it answers; the run goes on")
+        self._lost.add(error)
+
+    def _waiting(self, errors: Sequence[HostError]) -> None:
+        one = len(errors) == 1
+        asked = "is asked again until it answers" if one else "are asked again until they answer"
+        found = errors[0] if one else FleetError(errors)
+        self._warn(found, f"{folded(error.host for error in errors)} {asked}; the run goes on")
 
     def back(self, host: str) -> None:
-        self._err.print(f"[yellow]{escape(host)} answers again[/]")
+        self._lost.flush()
+        self._found.add(host)
+
+    def _back(self, hosts: Sequence[str]) -> None:
+        answer = "answers" if len(hosts) == 1 else "answer"
+        self._err.print(f"[yellow]{escape(folded(hosts))} {answer} again[/]")
 
     def _warn(self, error: TfdeployError, then: str) -> None:
         self._err.print(f"[yellow]{escape(printable(str(error)))}\n{escape(then)}[/]")
@@ -269,21 +284,13 @@ def document(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
+def _told(release: Release) -> str:
+    files = f"{counted(len(release.manifest), 'file')}, {size(release.size)}"
+    return f"{release.id}  {files} of {release.root}"
+
+
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True)
     return table
-
-
-def _cells(report: TaskReport) -> tuple[str, ...]:
-    style = STYLES.get(report.state, "default")
-    return (
-        or_dash(report.pid),
-        f"[{style}]{report.state}[/]",
-        duration(report.age_s),
-        str(report.restarts),
-        report.health,
-        training(report),
-        escape(printable(report.reason)),
-    )

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.plan import Placement
+    from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import Collected
     from tfdeploy.steps.plan import Intent
@@ -29,9 +30,19 @@ def plan(intent: Intent) -> dict[str, Any]:
         "project": intent.inventory.project,
         "chief": str(intent.plan.chief.task),
         "cluster": intent.plan.cluster,
-        "release": {"id": release.id, "files": len(release.manifest), "bytes": release.size},
+        "release": _sized(release),
+        "data": [{"place": place, **_data(intent, place)} for place in intent.data],
         "tasks": tasks,
     }
+
+
+def _data(intent: Intent, place: str) -> dict[str, Any]:
+    jobs = list(intent.inventory.data[place].jobs)
+    return {**_sized(intent.data[place]), "jobs": jobs, "hosts": intent.readers(place)}
+
+
+def _sized(release: Release) -> dict[str, Any]:
+    return {"id": release.id, "files": len(release.manifest), "bytes": release.size}
 
 
 def status(seen: RunStatus) -> dict[str, Any]:

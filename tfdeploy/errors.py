@@ -10,20 +10,33 @@
     └── FleetError(errors)                          several at once: none hides another
 
 The host's name is added in transport, the task's in steps, the words for people in console.
+What many hosts have met is told once, with all of their names and addresses.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from tfdeploy.hostnames import FEW, folded
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+WORD = re.compile(r"(\bport \d+|[\w.:-]*\w)")
+# What tells hosts apart that have met the same, beside their names: addresses, ports, tasks.
+APART = re.compile(
+    r"\d+(?:\.\d+){3}(?::\d+)?|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}|port \d+"
+    r"|(?:ps|chief|worker|evaluator):\d+"
+)
 
 
 class TfdeployError(Exception):
     """Base of all. `message` says what was found and expected; `hint` what to type next."""
 
     exit_code = 1
+    names: tuple[str, ...] = ()  # the host, or the task and its host, that it is about
+    log: tuple[str, ...] = ()
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -31,7 +44,9 @@ class TfdeployError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+        about = f"{' on '.join(self.names)}: " if self.names else ""
+        log = [f"  | {line}" for line in self.log]
+        return _lines(f"{about}{self.message}", log, self.hint)
 
 
 class InventoryError(TfdeployError):
@@ -58,9 +73,7 @@ class HostError(TfdeployError):
     def __init__(self, host: str, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
         self.host = host
-
-    def __str__(self) -> str:
-        return f"{self.host}: {super().__str__()}"
+        self.names = (host,)
 
 
 class Unreachable(HostError):
@@ -113,13 +126,7 @@ class TaskError(TfdeployError):
         self.task = task
         self.host = host
         self.log = tuple(log)
-
-    def __str__(self) -> str:
-        lines = [f"{self.task} on {self.host}: {self.message}"]
-        lines += [f"  | {line}" for line in self.log]
-        if self.hint:
-            lines.append(f"  {self.hint}")
-        return "\n".join(lines)
+        self.names = (task, host)
 
 
 class TaskFailed(TaskError):
@@ -134,12 +141,8 @@ class FleetError(TfdeployError):
     """What went wrong on several hosts or tasks, all of it."""
 
     def __init__(self, errors: Sequence[TfdeployError], hint: str = "") -> None:
-        super().__init__("; ".join(str(error) for error in errors), hint)
+        super().__init__("\n".join(_told(errors)), hint)
         self.errors = tuple(errors)
-
-    def __str__(self) -> str:
-        lines = [str(error) for error in self.errors]
-        return "\n".join([*lines, f"  {self.hint}"] if self.hint else lines)
 
 
 def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
@@ -157,3 +160,36 @@ def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
 def parts(error: TfdeployError) -> tuple[TfdeployError, ...]:
     """The errors that a FleetError holds; any other is its own only part."""
     return error.errors if isinstance(error, FleetError) else (error,)
+
+
+def _told(errors: Sequence[TfdeployError]) -> Iterator[str]:
+    """Each of them; many that are the same, but for what tells their hosts apart, as one."""
+    kinds: dict[tuple[object, ...], list[TfdeployError]] = {}
+    for error in errors:
+        same = (type(error), _nameless(error, error.message), _nameless(error, error.hint))
+        kinds.setdefault(same if error.names else (error,), []).append(error)
+    for alike in kinds.values():
+        if len(alike) > FEW:
+            yield _together(alike)
+        else:
+            yield from map(str, alike)
+
+
+def _nameless(error: TfdeployError, text: str) -> tuple[str, ...]:
+    words = WORD.split(text)
+    return tuple("" if word in error.names or APART.fullmatch(word) else word for word in words)
+
+
+def _together(alike: Sequence[TfdeployError]) -> str:
+    """All of their names and addresses; the log and the hint of the first."""
+    first = alike[0]
+    about = " on ".join(map(folded, zip(*(error.names for error in alike), strict=True)))
+    words = zip(*(WORD.split(error.message) for error in alike), strict=True)
+    log = [f"  | {line}" for line in first.log]
+    if log:
+        log.insert(0, f"  the end of the log of {first.names[0]}:")
+    return _lines(f"{about}: {''.join(map(folded, words))}", log, first.hint)
+
+
+def _lines(first: str, log: Sequence[str], hint: str) -> str:
+    return "\n".join([first, *log, *([f"  {hint}"] if hint else [])])

@@ -67,6 +67,14 @@ def _checkpoint_dir(value: str) -> str:
     return value
 
 
+def _place(value: str) -> str:
+    """Where in its directory a task finds something, spelled in the one way that there is."""
+    names = value.split("/")
+    if not value.isprintable() or {"", ".", ".."} & {*names} or value[0] == "~" or "\\" in value:
+        raise ValueError('expected a path within the task\'s directory, as "data/mnist"')
+    return value
+
+
 def _ports(value: Any) -> Any:
     """`"2222-2299"`, `2222` (that one alone) or a list become ports in the order of their use."""
     if value == "auto":
@@ -152,6 +160,7 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
 Address = Annotated[str, AfterValidator(_address)]
 CheckpointDir = Annotated[str, AfterValidator(_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_directory)]
+Place = Annotated[str, AfterValidator(_place)]
 Word = Annotated[str, AfterValidator(_word)]
 Name = Annotated[str, AfterValidator(_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -180,4 +189,9 @@ Command = Annotated[
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Jobs = Annotated[
+    tuple[Literal["ps", "worker", "chief", "evaluator"], ...],
+    BeforeValidator(_tuple),
+    Field(min_length=1),
+]
 Role = Literal["flags", "positional", "environment", "tf_config"]

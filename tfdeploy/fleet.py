@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import queue
 import random
+import resource
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from tfdeploy import at_once
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
@@ -18,7 +19,7 @@ from tfdeploy.errors import (
     TfdeployError,
     raise_all,
 )
-from tfdeploy.remote import Agent
+from tfdeploy.remote import Agent, Followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,10 +30,16 @@ if TYPE_CHECKING:
     from tfdeploy.transport import Transport
 
 R = TypeVar("R")
-AT_ONCE = 32
+# A host that is gone holds a thread for its whole timeout: they are many more than could be busy,
+# so that one in twenty of a thousand may be gone and the others don't notice.
+AT_ONCE = 128
+DESCRIPTORS = 1 << 16  # some programs that we begin close every number up to the limit
+MANY = 100  # from so many hosts on, the usual limit of 1024 descriptors may not do
 # A host that refuses what it is asked will refuse it again; any other may be back in a while.
 REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+LAST_WORD_S = 2.0
+TURN_S = 30.0
 UNREAD = 256  # events that may wait to be taken: then the hosts have to wait as well
 
 
@@ -42,36 +49,56 @@ class Fleet:
     def __init__(
         self, inventory: Inventory, *, version: str | None = None, accept_new: bool = False
     ) -> None:
+        self.inventory = inventory
         self.agents: Mapping[str, Agent] = {
             host.name: Agent(_transport(host, inventory, accept_new), host, version)
             for host in inventory.hosts
         }
+        self._turns = {host: threading.Lock() for host in self.agents}
+        self._stay_open = len(self.agents) <= MANY or len(self.agents) < _connections()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for agent in self.agents.values():
-            agent.transport.close()
+            agent.close()
 
     def outcomes(
-        self, hosts: Iterable[str], act: Callable[[Agent], R]
+        self,
+        hosts: Iterable[str],
+        act: Callable[[Agent], R],
+        on_failed: Callable[[TfdeployError], None] = lambda error: None,
     ) -> dict[str, R | TfdeployError]:
-        """Do `act` on every host at once; each gives what it returned, or the error it met."""
+        """Do `act` on every host at once; each gives what it returned, or the error it met, which
+        `on_failed` is told at that moment, from any thread. Connections stay open for what is asked
+        next, unless there are more hosts than there can be connections.
+
+        Ctrl-C leaves out the hosts that have not been begun, and is not kept up by the others.
+        """
 
         def one(host: str) -> R | TfdeployError:
             try:
-                return act(self.agents[host])
+                with self._turns[host]:  # what was left to itself at a Ctrl-C ends first
+                    return act(self.agents[host])
             except TfdeployError as error:
+                on_failed(error)
                 return error
+            finally:
+                if not self._stay_open:
+                    self.agents[host].close()
 
         names = list(hosts)
-        with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-            return dict(zip(names, pool.map(one, names), strict=True))
+        return dict(zip(names, at_once.each(one, names, AT_ONCE), strict=True))
 
-    def each(self, hosts: Iterable[str], act: Callable[[Agent], R]) -> dict[str, R]:
+    def each(
+        self,
+        hosts: Iterable[str],
+        act: Callable[[Agent], R],
+        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+    ) -> dict[str, R]:
         """As `outcomes`, but any error is raised, all of them together, when every host is done."""
-        outcomes = self.outcomes(hosts, act)
+        outcomes = self.outcomes(hosts, act, on_failed)
         raise_all(errors_of(outcomes))
         return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
 
@@ -109,7 +136,7 @@ def may_return(error: TfdeployError) -> bool:
 
 
 class Following:
-    """The merged `follow` of many hosts. Closing it hangs up on all of them, from any thread.
+    """The merged `follow` of many hosts. Leaving it ends all of them, from any thread.
 
     A host that is lost while it is followed for ever is asked again and again, and goes on where it
     was: no line is lost or told twice.
@@ -117,11 +144,16 @@ class Following:
 
     def __init__(self, bodies: Mapping[Agent, dict[str, Any]]) -> None:
         self._events: queue.Queue[tuple[str, Any]] = queue.Queue(UNREAD)
-        self._streams: dict[str, Any] = {}
+        self._told: dict[str, Followed] = {}
         self._closed = threading.Event()
         self._open = len(bodies)
-        for agent, body in bodies.items():
-            threading.Thread(target=self._listen, args=(agent, body), daemon=True).start()
+        self._beginning = threading.Semaphore(AT_ONCE)
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(agent, body), daemon=True)
+            for agent, body in bodies.items()
+        ]
+        for listener in self._listeners:
+            listener.start()
 
     def __enter__(self) -> Self:
         return self
@@ -130,8 +162,13 @@ class Following:
         self._closed.set()
         with suppress(queue.Full):  # then nobody waits for an event
             self._events.put_nowait(("", None))
-        for stream in list(self._streams.values()):
-            stream.close()
+        for told in list(self._told.values()):
+            told.enough()
+        deadline = time.monotonic() + LAST_WORD_S  # then their agents can be asked something else
+        for listener in self._listeners:
+            listener.join(max(0.0, deadline - time.monotonic()))
+        for told in list(self._told.values()):
+            told.close()
 
     def events(self, deadline: float | None = None) -> Iterator[tuple[str, Any]]:
         """(host, answer) as they come, until all hosts have said their last, or until `deadline`
@@ -176,19 +213,33 @@ class Following:
         self, agent: Agent, body: dict[str, Any], cursors: dict[str, str]
     ) -> Iterator[dict[str, Any]]:
         """One stream's answers; `cursors` say where it goes on, and learn where it stands."""
-        stream, answers = agent.follow({**body, "cursors": cursors} if cursors else body)
-        self._streams[agent.host] = stream
+        told = agent.follow({**body, "cursors": cursors} if cursors else body)
+        self._told[agent.host] = told
         if self._closed.is_set():
-            stream.close()
+            told.enough()
         try:
-            for answer in answers:
+            for answer in self._begun(told):
                 _refuse_nonsense(agent.host, body, answer)
                 if "cursor" in answer:
                     cursors[answer["task"]] = answer["cursor"]
                 if answer.get("lines") != []:  # those only tell where the others begin
                     yield answer
         finally:
-            stream.close()
+            told.close()
+
+    def _begun(self, told: Followed) -> Iterator[dict[str, Any]]:
+        """Its answers. So many hosts are connected to at the same time, and no more: else a
+        thousand handshakes would make each other late."""
+        answers = iter(told)
+        in_turn = self._beginning.acquire(timeout=TURN_S)  # hosts that hang end nobody's waiting
+        try:
+            first = None if self._closed.is_set() else next(answers, None)
+        finally:
+            if in_turn:
+                self._beginning.release()
+        if first is not None:
+            yield first
+            yield from answers
 
     def _put(self, host: str, event: Any) -> None:
         while not self._closed.is_set():
@@ -214,11 +265,25 @@ def _refuse_nonsense(host: str, body: dict[str, Any], answer: dict[str, Any]) ->
         raise AgentError(host, "it tells of a task that it was not asked for")
 
 
+def _connections() -> int:
+    """How many may be open at the same time, once we are allowed as many descriptors as we may be:
+    half of those are left to what is sent and fetched meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
 def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:
     if host.is_local:
         from tfdeploy.transport.local import LocalTransport
 
         return LocalTransport(host.name)
+    if inventory.keep_connections_s and not accept_new:
+        from tfdeploy.transport.kept import KeptTransport
+
+        return KeptTransport(host, inventory)
     from tfdeploy.transport.ssh import SshTransport
 
     return SshTransport(host, inventory, accept_new=accept_new)

@@ -43,14 +43,14 @@ def from_gitignore(folder: str, content: bytes) -> Ignore:
     return Ignore(folder, tuple(pattern for pattern in compiled if pattern))
 
 
-def from_excludes(excludes: Iterable[str]) -> Ignore:
-    """The patterns of source.exclude. Raises PlanError for one that is none."""
+def from_excludes(key: str, excludes: Iterable[str]) -> Ignore:
+    """The patterns of the `exclude` under `key`. Raises PlanError for one that is none."""
     patterns = []
     for exclude in excludes:
         pattern = _compiled(exclude)
         if pattern is None and exclude.strip() and not exclude.startswith("#"):
             raise PlanError(
-                f'source.exclude: "{exclude}" is no pattern', "write it as in .gitignore"
+                f'{key}.exclude: "{exclude}" is no pattern', "write it as in .gitignore"
             )
         patterns += [pattern] if pattern else []
     return Ignore("", tuple(patterns))

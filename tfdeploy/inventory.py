@@ -22,7 +22,9 @@ from tfdeploy.fields import (
     Environment,
     Exits,
     GpuIds,
+    Jobs,
     Name,
+    Place,
     Port,
     Ports,
     Role,
@@ -47,14 +49,28 @@ EXPECTED = {
     "string_type": "expected text in quotes",
     "tuple_type": "expected a list",
 }
+OF_A_KEY = "[key]"  # how pydantic marks that a table's name is wrong, not what it holds
 NAMED_BY_TABLE = "unknown key; a host is named by its table, [hosts.NAME]"
 T = TypeVar("T", bound=_Table)
 
 
 class Source(_Table):
-    """What is pushed. `path` is relative to hosts.toml; `exclude` has .gitignore's patterns."""
+    """What is pushed. `path` is relative to hosts.toml; `exclude` has .gitignore's patterns. With
+    `relay` many bytes go once from home, and then from host to host."""
 
     path: str = "."
+    exclude: Words = ()
+    relay: bool = True
+
+
+class DataSet(_Table):
+    """What tasks read beside the code; its table's name is where they see it. `path` is relative to
+    hosts.toml, None for the same place below the source. With `compare` "mtime" a file is the same
+    if its size and its time are; "hash" reads every byte at home."""
+
+    path: str | None = None
+    jobs: Jobs = ("worker", "chief", "evaluator")
+    compare: Literal["mtime", "hash"] = "mtime"
     exclude: Words = ()
 
 
@@ -156,7 +172,9 @@ class Inventory(_Table):
     file: Path
     project: Name
     ssh_config: str | None = None
+    keep_connections_s: Seconds = 300.0
     source: Source = Source()
+    data: dict[Place, DataSet] = {}
     training: Training
     restart: Restart = Restart()
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
@@ -164,6 +182,13 @@ class Inventory(_Table):
     @property
     def source_root(self) -> Path:
         return (self.file.parent / Path(self.source.path).expanduser()).resolve()
+
+    def data_root(self, place: str) -> Path:
+        """Where a data set lies at home; links on the way are not followed yet."""
+        path = self.data[place].path
+        return (
+            self.source_root / place if path is None else self.file.parent / Path(path).expanduser()
+        )
 
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
@@ -174,7 +199,9 @@ class _File(_Table):
 
     project: Name
     ssh_config: str | None = None
+    keep_connections_s: Seconds = 300.0
     source: Source = Source()
+    data: dict[Place, DataSet] = {}
     training: Training
     restart: Restart = Restart()
     defaults: HostSettings = HostSettings()
@@ -203,6 +230,7 @@ def parse(text: str, file: Path) -> Inventory:
         raise InventoryError("\n".join(sentences), "hosts.example.toml shows every key")
     checked = tuple(host for host in hosts if host)
     _refuse_one_machine_twice(checked, file)
+    _refuse_data_in_data(written.data, file)
     kept = {key: getattr(written, key) for key in written.model_fields_set - {"defaults", "hosts"}}
     return Inventory(file=file.absolute(), hosts=checked, **kept)
 
@@ -303,8 +331,18 @@ def _refuse_one_machine_twice(hosts: tuple[Host, ...], file: Path) -> None:
             )
 
 
+def _refuse_data_in_data(data: dict[str, DataSet], file: Path) -> None:
+    for place in data:
+        for outer in data:
+            if place.startswith(outer + "/"):
+                raise InventoryError(
+                    f"{file}: data.{place} would lie in data.{outer}, which is read-only",
+                    "give one of them a place of its own, or both in one data set",
+                )
+
+
 def _sentence(detail: Any, prefix: tuple[str, ...]) -> str:
-    loc = (*prefix, *detail["loc"])
+    loc = (*prefix, *(part for part in detail["loc"] if part != OF_A_KEY))
     path = ".".join(str(part) for part in loc)
     found = _shown(detail["input"])
     match detail["type"]:
@@ -331,8 +369,8 @@ def _shown(value: Any) -> str:
 
 def _suggestion(loc: tuple[Any, ...]) -> str:
     tables: dict[str, type[_Table]] = {
-        "source": Source, "training": Training, "restart": Restart, "defaults": HostSettings,
-        "hosts": Host,
+        "source": Source, "data": DataSet, "training": Training, "restart": Restart,
+        "defaults": HostSettings, "hosts": Host,
     }  # fmt: skip
     model = tables.get(str(loc[0]), _File) if len(loc) > 1 else _File
     allowed = [name for name in model.model_fields if name != "name"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,19 @@ MEGA = 1000 * 1000
 
 
 def make(
-    inventory: Inventory, plan: Plan, run: str, release: str, secret: str
+    inventory: Inventory,
+    plan: Plan,
+    run: str,
+    release: str,
+    secret: str,
+    data: Mapping[str, str] = {},
 ) -> tuple[Launch, ...]:
     """One Launch per placement, in the plan's order. `secret` is what the run's tasks know each
-    other by. Raises PlanError for an unknown {field}, or for more replicas than hosts."""
+    other by; `data` gives the release of each data set by its place. Raises PlanError for an
+    unknown {field}, or for more replicas than hosts."""
     circle = _circle(inventory.training, plan, secret)
-    return tuple(_launch(inventory, plan, p, run, release, circle) for p in plan.placements)
+    common = (run, release, circle, data)
+    return tuple(_launch(inventory, plan, p, *common) for p in plan.placements)
 
 
 def check_script(inventory: Inventory, files: Collection[str]) -> None:
@@ -54,6 +62,35 @@ def check_script(inventory: Inventory, files: Collection[str]) -> None:
         f"from {inventory.source_root}",
         f"did you mean {close[0]}?" if close else "see source.path, source.exclude and .gitignore",
     )
+
+
+def check_data(inventory: Inventory, plan: Plan, files: Collection[str]) -> None:
+    """Refuse a data set that no task needs, or whose place something else has: a file of the
+    release, or what the chief saves. Raises PlanError."""
+    jobs = {p.task.job for p in plan.placements}
+    for place, data in inventory.data.items():
+        if not jobs & {*data.jobs}:
+            raise PlanError(
+                f"data.{place}.jobs: no task is a {' or '.join(data.jobs)}",
+                f"the jobs that there are: {', '.join(sorted(jobs))}",
+            )
+        if _overlap(place, os.path.normpath(inventory.training.checkpoint_dir)):
+            raise PlanError(
+                f"data.{place} is read-only, and training.checkpoint_dir, "
+                f"{inventory.training.checkpoint_dir}, would lie in it or around it",
+                "give one of them another place",
+            )
+        taken = next((file for file in files if _overlap(place, file)), None)
+        if taken:
+            raise PlanError(
+                f"data.{place}: the source has {taken} at this place",
+                f'add "/{min(taken, place, key=len)}" to source.exclude, or give it another place',
+            )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies within the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _circle(training: Training, plan: Plan, secret: str) -> Circle:
@@ -89,6 +126,7 @@ def _launch(
     run: str,
     release: str,
     circle: Circle,
+    data: Mapping[str, str],
 ) -> Launch:
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     values = roles.fields(plan, placement, training, host)
@@ -112,6 +150,7 @@ def _launch(
         policy=_policy(inventory.restart.of(job)),
         # A host need not be able to dial its own address.
         circle=replace(circle, address="localhost") if host.name == plan.chief.host else circle,
+        data={place: data[place] for place, each in inventory.data.items() if job in each.jobs},
     )
 
 

@@ -2,65 +2,127 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import zipfile
-from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import MARK
-from tfdeploy.errors import AgentError, AgentSilent, CommandFailed, Leased
+from tfdeploy.agent.verbs import ABSENT
+from tfdeploy.bundle import bundle, current_version
+from tfdeploy.errors import AgentError, AgentSilent, CommandFailed, HostError, Leased
+from tfdeploy.session import Answer, Ended, Session, question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from importlib.resources.abc import Traversable
+    from collections.abc import Iterable, Iterator
 
     from tfdeploy.inventory import Host
-    from tfdeploy.transport import Completed, Stream, Transport
+    from tfdeploy.transport import Completed, Transport
 
-Answer = dict[str, Any]
-ABSENT = 96
 TIMEOUT_S = 60.0
-MAX_LINE = 64 << 20
-# $1 the agent's path below the home or absolute, $2 the Python, $3 the verb. The shell is only
-# there to find the home directory; the agent's exit codes stay below 90.
-ASK = f'cd "$HOME" && test -f "$1" || exit {ABSENT}; exec "$2" "$1" "$3"'
+NOT_WRITTEN = 95
+# $1 the agent's path below the home or absolute, $2 the Python. The shell is only there to find the
+# home directory. Neither the environment nor site-packages have a say in the agent.
+SERVE = f'cd "$HOME" && test -d "$1" || exit {ABSENT}; exec "$2" -S -E "$1" serve'
 SHIP = (
-    'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" && cat > "$1.$$" && mv -f "$1.$$" "$1"'
+    'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" && cat > "$1.$$" '
+    f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$1.$$" "$1"'
 )
-# A zip holds times: a fixed one keeps the hash the same between checkouts.
-LONG_AGO = (1980, 1, 1, 0, 0, 0)
+# Readable to any Python 3. The folder appears whole; whoever is faster has put the same there.
+UNPACK = """
+import os, shutil, sys, zipfile
+archive, folder = sys.argv[1:]
+with zipfile.ZipFile(archive) as file:
+    file.extractall(archive + ".d")
+os.remove(archive)
+try:
+    os.rename(archive + ".d", folder)
+except OSError:
+    shutil.rmtree(archive + ".d")
+    os.listdir(folder)
+"""
 
 
 class Agent:
-    """The agent of one host. `version` names the zipapp: a run is asked with the one it had."""
+    """The agent of one host. `version` names it: a run is asked with the one that it began with.
+
+    A process of it that has answered is asked again: one process a host, however many questions,
+    and as many as are asked at the same time.
+    """
 
     def __init__(self, transport: Transport, host: Host, version: str | None = None) -> None:
         self.transport = transport
         self.host = host.name
         self._python = host.python
-        self._path = f"{_below_home(host.directory)}/agent/{version or current_version()}.pyz"
+        self._path = f"{_below_home(host.directory)}/agent/{version or current_version()}"
         self._current = version in (None, current_version())
+        self._idle: list[Session] = []
+        self._lock = threading.Lock()
 
     def ask(self, verb: str, body: Answer, timeout_s: float = TIMEOUT_S) -> Answer:
         """One question, one answer. Raises AgentError where the agent refuses, else HostError."""
-        data = json.dumps(body).encode() + b"\n"
-        done = self.transport.run(self._argv(verb), stdin=data, timeout_s=timeout_s)
-        if done.exit == ABSENT:
-            self._ship()
-            done = self.transport.run(self._argv(verb), stdin=data, timeout_s=timeout_s)
-        return self._accepted(self._only_answer(done))
+        return self.put(question(verb, body), timeout_s)
 
-    def follow(self, body: Answer) -> tuple[Stream, Iterator[Answer]]:
-        """Ask `follow`: the stream, to hang up with, and its answers as they come."""
-        data = json.dumps(body).encode() + b"\n"
-        stream = self.transport.stream(self._argv("follow"), stdin=data)
-        return stream, self._answers(stream)
+    def put(
+        self, asked: bytes, timeout_s: float = TIMEOUT_S, payload: Iterable[memoryview] = ()
+    ) -> Answer:
+        """As `ask`, for a question that is made already, and what is sent with it."""
+        session, answer = self.begin(asked, timeout_s, payload)
+        self.spare(session)
+        return self.accepted(answer)
 
-    def _argv(self, verb: str) -> list[str]:
-        return ["sh", "-c", ASK, "tfdeploy", self._path, self._python, verb]
+    def follow(self, body: Answer) -> Followed:
+        """Ask `follow`: its answers come as long as they are wanted."""
+        return self.answers("follow", body)
+
+    def answers(self, verb: str, body: Answer) -> Followed:
+        """One question, many answers; the last one says `end`."""
+        return Followed(self, question(verb, body))
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.keep()
+        self.transport.close()
+
+    def begin(
+        self, asked: bytes, timeout_s: float | None, payload: Iterable[memoryview] = ()
+    ) -> tuple[Session, Answer]:
+        """A session that was asked this, and its first answer; shipped first where it is absent."""
+        try:
+            return self._asked(asked, timeout_s, payload)
+        except Ended as ended:
+            if ended.how.exit != ABSENT:
+                raise self._mute(ended.how) from None
+        self._ship()
+        try:
+            return self._asked(asked, timeout_s, payload)
+        except Ended as ended:
+            raise self._mute(ended.how) from None
+
+    def _asked(
+        self, asked: bytes, timeout_s: float | None, payload: Iterable[memoryview]
+    ) -> tuple[Session, Answer]:
+        session = self._session()
+        try:
+            with suppress(HostError):  # it may have ended: how, is told where its answer is read
+                session.ask(asked, payload)
+            return session, session.answer(timeout_s)
+        except BaseException:
+            session.close()
+            raise
+
+    def _session(self) -> Session:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        argv = ["sh", "-c", SERVE, "tfdeploy", self._path, self._python]
+        return Session(self.host, self.transport.stream(argv))
+
+    def spare(self, session: Session) -> None:
+        """It has answered, and may be asked again."""
+        with self._lock:
+            self._idle.append(session)
 
     def _ship(self) -> None:
         if not self._current:
@@ -69,63 +131,32 @@ class Agent:
                 f"the agent that started this run is gone ({self._path})",
                 "was the directory on the host removed?",
             )
-        argv = ["sh", "-c", SHIP, "tfdeploy", self._path]
+        argv = ["sh", "-c", SHIP, "tfdeploy", self._path, self._python, UNPACK]
         done = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
-        if done.exit != 0:
+        if done.exit == NOT_WRITTEN:
             raise CommandFailed(
                 self.host,
                 f"{self._path} can't be written: {_last_line(done.stderr)}",
                 "see the host's directory key in hosts.toml",
             )
+        if done.exit != 0:
+            raise self._mute(done)
 
-    def _only_answer(self, done: Completed) -> Answer:
-        lines = done.stdout.decode(errors="replace").splitlines()
-        answers = [line.partition(MARK)[2] for line in lines if MARK in line]
-        if answers:
-            return self._parsed(answers[-1])
+    def _mute(self, done: Completed) -> HostError:
         if done.exit in (126, 127):
-            raise CommandFailed(
+            return CommandFailed(
                 self.host,
                 f"{self._python} can't be run there: {_last_line(done.stderr)}",
                 "set the host's python in hosts.toml to the absolute path of one, 3.8 or newer",
             )
-        raise AgentError(
+        return AgentError(
             self.host,
             f"the agent gave no answer (exit {done.exit}): {_last_line(done.stderr)}",
             f"is {self._python} a Python, 3.8 or newer? It is the host's python in hosts.toml",
         )
 
-    def _answers(self, stream: Stream) -> Iterator[Answer]:
-        rest, began, ended = b"", False, False
-        for chunk in stream:
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > MAX_LINE:
-                raise AgentError(self.host, f"its answer has no end: {len(rest)} bytes in one line")
-            for line in lines:
-                _, marked, text = line.decode(errors="replace").partition(MARK)
-                if marked:
-                    answer = self._accepted(self._parsed(text))
-                    began, ended = True, "end" in answer
-                    yield answer
-        if not ended:
-            # One that has never said a word isn't there, and won't be there the next time.
-            kind = AgentSilent if began else AgentError
-            raise kind(
-                self.host,
-                "the agent fell silent before its last word",
-                "was it killed, or its directory removed? tfdeploy status asks again",
-            )
-
-    def _parsed(self, text: str) -> Answer:
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise AgentError(self.host, f"the agent's answer is no JSON object: {text[:80]!r}")
-        return answer
-
-    def _accepted(self, answer: Answer) -> Answer:
+    def accepted(self, answer: Answer) -> Answer:
+        """An answer that is neither a refusal nor a failure; else it is raised."""
         if "refused" in answer:
             found, hint = str(answer["refused"]), str(answer.get("hint", ""))
             if answer.get("held_by"):
@@ -136,35 +167,50 @@ class Agent:
         return answer
 
 
-@cache
-def bundle() -> bytes:
-    """The agent and what is loaded inside the training, as one zip that Python can run."""
-    package = resources.files("tfdeploy")
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, "__main__.py", package.joinpath("agent/__main__.py").read_bytes())
-        _add(archive, "tfdeploy/__init__.py", b"")
-        for name, source in _modules(package, "agent"):
-            _add(archive, f"tfdeploy/agent/{name}", source)
-        for name, source in _modules(package, "inside"):
-            _add(archive, f"inside/{name}", source)
-    return data.getvalue()
+class Followed:
+    """The answers to one question. Any thread may say that it is enough, or hang up."""
 
+    def __init__(self, agent: Agent, asked: bytes) -> None:
+        self._agent = agent
+        self._asked = asked
+        self._session: Session | None = None
+        self._enough = False
 
-@cache
-def current_version() -> str:
-    return hashlib.sha256(bundle()).hexdigest()[:16]
+    def __iter__(self) -> Iterator[Answer]:
+        """Until it has said its last. Raises AgentSilent where it falls silent before."""
+        session, answer = self._agent.begin(self._asked, None)
+        self._session = session
+        if self._enough:
+            self.enough()
+        try:
+            while "end" not in self._agent.accepted(answer):
+                yield answer
+                answer = session.answer(None)
+            self._session = None
+            self._agent.spare(session)
+        except Ended:
+            raise AgentSilent(
+                self._agent.host,
+                "the agent fell silent before its last word",
+                "was it killed, or its directory removed? tfdeploy status asks again",
+            ) from None
+        finally:
+            self.close()  # unless it was spared
+        yield answer
 
+    def enough(self) -> None:
+        """It ends then with its last answer."""
+        self._enough = True
+        session = self._session
+        if session:
+            with suppress(HostError):
+                session.enough()
 
-def _modules(package: Traversable, folder: str) -> Iterator[tuple[str, bytes]]:
-    entries = sorted(package.joinpath(folder).iterdir(), key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.name.endswith(".py"):
-            yield entry.name, entry.read_bytes()
-
-
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data, zipfile.ZIP_DEFLATED)
+    def close(self) -> None:
+        """Hang up."""
+        session, self._session = self._session, None
+        if session:
+            session.close()
 
 
 def _below_home(directory: str) -> str:

@@ -1,6 +1,6 @@
 """What was started: a Run, and its record at home. How it goes is only known on the hosts.
 
-runs/<run>/run.json      release, agent, and the hosts file's name
+runs/<run>/run.json      releases, agent, and the hosts file's name
 runs/<run>/hosts.toml    the inventory as it was asked for, every address resolved
 runs/<run>/…             what `collect` brings home
 """
@@ -11,7 +11,7 @@ import json
 import secrets
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,17 +21,21 @@ from tfdeploy import plan as plans
 from tfdeploy.errors import RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdeploy.inventory import Inventory
     from tfdeploy.plan import Plan
 
 FOLDER = "runs"
+LATER_KEYS: dict[str, Any] = {"auto_ports": [], "launched": "", "data": {}}  # than the first record
 
 
 @dataclass(frozen=True)
 class Run:
     """One Plan on one Release. `agent` is the version of the agent that started it; the ports of
     the hosts in `auto_ports` were found when it started. `launched` names the start or the resume
-    that its tasks are of: whoever stops them stops those of no other."""
+    that its tasks are of: whoever stops them stops those of no other. `data` gives the release of
+    each data set by its place."""
 
     id: str
     release: str
@@ -40,6 +44,7 @@ class Run:
     plan: Plan
     auto_ports: tuple[str, ...] = ()
     launched: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def flags(self) -> str:
@@ -70,6 +75,7 @@ def save(run: Run) -> None:
         "hosts_file": run.inventory.file.name,
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
+        "data": dict(run.data),
     }
     try:
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -103,9 +109,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
         raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
     inventory = inventories.parse(text, hosts_file.absolute().parent / record["hosts_file"])
     plan = plans.remake(inventory)
-    auto = tuple(record["auto_ports"])
-    launched = record["launched"]
-    return Run(chosen, record["release"], record["agent"], inventory, plan, auto, launched)
+    more = (tuple(record["auto_ports"]), record["launched"], record["data"])
+    return Run(chosen, record["release"], record["agent"], inventory, plan, *more)
 
 
 def forget(run: Run) -> None:
@@ -129,8 +134,7 @@ def _record(folder: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads((folder / "run.json").read_text())
         named = {key: str(record[key]) for key in ("release", "agent", "hosts_file")}
-        more = {"auto_ports": record.get("auto_ports", []), "launched": record.get("launched", "")}
-        return {**named, **more}
+        return {**LATER_KEYS, **record, **named}
     except (ValueError, TypeError, KeyError):
         raise RunError(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"

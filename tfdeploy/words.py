@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import READY, RUNNING
+from tfdeploy.hostnames import folded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.plan import Placement
 
 KILO = 1000
-SHOWN = 3
+ROOM = 40  # for names beside other things in one line
 # A step that is older is called stalled where it is shown; scripts write events far more often.
 STALLED_S = 120.0
 
@@ -57,11 +58,17 @@ def training(report: TaskReport) -> str:
     if report.state not in (READY, RUNNING):
         return "-"
     if report.step is not None and report.step_age_s is not None:
-        stalled = "stalled at " if report.step_age_s > STALLED_S else ""
+        stalled = "stalled at " if is_stalled(report) else ""
         return f"{stalled}step {report.step}, {duration(report.step_age_s)} ago"
     if report.quiet_s is None:
         return "unknown"
     return f"unknown, log {duration(report.quiet_s)} ago"
+
+
+def is_stalled(report: TaskReport) -> bool:
+    """Whether it trains, and has told of no step for long."""
+    trains = report.state in (READY, RUNNING) and report.step is not None
+    return trains and report.step_age_s is not None and report.step_age_s > STALLED_S
 
 
 def counted(count: int, noun: str) -> str:
@@ -69,9 +76,19 @@ def counted(count: int, noun: str) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """All names of a few hosts; of many the first ones and how many more."""
-    shown = ", ".join(names[:SHOWN])
-    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+    """All names, where there is room for them; else the first and how many more."""
+    text = folded(names)
+    return text if len(text) <= ROOM else f"{names[0]} and {len(names) - 1} more"
+
+
+def standing(where: Mapping[str, Sequence[str]]) -> str:
+    """Where many stand: `gpu[001-950] done · 37 to go`. The first are named, if there is room."""
+    first = next(iter(where), "")
+    named = folded(where.get(first, ()))
+    counts = {word: str(len(names)) for word, names in where.items() if names}
+    if first in counts and len(named) <= ROOM:
+        counts[first] = named
+    return " · ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def or_dash(value: int | None) -> str:

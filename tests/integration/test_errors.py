@@ -22,7 +22,7 @@ from tfdeploy.errors import (
     Unreachable,
 )
 from tfdeploy.fleet import Fleet
-from tfdeploy.transport import ssh
+from tfdeploy.transport import channels
 from tfdeploy.transport.ssh import SshTransport
 from tfdeploy.transport.translate import translated
 
@@ -300,15 +300,15 @@ def test_a_lost_connection_is_no_timeout_and_the_next_command_connects_anew(site
 def test_a_stream_says_that_its_connection_was_lost(site, sshd):
     server = sshd()
     site.knows("one", server)
-    said = iter(site.transport().stream(["sh", "-c", "echo on; exec cat"]))
-    assert next(said) == b"on\n"
+    stream = site.transport().stream(["sh", "-c", "echo on; exec cat"])
+    assert stream.read(30) == b"on\n"
     server.hang_up()
     with pytest.raises(Unreachable, match=r"one: the connection was lost"):
-        next(said)
+        stream.read(30)
 
 
 def test_an_answer_without_an_end_is_refused_before_it_fills_our_memory(site, sshds, monkeypatch):
-    monkeypatch.setattr(ssh, "MAX_OUTPUT", 1_000_000)
+    monkeypatch.setattr(channels, "MAX_OUTPUT", 1_000_000)
     site.knows("one", sshds["one"])
     with pytest.raises(CommandFailed, match="its answer has no end"):
         site.transport().run(["yes"], timeout_s=60)
@@ -366,7 +366,7 @@ def test_a_talkative_shell_profile_changes_no_answer(site, sshd, noise):
     assert ask(site)["present"] is False
     told = {"project": "p", "run": "r", "tasks": [], "logs": True, "lines": None, "forever": True}
     with Fleet(site.inventory(one=settled(site))) as fleet:
-        assert list(fleet.agents["one"].follow(told)[1]) == [{"end": True}]
+        assert list(fleet.agents["one"].follow(told)) == [{"end": True}]
 
 
 def test_a_talkative_shell_profile_is_the_reason_named_when_rsync_fails(site, sshd, tmp_path):

@@ -19,7 +19,7 @@ def test_a_source_that_changes_while_it_is_pushed_is_refused_by_name(world, chan
     intent = plan_all(inventory.load(project.folder / "hosts.toml"))
     weights.write_text(change)
     with Fleet(intent.inventory) as fleet, pytest.raises(TfdeployError) as refused:
-        push(fleet, intent.inventory.project, intent.release)
+        push(fleet, intent)
     errors = refused.value.errors if isinstance(refused.value, FleetError) else [refused.value]
     assert len(errors) == len(project.hosts)
     assert all(isinstance(error, TransferFailed) for error in errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 
 from tfdeploy import inventory
 from tfdeploy.errors import CommandTimedOut, TransferFailed
+from tfdeploy.transport.kept import KeptTransport
 from tfdeploy.transport.local import LocalTransport
 from tfdeploy.transport.ssh import SshTransport
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tfdeploy.transport import Transport
+    from tfdeploy.transport import Stream, Transport
 
 WORDS = [
     "plain", "", " two  words ", "-n", "--", "semi;colon", "$(echo no)", "`echo no`", "$HOME",
@@ -37,7 +39,7 @@ BINARY = bytes(range(256)) * 4096
 BIG = 5_000_000
 
 
-@pytest.fixture(scope="module", params=["ssh", "local"])
+@pytest.fixture(scope="module", params=["ssh", "kept", "local"])
 def transport(request: pytest.FixtureRequest, base: Path) -> Iterator[Transport]:
     made = LocalTransport("one") if request.param == "local" else by_ssh(request, base)
     yield made
@@ -49,7 +51,12 @@ def by_ssh(request: pytest.FixtureRequest, base: Path) -> Transport:
     top = {"project": "p", "ssh_config": str(request.getfixturevalue("ssh_config"))}
     file.write_text(toml({**top, "training": {"command": "true"}, "hosts": {"one": {"ps": 1}}}))
     known = inventory.load(file)
-    return SshTransport(known.host("one"), known)
+    made = {"ssh": SshTransport, "kept": KeptTransport}[request.param]
+    return made(known.host("one"), known)
+
+
+def whole(stream: Stream) -> bytes:
+    return b"".join(iter(lambda: stream.read(30), b""))
 
 
 def run(transport: Transport, *argv: str, stdin: bytes = b"", timeout_s: float = 30):
@@ -118,12 +125,11 @@ def test_a_transport_is_of_use_after_a_timeout(transport):
 
 
 def test_a_stream_yields_as_it_comes_and_close_is_an_end_of_file(transport):
-    stream = transport.stream(["sh", "-c", "echo $$; exec cat"], stdin=b"from home\n")
+    stream = transport.stream(["sh", "-c", "echo $$; exec cat"])
+    stream.send(b"from home\n")
     said = b""
-    for chunk in stream:
-        said += chunk
-        if b"home\n" in said:
-            break
+    while b"home\n" not in said:
+        said += stream.read(30)
     pid = int(said.split()[0])
     assert alive(pid)
     stream.close()
@@ -132,19 +138,41 @@ def test_a_stream_yields_as_it_comes_and_close_is_an_end_of_file(transport):
 
 def test_close_ends_a_stream_that_goes_on_talking(transport):
     stream = transport.stream(["sh", "-c", "echo $$; while echo on; do sleep 0.05; done"])
-    pid = int(next(iter(stream)).split()[0])
+    pid = int(stream.read(30).split()[0])
     stream.close()
     until(lambda: not alive(pid), "the end of the talker")
 
 
 def test_a_stream_ends_with_its_command(transport):
-    assert b"".join(transport.stream(["sh", "-c", "echo last"])) == b"last\n"
+    stream = transport.stream(["sh", "-c", "echo last; echo no good >&2; exit 3"])
+    assert whole(stream) == b"last\n"
+    ended = stream.ended()
+    assert (ended.exit, ended.stderr) == (3, b"no good\n")
+    stream.close()
+
+
+def test_a_silent_stream_is_given_up_and_goes_on(transport):
+    stream = transport.stream(["cat"])
+    with pytest.raises(CommandTimedOut, match=r"one: cat said nothing for 0.2 s"):
+        stream.read(0.2)
+    stream.send(b"on\n")
+    assert stream.read(30) == b"on\n"
+    stream.close()
+
+
+def test_megabytes_are_sent_to_a_stream_whole(transport):
+    stream = transport.stream(["sh", "-c", f"head -c {8 * len(BINARY)} | sha256sum"])
+    stream.send(memoryview(BINARY * 8))
+    assert whole(stream).split()[0].decode() == hashlib.sha256(BINARY * 8).hexdigest()
+    stream.close()
 
 
 @pytest.mark.timeout(10)
 def test_a_streams_errors_are_in_nobodys_way(transport):
     script = f"head -c {BIG} /dev/zero >&2; echo after"
-    assert b"".join(transport.stream(["sh", "-c", script])) == b"after\n"
+    stream = transport.stream(["sh", "-c", script])
+    assert whole(stream) == b"after\n"
+    stream.close()
 
 
 def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):

@@ -21,17 +21,17 @@ def report(task, state="FAILED", age_s=10.0, reason="exit 1", **changes):
     return TaskReport(task=task, state=state, age_s=age_s, reason=reason, **fields)
 
 
-def seen(*reports, errors=()):
+def seen(*reports, errors=(), hosts=HOSTS):
     """The status of a run of which these tasks have a report, as FAILED as it is said."""
-    made = Run("r-1", "f00d", "a9e", inventory(HOSTS), plan(HOSTS))
+    made = Run("r-1", "f00d", "a9e", inventory(hosts), plan(hosts))
     told = {each.task: each for each in reports}
     tasks = (TaskStatus(p, told.get(str(p.task))) for p in made.plan.placements)
     return RunStatus(made, tuple(tasks), tuple(errors))
 
 
-def blamed(*reports, first=""):
+def blamed(*reports, first="", hosts=HOSTS):
     """The one task that is blamed."""
-    failure = blame(seen(*reports), first)
+    failure = blame(seen(*reports, hosts=hosts), first)
     assert isinstance(failure, FleetError)
     [one] = failure.errors
     assert isinstance(one, TaskFailed)
@@ -71,6 +71,15 @@ def test_who_failed_the_longest_ago_was_first():
     one = blamed(report("worker:0", age_s=3.0), report("worker:1", age_s=9.0))
     assert one.task == "worker:1"
     assert one.message == "it ended: exit 1\n  because of it ended worker:0 on w (exit 1)"
+
+
+def test_many_that_fell_for_the_same_reason_are_told_together():
+    fell = [report(f"worker:{index}", age_s=1.0) for index in range(1, 6)]
+    odd = report("worker:6", age_s=2.0, reason="killed by SIGKILL")
+    first = report("worker:0", age_s=9.0)
+    one = blamed(first, odd, *fell, hosts="[hosts.w]\nworkers = 7")
+    together = "worker:6 on w (killed by SIGKILL), worker:[1-5] on w (exit 1)"
+    assert one.message == f"it ended: exit 1\n  because of it ended {together}"
 
 
 def test_who_is_named_by_another_was_first_whatever_the_clocks_say():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -137,6 +138,41 @@ def test_the_chief_is_heard_at_every_address_of_its_host(address):
 def test_a_port_that_is_taken_is_an_error():
     with answering() as (_, known), pytest.raises(OSError, match="Address already in use"):
         Beacon(known, no_files)
+
+
+def test_once_it_is_closed_it_is_heard_no_more_and_its_port_is_free():
+    with answering() as (beacon, known):
+        assert circle.ask(known, {})[0]["ended"] is None
+        beacon.close()
+        with pytest.raises(ConnectionRefusedError):
+            circle.ask(known, {})
+        again = Beacon(known, no_files)
+        assert circle.ask(known, {})[0]["ended"] is None
+        beacon._server = again._server  # to be closed in the end
+
+
+def test_who_comes_when_no_file_can_be_opened_is_answered_later():
+    with answering() as (_, known), socket.socket() as stranger, socket.socket() as asking:
+        with no_more_files():
+            stranger.connect(("127.0.0.1", known.port))  # gets the one that accept() took before
+            asking.connect(("127.0.0.1", known.port))
+            asking.sendall(wire.signed(known.secret, wire.ASK, "nonce", {}))
+            time.sleep(0.1)  # meanwhile it tries
+        line = wire.Line(asking, 30.0).line()
+        assert wire.trusted(known.secret, wire.ANSWER, line)[1]["ended"] is None
+
+
+@contextmanager
+def no_more_files():
+    """The next descriptor would be one too many for this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last, hard))
+    os.close(last)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # Strangers

@@ -154,7 +154,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     code, out, err = tfdeploy("plan", "--json")
     told = json.loads(out)
     assert (code, err) == (0, "")
-    assert list(told) == ["project", "chief", "cluster", "release", "tasks"]
+    assert list(told) == ["project", "chief", "cluster", "release", "data", "tasks"]
     assert (told["project"], told["chief"]) == ("digits", "worker:0")
     assert told["cluster"] == {"ps": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}
     assert told["release"].keys() == {"id", "files", "bytes"}
@@ -177,6 +177,52 @@ def test_what_runs_brought_home_is_not_pushed(tfdeploy, folder):
     (folder / "runs" / "one" / "logs").mkdir(parents=True)
     (folder / "runs" / "one" / "logs" / "ps-0.log").write_text("x")
     assert json.loads(tfdeploy("plan", "--json")[1])["release"] == before
+
+
+@pytest.fixture
+def data(folder):
+    """A data set of two files, below the source, and what of it is a file of the source."""
+    (folder / "data" / "set").mkdir(parents=True)
+    for name in ("a", "b"):
+        (folder / "data" / "set" / name).write_text(name)
+    (folder / "data" / "labels").write_text("")
+    (folder / "hosts.toml").write_text(f'{TOML}[data."data/set"]\njobs = ["worker"]\n')
+    return folder / "data" / "set"
+
+
+def test_what_is_data_is_shown_and_is_no_source(tfdeploy, data):
+    told = json.loads(tfdeploy("plan", "--json")[1])
+    assert told["release"]["files"] == 2
+    [one] = told["data"]
+    assert one.pop("id").startswith("data-set-")
+    where = {"place": "data/set", "jobs": ["worker"], "hosts": ["here"]}
+    assert one == {"files": 2, "bytes": 2, **where}
+    [line] = [line for line in tfdeploy("plan")[1].splitlines() if line.startswith("data ")]
+    assert line.endswith(f"  2 files, 2 B of {data}, for worker on here")
+
+
+def test_data_behind_a_link_is_no_source_either(tfdeploy, data, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "set"
+    data.rename(elsewhere)
+    data.symlink_to(elsewhere)
+    told = json.loads(tfdeploy("plan", "--json")[1])
+    assert (told["release"]["files"], told["data"][0]["files"]) == (2, 2)
+
+
+def test_data_that_is_missing_exits_with_2(tfdeploy, data):
+    data.rename(data.parent / "gone")
+    code, _, err = tfdeploy("plan")
+    said = f"error: hosts.toml: data.data/set.path: {data} is not a folder"
+    assert (code, err.splitlines()[0]) == (2, said)
+
+
+def test_data_goes_to_the_hosts_of_its_tasks_and_to_spare_ones(tfdeploy, data, folder):
+    others = {"ps": "ps = 1", "idle": "", "extra": "spare = true", "more": "workers = 1"}
+    tables = "".join(f'[hosts.{n}]\naddress = "{n}"\n{keys}\n' for n, keys in others.items())
+    here = TOML.replace("ps = 1", 'address = "here"')
+    (folder / "hosts.toml").write_text(f'{here}{tables}[data."data/set"]')
+    told = json.loads(tfdeploy("plan", "--json")[1])
+    assert told["data"][0]["hosts"] == ["here", "more", "extra"]
 
 
 def test_the_module_is_the_command(folder):

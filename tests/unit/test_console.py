@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfdeploy import console, words
+from tfdeploy import console, flood, words
 from tfdeploy.agent.records import TaskReport
 from tfdeploy.console import Console
 from tfdeploy.errors import Unreachable
@@ -58,6 +58,28 @@ def test_a_state_is_told_once_however_often_it_is_reported(shown):
         console.report("gpu", report(state="READY", pid=8))
 
     assert [line.split()[0] for line in shown(tell).splitlines()] == ["RUNNING", "READY", "READY"]
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Whoever looks is faster than what waits to be told together."""
+    monkeypatch.setattr(flood, "TOGETHER_S", 60.0)
+
+
+def test_changes_of_many_tasks_are_told_together_and_before_what_comes_of_them(shown, slow):
+    def tell(c):
+        for n in range(console.TASKS + 900):
+            c.report(f"gpu{n:03}", report(task=f"worker:{n}"))
+        c.started(run())
+
+    lines = shown(tell).splitlines()
+    assert lines[: console.TASKS] == [
+        f"READY     {f'worker:{n}':<10} gpu{n:03}  pid 7" for n in range(console.TASKS)
+    ]
+    assert lines[console.TASKS :] == [
+        "READY     worker:[40-939] gpu[040-939]",
+        "run 20260101-000000-abcd is READY: 2 tasks on 2 hosts",
+    ]
 
 
 def test_a_started_run_is_counted(shown):
@@ -125,7 +147,7 @@ def test_a_table_is_never_cut(shown):
     ],
 )
 def test_whether_training_moves_is_said_as_far_as_it_is_known(fields, told):
-    assert console.training(report(**fields)) == told
+    assert words.training(report(**fields)) == told
 
 
 def test_what_was_stopped_is_said(shown):
@@ -187,6 +209,22 @@ def test_a_host_that_is_lost_is_told_and_that_the_run_goes_on(capsys):
         "gpu-01 is asked again until it answers; the run goes on\n"
         "gpu-01 answers again\n"
     )
+
+
+def test_many_that_are_lost_at_the_same_time_are_told_together(capsys, slow):
+    console = Console()
+    names = [f"gpu-{n}" for n in range(50)]
+    for name in names:
+        console.waiting(Unreachable(name, "the connection was lost"))
+    for name in names:
+        console.back(name)
+    console.say("")
+    assert capsys.readouterr().err.splitlines()[-6:] == [
+        "gpu-[3-49]: the connection was lost",
+        "gpu-[3-49] are asked again until they answer; the run goes on",
+        *(f"gpu-{n} answers again" for n in range(3)),
+        "gpu-[3-49] answer again",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from unit.made import launch
 OLD_S = 1000.0
 
 
-def started(run, *tasks, state="SUCCEEDED", release="f00d", age_s=OLD_S):
+def started(run, *tasks, state="SUCCEEDED", release="f00d", age_s=OLD_S, **more):
     """A run whose tasks were launched and came to `state` (None: none of them wrote one yet)."""
     for name in tasks:
         job, index = name.split(":")
         folder = paths.task("p", run, name)
         os.makedirs(paths.work(folder))
-        order = launch(run=run, job=job, index=int(index), release=release)
+        order = launch(run=run, job=job, index=int(index), release=release, **more)
         records.write(paths.launch(folder), records.to_json(order))
         os.utime(paths.launch(folder), (time.time() - age_s,) * 2)
         if state:
@@ -93,6 +93,23 @@ def test_a_run_is_told_with_its_release_and_the_states_of_its_tasks(root):
     assert told["tasks"] == {"ps:0": "SUCCEEDED", "worker:0": "SUCCEEDED"}
     assert (told["release"], told["chief"]) == ("f00d", "worker:0")
     assert (told["live"], told["bytes"]) == (False, disk.usage(folder))
+
+
+def test_the_data_that_any_task_of_a_run_sees_is_told(root):
+    started("r", "ps:0")
+    started("r", "worker:0", data={"a": "a-1", "b": "b-1"})
+    started("r", "worker:1", data={"a": "a-1"}, age_s=0.5 * OLD_S)
+    assert runs()["r"]["data"] == ["a-1", "b-1"]
+
+
+def test_a_run_from_before_there_was_data_has_none(root):
+    file = Path(started("r", "ps:0"), "ps-0", "launch.json")
+    records.write(os.fspath(file), {"release": "f00d", "circle": {"chief": "ps:0"}})
+    assert (runs()["r"]["release"], runs()["r"]["chief"], runs()["r"]["data"]) == (
+        "f00d",
+        "ps:0",
+        [],
+    )
 
 
 def test_runs_are_told_by_their_names(root):

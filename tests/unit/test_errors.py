@@ -10,6 +10,7 @@ import pytest
 from tfdeploy import errors
 from tfdeploy.errors import (
     AgentError,
+    AuthenticationFailed,
     FleetError,
     HostError,
     InventoryError,
@@ -133,3 +134,80 @@ def test_the_hint_of_several_is_kept_when_more_come():
 def test_the_hint_of_several_is_kept_where_there_is_one(error):
     one = FleetError([error("worker:0", "a", "it ended: exit 1")], "the logs are kept")
     assert str(raised(one)) == "worker:0 on a: it ended: exit 1\n  the logs are kept"
+
+
+# Many hosts that have met the same
+
+
+def refused(numbers):
+    return [
+        Unreachable(
+            f"gpu{n:02}", f"no SSH connection: 10.0.0.{n} port 22: refused", f"try: ssh gpu{n:02}"
+        )
+        for n in numbers
+    ]
+
+
+def test_many_that_differ_in_names_and_addresses_alone_are_one():
+    assert str(raised(*refused(range(1, 51)))) == (
+        "gpu[01-50]: no SSH connection: 10.0.0.[1-50] port 22: refused\n  try: ssh gpu01"
+    )
+
+
+def test_a_few_are_told_one_by_one():
+    errors = refused(range(1, 4))
+    assert str(raised(*errors)) == "\n".join(map(str, errors))
+
+
+def test_what_is_another_error_is_not_hidden_among_many():
+    others = [
+        AuthenticationFailed("gpu90", "no SSH connection: 10.0.0.90 port 22: refused"),
+        Unreachable("gpu91", "no SSH connection: 10.0.0.91 port 22: timed out", "try: ssh gpu91"),
+        Unreachable("gpu92", "no SSH connection: 10.0.0.92 port 22: refused", "look at gpu92"),
+        RunError("gone"),
+    ]
+    text = str(raised(*refused(range(1, 11)), *others, *refused(range(11, 21))))
+    assert text.splitlines()[:2] == [
+        "gpu[01-20]: no SSH connection: 10.0.0.[1-20] port 22: refused", "  try: ssh gpu01",
+    ]  # fmt: skip
+    assert text.endswith("\n".join(map(str, others)))
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        (["{host} is full"] * 4, "gpu[0-3]: gpu[0-3] is full"),
+        (["2001:db8::{n} is mute"] * 4, "gpu[0-3]: 2001:db8::[0-3] is mute"),
+        (["10.0.0.1:222{n} is mute"] * 4, "gpu[0-3]: 10.0.0.1:[2220-2223] is mute"),
+        (["port 22001: no"] * 4, "gpu[0-3]: port 22001: no"),
+        (["port 2200{n}: no"] * 4, "gpu[0-3]: port [22000-22003]: no"),
+        (["it knows no worker:{n} of 7"] * 4, "gpu[0-3]: it knows no worker:[0-3] of 7"),
+        (["no /data/{host}/x"] * 4, "gpu[0-3]: no /data/gpu[0-3]/x"),
+        (["pid {n} is in the way"] * 4, None),
+        (["{n} MB are free"] * 4, None),
+        (["gpu9{n} is its peer"] * 4, None),
+        (["{host}.lab is full"] * 4, None),
+    ],
+)
+def test_only_what_tells_the_hosts_apart_is_taken_together(messages, text):
+    """Not what was found there: that could not be told apart again."""
+    errors = [
+        AgentError(f"gpu{n}", message.format(host=f"gpu{n}", n=n))
+        for n, message in enumerate(messages)
+    ]
+    assert str(raised(*errors)) == (text or "\n".join(map(str, errors)))
+
+
+def test_many_tasks_that_are_not_ready_show_one_log():
+    errors = [
+        TaskNotReady(f"worker:{n}", f"gpu{n}", "not ready", "", [f"log {n}"]) for n in range(9)
+    ]
+    assert str(raised(*errors, hint="see logs")) == (
+        "worker:[0-8] on gpu[0-8]: not ready\n"
+        "  the end of the log of worker:0:\n  | log 0\n  see logs"
+    )
+
+
+def test_each_of_many_is_still_there():
+    errors = refused(range(1, 51))
+    assert raised(*errors).errors == tuple(errors)

@@ -17,14 +17,16 @@ TOLD = (
     *("path", "checkpoints_on_chief", "save_on_stop", "replicas", "ready_timeout_s"),
     *("stop_grace_s", "evaluator_grace_s", "orphan_timeout_s", "log_limit_mb"),
     *inventory.RestartSettings.model_fields.keys() - {"stall_timeout_s"},
-    *("transport", "python", "ports", "directory"),
+    *("compare", "transport", "python", "ports", "directory"),
     *("gpus", "ps", "workers", "chief", "evaluator", "spare"),
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
+TABLES = {"training", "hosts", "defaults", "source", "data", "restart"}
 FIELDS = {
-    *(set(inventory._File.model_fields) - {"training", "hosts", "defaults", "source", "restart"}),
+    *(set(inventory._File.model_fields) - TABLES),
     *inventory.Source.model_fields,
+    *inventory.DataSet.model_fields,
     *inventory.Training.model_fields,
     *inventory.RestartSettings.model_fields,
     *inventory.HostSettings.model_fields,
@@ -53,7 +55,9 @@ def test_every_key_stands_in_the_example(field):
     assert any(re.match(rf"(# )?{field} = ", line) for line in LINES)
 
 
-@pytest.mark.parametrize("table", ["source", "training", "restart", "defaults", "hosts.gpu-01"])
+@pytest.mark.parametrize(
+    "table", [*sorted(TABLES - {"hosts", "data"}), "hosts.gpu-01", 'data."data/mnist"']
+)
 def test_every_table_stands_in_the_example(table):
     assert f"[{table}]" in LINES
 
@@ -95,9 +99,11 @@ def test_the_example_plans_as_its_comments_say():
 
 def test_the_example_launches():
     loaded, addresses = example()
-    launches = launch.make(loaded, plan.make(loaded, addresses), "run", "release", "secret")
+    placed, data = plan.make(loaded, addresses), {"data/mnist": "data-mnist-1"}
+    launches = launch.make(loaded, placed, "run", "release", "secret", data)
     assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
     assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
+    assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(4)]
 
 
 def test_every_job_may_have_its_own_restart():
@@ -137,6 +143,7 @@ def written(default):
 
 @pytest.mark.parametrize("key", sorted(TOLD))
 def test_the_default_that_is_told_is_the_models_own(key):
-    models = (inventory.Source, inventory.Training, inventory.RestartSettings, inventory.Host)
+    tables = (inventory.Source, inventory.DataSet, inventory.Training, inventory.RestartSettings)
+    models = (*tables, inventory.Host)
     default = next(m.model_fields[key].default for m in models if key in m.model_fields)
     assert tomllib.loads(f"value = {told()[key]}")["value"] == written(default)

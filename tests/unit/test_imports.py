@@ -18,20 +18,23 @@ HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # What sees no host, no clock and no disk: the left side of the picture in the design.
 PURE = (
     *("errors", "cluster", "fields", "inventory", "plan", "replan", "roles", "launch"),
-    *("documents", "words"),
+    *("documents", "hostnames", "rows", "words"),
 )
 HOMES = {
     "fabric": ("transport/link.py",),
     "invoke": ("transport/link.py",),
     "paramiko": (
         "transport/link.py",
+        "transport/channels.py",
+        "transport/keeping.py",
         "transport/ssh.py",
         "transport/host_keys.py",
         "transport/translate.py",
     ),
+    "cryptography": ("identity.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
-    "rich": ("console.py",),
+    "rich": ("console.py", "pushing.py"),
     "toml": ("inventory.py",),
     "tomllib": ("inventory.py",),
     "pydantic": ("fields.py", "inventory.py"),
@@ -181,6 +184,13 @@ def loaded(*words, cwd):
 
 
 HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy"}
+
+
+@pytest.mark.parametrize("module", ["kept", "reaching", "keeper"])
+def test_a_command_whose_connections_are_kept_loads_nothing_that_connects(module):
+    code = f"import json, sys, tfdeploy.transport.{module}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert {name.split(".")[0] for name in json.loads(done.stdout)} & HEAVY == set()
 
 
 def test_help_loads_nothing_heavy(tmp_path):

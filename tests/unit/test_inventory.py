@@ -108,6 +108,20 @@ def test_source_path_is_relative_to_the_file(tmp_path):
     assert inventories.load(file).source_root == tmp_path / "code"
 
 
+def test_a_data_set_lies_where_tasks_see_it_or_where_it_is_said_to_be(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    made = inventory(top='[source]\npath = "code"\n[data."data/a"]\n[data.b]\npath = "~/b"\n'
+                     '[data.c]\npath = "../c"')  # fmt: skip
+    roots = [str(made.data_root(place)) for place in made.data]
+    assert roots == ["/home/ada/code/data/a", "/home/ada/b", "/home/ada/../c"]
+
+
+def test_a_data_set_is_for_all_tasks_but_ps_and_is_compared_by_time():
+    only = inventory(top="[data.a]").data["a"]
+    assert (only.jobs, only.compare) == (("worker", "chief", "evaluator"), "mtime")
+    assert (only.path, only.exclude) == (None, ())
+
+
 def test_source_path_may_begin_at_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     assert str(inventory(top='[source]\npath = "~/code"').source_root) == "/home/ada/code"
@@ -155,8 +169,8 @@ def test_an_unknown_key_that_resembles_none_is_met_with_all():
         (text(top="[default]\nps = 1"), 'default: unknown key; did you mean "defaults"?'),
         (
             text(top="[zzz]"),
-            "zzz: unknown key; allowed are project, ssh_config, source, training, restart, "
-            "defaults, hosts",
+            "zzz: unknown key; allowed are project, ssh_config, keep_connections_s, source, data, "
+            "training, restart, defaults, hosts",
         ),
     ],
 )

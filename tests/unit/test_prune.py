@@ -11,9 +11,9 @@ from tfdeploy.steps.prune import choose
 from tfdeploy.steps.runs import Disk, merged, result
 
 
-def run(number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10):
+def run(number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=()):
     run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
-    return HeldRun(run_id, release, "worker:0", live, dict(tasks), age_s, size)
+    return HeldRun(run_id, release, "worker:0", live, dict(tasks), age_s, size, [*data])
 
 
 def disk(*runs, releases=(), left=0):
@@ -51,6 +51,17 @@ def test_a_run_that_lives_on_one_host_stays_on_all():
 def test_a_live_run_is_not_one_of_those_that_are_kept_beside_it():
     disks = {"a": disk(run(1, live=True), run(2), run(3))}
     assert going(disks, runs=1) == {"a": [2]}
+
+
+def test_the_data_of_runs_that_stay_does_so_too():
+    releases = [("code", 9.0), ("a-1", 9.0), ("b-1", 8.0), ("b-2", 7.0)]
+    disks = {"a": disk(run(1, data=["b-2"]), run(2, data=["a-1", "b-1"]), releases=releases)}
+    assert going(disks, runs=1) == {"a": [1, "code", "b-2"]}
+
+
+def test_the_newest_releases_of_each_data_set_stay_beside_those_of_the_source():
+    releases = [("code1", 9.0), ("code2", 8.0), ("a-1", 7.0), ("a-2", 6.0), ("a-b-1", 5.0)]
+    assert going({"h": disk(releases=releases)}, releases=1) == {"h": ["code1", "a-1"]}
 
 
 def test_the_releases_of_runs_that_stay_do_so_too():

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
 import tempfile
-import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tfdeploy import release
-from tfdeploy.agent import releases
+from tfdeploy.agent import paths, releases
+from tfdeploy.agent.payload import BLOCK
+from tfdeploy.agent.refusal import Refusal
+from tfdeploy.payload import Payloads
 from unit.made import as_nobody
 
 ID = "f00d"
@@ -34,75 +38,215 @@ def manifest(source):
     return {path: list(entry) for path, entry in release.snapshot(source).manifest.items()}
 
 
-def arrive(source, incoming):
-    """Copy the tree as a push does."""
+@pytest.fixture(autouse=True)
+def nothing_grows():
+    releases.growing.clear()
+
+
+def begun(source, name=ID):
+    """What the release still lacks, and where it grows."""
+    answer = releases.lacks("p", name, manifest(source))
+    return answer["wanted"], Path(answer["incoming"])
+
+
+def sent(source, wanted, name=ID, then=b""):
+    """Take what is wanted of the tree, as it is now; what was wrong, and what `then` is left."""
+    payload = Payloads(release.snapshot(source)).of(wanted)
+    told = io.BytesIO(b"".join(payload.parts()) + then)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", SimpleNamespace(buffer=told))
+        try:
+            return releases.take("p", name, payload.size)["wrong"]
+        finally:
+            assert told.read() == then
+
+
+def pushed(source, name=ID):
+    wanted, _ = begun(source, name)
+    return sent(source, wanted, name)
+
+
+def names(source, wanted):
+    paths = list(manifest(source))
+    return [paths[index] for index in wanted]
+
+
+# offer, lacks
+
+
+def test_a_release_that_is_not_there_lacks_all_its_files(root, source):
+    assert releases.offer("p", ID) == {"present": False}
+    answer = releases.lacks("p", ID, manifest(source))
+    assert names(source, answer.pop("wanted")) == ["lib/run", "train.py"]  # links come along
+    assert answer == {
+        "present": False,
+        "incoming": os.fspath(root / "p" / "releases" / ".incoming-f00d"),
+        "base": None,
+    }
+
+
+def test_what_a_broken_push_left_is_looked_at_again(root, source):
+    _, folder = begun(source)
+    (folder / "lib" / "run").write_text("run")
+    (folder / "train.py").write_text("tra")
+    (folder / "train.py.123").write_text("tra")
+    wanted, again = begun(source)
+    assert again == folder
+    assert names(source, wanted) == ["train.py"]
+    assert sent(source, wanted) == []
+    assert manifest(root / "p" / "releases" / ID) == manifest(source)
+
+
+def test_a_release_that_is_there_need_not_be_sent(root, source):
+    pushed(source)
+    assert releases.offer("p", ID) == {"present": True}
+    assert releases.lacks("p", ID, manifest(source)) == {"present": True}
+    assert sorted(os.listdir(root / "p" / "releases")) == [ID]
+
+
+def test_a_release_that_grows_is_not_there(root, source):
+    begun(source)
+    assert releases.offer("p", ID) == {"present": False}
+
+
+def test_what_the_newest_release_holds_is_shared_and_not_sent(root, source):
+    pushed(source, "one")
+    (source / "train.py").write_text("train better")
+    (source / "moved").write_bytes((source / "lib" / "run").read_bytes())
+    (source / "moved").chmod(0o755)
+    wanted, _ = begun(source, "two")
+    assert names(source, wanted) == ["train.py"]
+    assert sent(source, wanted, "two") == []
+    one, two = (root / "p" / "releases" / name for name in ("one", "two"))
+    assert manifest(two) == manifest(source)
+    assert (two / "lib" / "run").samefile(one / "lib" / "run")
+    assert (two / "moved").samefile(one / "lib" / "run")
+    assert (one / "train.py").read_text() == "train"
+
+
+def test_what_is_a_program_now_is_not_shared(root, source):
+    pushed(source, "one")
+    (source / "lib" / "run").chmod(0o644)
+    wanted, _ = begun(source, "two")
+    assert names(source, wanted) == ["lib/run"]
+    assert sent(source, wanted, "two") == []
+    modes = [(root / "p/releases" / n / "lib/run").stat().st_mode & 0o777 for n in ("one", "two")]
+    assert modes == [0o555, 0o444]
+
+
+@pytest.mark.parametrize("how", ["written to", "replaced", "gone", "a link"])
+def test_what_was_touched_in_the_newest_release_is_not_shared(root, source, how):
+    pushed(source, "one")
+    held = root / "p" / "releases" / "one" / "train.py"
+    held.parent.chmod(0o755)
+    held.chmod(0o644)
+    if how == "written to":
+        held.write_text("evil!")
+    else:
+        held.unlink()
+    if how == "replaced":
+        held.write_text("train")
+    if how == "a link":
+        held.symlink_to("lib/run")
+    wanted, _ = begun(source, "two")
+    assert "train.py" in names(source, wanted)
+    assert sent(source, wanted, "two") == []
+    assert manifest(root / "p" / "releases" / "two") == manifest(source)
+
+
+@pytest.mark.parametrize("known", [None, "", "{", "[1]"])
+def test_a_neighbour_of_which_nothing_is_known_gives_nothing(root, source, known):
+    pushed(source, "one")
+    file = Path(paths.manifest("p", "one"))
+    file.unlink() if known is None else file.write_text(known)
+    wanted, _ = begun(source, "two")
+    assert names(source, wanted) == ["lib/run", "train.py"]
+
+
+def test_a_file_system_without_such_links_gets_all_files(root, source, monkeypatch):
+    pushed(source, "one")
+
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert pushed(source, "two") == []
+    assert manifest(root / "p" / "releases" / "two") == manifest(source)
+
+
+def test_a_project_is_closed_to_other_users(root, source):
+    begun(source)
+    assert (root / "p").stat().st_mode & 0o777 == 0o700
+
+
+# take
+
+
+def test_what_arrived_whole_is_shown(root, source):
+    assert pushed(source) == []
+    there = root / "p" / "releases" / ID
+    assert manifest(there) == manifest(source)
+    assert sorted(os.listdir(there.parent)) == [ID]
+
+
+def test_what_comes_behind_the_files_is_left_for_the_next(root, source):
+    wanted, _ = begun(source)
+    assert sent(source, wanted, then=b'["offer", {}]\n') == []
+
+
+def test_a_release_that_was_not_begun_is_refused_and_what_comes_is_read(root, source):
+    with pytest.raises(Refusal, match="was not begun here"):
+        sent(source, [0, 2], then=b"next")
+
+
+def test_a_file_that_has_changed_is_named_and_nothing_is_shown(root, source):
+    wanted, folder = begun(source)
+    (source / "train.py").write_text("other")
+    assert sent(source, wanted) == ["train.py"]
+    assert not (root / "p" / "releases" / ID).exists()
+    assert not (folder / "train.py").exists()
+    (source / "train.py").write_text("train")
+    wanted, _ = begun(source)
+    assert names(source, wanted) == ["train.py"]
+    assert sent(source, wanted) == []
+
+
+def test_a_large_file_arrives_whole(root, source):
+    (source / "weights").write_bytes(os.urandom(3 * BLOCK + 7))
+    assert pushed(source) == []
+    assert manifest(root / "p" / "releases" / ID) == manifest(source)
+
+
+def test_less_than_was_said_is_an_error_and_no_release(root, source):
+    wanted, _ = begun(source)
+    whole = b"".join(Payloads(release.snapshot(source)).of(wanted).parts())
+    cut = SimpleNamespace(buffer=io.BytesIO(whole[: len(whole) // 2]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", cut)
+        with pytest.raises(EOFError):
+            releases.take("p", ID, len(whole))
+    assert not (root / "p" / "releases" / ID).exists()
+
+
+# What came another way (a big file, by rsync) is compared
+
+
+def arrived(source):
+    """All of the tree, beside the questions."""
+    _, folder = begun(source)
     for path in manifest(source):
-        target = Path(incoming, path)
+        target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         if (source / path).is_symlink():
             target.symlink_to(os.readlink(source / path))
         else:
             target.write_bytes((source / path).read_bytes())
+    return folder
 
 
-def pushed(source, name=ID):
-    """Offer, arrive: where the release is growing."""
-    incoming = releases.offer("p", name)["incoming"]
-    arrive(source, incoming)
-    return Path(incoming)
-
-
-def commit(source, name=ID):
-    return releases.commit("p", name, manifest(source))["wrong"]
-
-
-# offer
-
-
-def test_a_release_that_is_not_there_is_told_where_to_grow(root):
-    answer = releases.offer("p", ID)
-    assert answer == {
-        "present": False,
-        "incoming": os.fspath(root / "p" / "releases" / ".incoming-f00d"),
-        "base": None,
-    }
-    assert Path(answer["incoming"]).is_dir()
-
-
-def test_an_offer_goes_on_where_a_broken_push_ended(root, source):
-    incoming = pushed(source)
-    assert releases.offer("p", ID)["incoming"] == os.fspath(incoming)
-    assert (incoming / "train.py").read_text() == "train"
-
-
-def test_a_release_that_is_there_need_not_be_sent(root, source):
-    pushed(source)
-    commit(source)
-    assert releases.offer("p", ID) == {"present": True}
-
-
-def test_the_newest_release_is_offered_to_copy_from(root, source):
-    pushed(source, "one")
-    commit(source, "one")
-    pushed(source, "half")
-    assert releases.offer("p", "two")["base"] == os.fspath(root / "p" / "releases" / "one")
-
-
-def test_a_project_is_closed_to_other_users(root):
-    releases.offer("p", ID)
-    assert (root / "p").stat().st_mode & 0o777 == 0o700
-
-
-# commit
-
-
-def test_what_arrived_whole_is_shown(root, source):
-    pushed(source)
-    assert commit(source) == []
-    there = root / "p" / "releases" / ID
-    assert manifest(there) == manifest(source)
-    assert sorted(os.listdir(there.parent)) == [ID]
+def finished(source):
+    return sent(source, [])
 
 
 @pytest.mark.parametrize(
@@ -110,34 +254,25 @@ def test_what_arrived_whole_is_shown(root, source):
     [
         (lambda tree: (tree / "train.py").write_text("other"), "train.py"),
         (lambda tree: (tree / "train.py").unlink(), "train.py"),
-        (lambda tree: [(tree / "link").unlink(), (tree / "link").symlink_to("train.py")], "link"),
-        (lambda tree: [(tree / "link").unlink(), (tree / "link").write_text("run")], "link"),
         (
             lambda tree: [(tree / "train.py").unlink(), (tree / "train.py").symlink_to("lib/run")],
             "train.py",
         ),
         (lambda tree: [(tree / "train.py").unlink(), os.mkfifo(tree / "train.py")], "train.py"),
     ],
-    ids=["content", "missing", "target", "a file for a link", "a link for a file", "a pipe"],
+    ids=["content", "missing", "a link for a file", "a pipe"],
 )
 def test_what_differs_is_named_and_nothing_is_shown(root, source, change, wrong):
-    change(pushed(source))
-    assert commit(source) == [wrong]
+    change(arrived(source))
+    assert finished(source) == [wrong]
     assert not (root / "p" / "releases" / ID).exists()
-
-
-def test_what_differed_can_be_sent_again(root, source):
-    (pushed(source) / "train.py").write_text("other")
-    commit(source)
-    pushed(source)
-    assert commit(source) == []
 
 
 def test_no_more_than_twenty_are_named(root, source):
     for number in range(30):
         (source / f"f{number:02}").write_text("x")
-    releases.offer("p", ID)
-    assert commit(source) == [f"f{number:02}" for number in range(20)]
+    begun(source)
+    assert finished(source) == [f"f{number:02}" for number in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -152,23 +287,35 @@ def test_no_more_than_twenty_are_named(root, source):
     ids=["file", "deep", "link", "link to a folder", "pipe"],
 )
 def test_what_the_release_does_not_hold_is_dropped(root, source, stranger):
-    stranger(pushed(source))
-    assert commit(source) == []
+    stranger(arrived(source))
+    assert finished(source) == []
     there = root / "p" / "releases" / ID
     assert not os.path.lexists(there / "stranger")
     assert not os.path.lexists(there / "lib" / "stranger")
 
 
+def test_folders_that_nothing_is_left_in_are_dropped(root, source):
+    partial = arrived(source) / "lib" / "deep" / ".rsync-partial"
+    partial.mkdir(parents=True)
+    (partial / "weights").write_text("half of it")
+    assert finished(source) == []
+    assert os.listdir(root / "p" / "releases" / ID / "lib") == ["run"]
+
+
 def test_a_link_in_the_place_of_a_folder_is_no_folder(root, source, tmp_path):
-    incoming = pushed(source)
-    (incoming / "lib").rename(tmp_path / "elsewhere")
-    (incoming / "lib").symlink_to(tmp_path / "elsewhere")
-    assert commit(source) == ["lib/run"]
+    folder = arrived(source)
+    (folder / "lib").rename(tmp_path / "elsewhere")
+    (folder / "lib").symlink_to(tmp_path / "elsewhere")
+    assert finished(source) == ["lib/run"]
+    wanted, _ = begun(source)
+    assert names(source, wanted) == ["lib/run"]
+    assert sent(source, wanted) == []
+    assert not (root / "p" / "releases" / ID / "lib").is_symlink()
+    assert os.listdir(tmp_path / "elsewhere") == ["run"]
 
 
 def test_a_release_is_read_only(root, source):
     pushed(source)
-    commit(source)
     there = root / "p" / "releases" / ID
     modes = {path: (there / path).stat().st_mode & 0o777 for path in ("train.py", "lib/run")}
     assert modes == {"train.py": 0o444, "lib/run": 0o555}
@@ -176,15 +323,8 @@ def test_a_release_is_read_only(root, source):
 
 def test_nothing_can_be_added_to_a_release_or_taken_from_it(root, source):
     pushed(source)
-    commit(source)
     there = root / "p" / "releases" / ID
     assert [folder.stat().st_mode & 0o222 for folder in (there, there / "lib")] == [0, 0]
-
-
-def test_a_second_commit_changes_nothing(root, source):
-    pushed(source)
-    commit(source)
-    assert commit(source) == []
 
 
 def test_the_faster_of_two_pushes_wins_and_the_other_leaves_nothing(source, monkeypatch):
@@ -195,45 +335,31 @@ def test_the_faster_of_two_pushes_wins_and_the_other_leaves_nothing(source, monk
 
         def late(growing, target):
             monkeypatch.setattr(os, "rename", real)
-            final.mkdir()
-            arrive(tree, final)
+            shutil.copytree(growing, final, symlinks=True)
+            final.chmod(0o755)
             real(growing, target)
 
         monkeypatch.setattr(os, "rename", late)
-        monkeypatch.setattr(sys, "argv", [f"{name}/agent/abc.pyz"])
+        monkeypatch.setattr(sys, "argv", [f"{name}/agent/abc"])
         with as_nobody(Path(name)):
-            incoming = pushed(tree)
-            assert commit(tree) == []
+            assert pushed(tree) == []
         assert sorted(manifest(final)) == sorted(manifest(source))
-        assert not incoming.exists()
+        assert os.listdir(final.parent) == [ID]
 
 
-def test_two_commits_at_once_leave_one_whole_release(root, source):
-    for number in range(20):
-        name = f"r{number}"
-        pushed(source, name)
-        answers = []
-        both = threading.Barrier(2)
-
-        def one(name=name, answers=answers, both=both):
-            both.wait()
-            answers.append(commit(source, name))
-
-        threads = [threading.Thread(target=one) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert [] in answers
-        assert len(answers) == 2
-        assert manifest(root / "p" / "releases" / name) == manifest(source)
+def test_the_slower_push_finds_its_folder_gone_and_is_content(root, source):
+    wanted, _ = begun(source)
+    mine = releases.growing.copy()
+    assert pushed(source) == []
+    releases.growing.update(mine)
+    assert sent(source, wanted) == []
+    assert manifest(root / "p" / "releases" / ID) == manifest(source)
 
 
 def test_a_push_that_is_given_up_leaves_nothing_and_no_other_release_goes(root, source):
     pushed(source, "whole")
-    commit(source, "whole")
-    incoming = pushed(source, "half")
-    incoming.chmod(0o555)
+    _, folder = begun(source, "half")
+    folder.chmod(0o555)
     releases.abandon("p", "half")
     releases.abandon("p", "never-there")
     assert [path.name for path in (root / "p" / "releases").iterdir()] == ["whole"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -15,9 +16,10 @@ from pathlib import Path
 import pytest
 
 import tfdeploy
-from tfdeploy import remote
+from tfdeploy import bundle as bundles
+from tfdeploy import session
 from tfdeploy.agent import records
-from tfdeploy.agent.records import MARK
+from tfdeploy.agent.verbs import MARK
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.remote import Agent
 from tfdeploy.transport.local import LocalTransport
@@ -31,11 +33,12 @@ def agent(lines="", version=None):
 
 
 def shipped(home):
-    return sorted(path.relative_to(home).as_posix() for path in home.rglob("*.pyz*"))
+    return sorted(path.relative_to(home).as_posix() for path in home.glob(".tfdeploy/agent/*"))
 
 
 OFFER = {"project": "p", "release": "f00d"}
-THERE = f".tfdeploy/agent/{remote.current_version()}.pyz"
+LACKS = {**OFFER, "manifest": {}}
+THERE = f".tfdeploy/agent/{bundles.current_version()}"
 
 
 # The bundle
@@ -49,20 +52,20 @@ def test_the_bundle_is_the_same_whatever_the_times_of_its_files(tmp_path):
     for file in copy.rglob("*"):
         os.utime(file, (1_000_000_000, 1_000_000_000))
     code = (
-        "import hashlib, tfdeploy.remote as r;"
+        "import hashlib, tfdeploy.bundle as r;"
         " print(r.__file__, hashlib.sha256(r.bundle()).hexdigest())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == [
-        os.fspath(copy / "remote.py"),
-        hashlib.sha256(remote.bundle()).hexdigest(),
+        os.fspath(copy / "bundle.py"),
+        hashlib.sha256(bundles.bundle()).hexdigest(),
     ]
 
 
 def test_the_bundle_holds_what_runs_on_hosts_and_nothing_else():
-    names = zipfile.ZipFile(BytesIO(remote.bundle())).namelist()
+    names = zipfile.ZipFile(BytesIO(bundles.bundle())).namelist()
     package = Path(tfdeploy.__file__).parent
     assert sorted(names) == sorted(
         [
@@ -75,28 +78,29 @@ def test_the_bundle_holds_what_runs_on_hosts_and_nothing_else():
 
 
 def test_the_bundle_is_named_by_its_hash():
-    assert remote.current_version() == hashlib.sha256(remote.bundle()).hexdigest()[:16]
+    assert bundles.current_version() == hashlib.sha256(bundles.bundle()).hexdigest()[:16]
 
 
 @pytest.fixture
 def bundle(tmp_path):
     """The bundle as it lies on a host."""
-    file = tmp_path / "root" / "agent" / "x.pyz"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(remote.bundle())
-    return file
+    folder = tmp_path / "root" / "agent" / "x"
+    zipfile.ZipFile(BytesIO(bundles.bundle())).extractall(folder)
+    return folder
 
 
 def ask(bundle, verb, body):
     done = LocalTransport("here").run(
-        [sys.executable, os.fspath(bundle), verb], stdin=json.dumps(body).encode(), timeout_s=20
+        [sys.executable, os.fspath(bundle), "serve"],
+        stdin=session.question(verb, body),
+        timeout_s=20,
     )
     assert done.exit == 0, done.stderr
     return done.stdout.decode()
 
 
 def test_the_bundle_runs_by_itself(bundle):
-    answer = json.loads(ask(bundle, "offer", OFFER).removeprefix(MARK))
+    answer = json.loads(ask(bundle, "lacks", LACKS).removeprefix(MARK))
     assert answer["incoming"] == os.fspath(bundle.parents[1] / "p" / "releases" / ".incoming-f00d")
 
 
@@ -107,7 +111,7 @@ def test_a_python_that_is_too_old_says_so(bundle):
         " runpy.run_path(sys.argv[1], run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, bundle, "offer"], capture_output=True, text=True
+        [sys.executable, "-c", code, bundle, "serve"], capture_output=True, text=True
     )
     assert done.returncode == 0
     assert json.loads(done.stdout.removeprefix(MARK)) == {
@@ -133,7 +137,7 @@ def test_an_absent_agent_is_shipped_once_and_closed_to_others(home):
 @pytest.mark.parametrize("directory", ["~/work/deploy here/", "{tmp}/scratch"])
 def test_the_agent_lies_where_the_host_says(home, tmp_path, directory):
     directory = directory.replace("{tmp}", os.fspath(tmp_path))
-    answer = agent(f'directory = "{directory}"').ask("offer", OFFER)
+    answer = agent(f'directory = "{directory}"').ask("lacks", LACKS)
     root = Path(directory.replace("~", os.fspath(home)))
     assert answer["incoming"] == os.fspath(root / "p" / "releases" / ".incoming-f00d")
 
@@ -173,7 +177,9 @@ def test_a_python_that_is_none_is_told_with_its_last_words(home, tmp_path):
 @pytest.mark.parametrize("answer", ["[1]", "{cut", "null"])
 def test_an_answer_that_is_no_object_is_shown(home, tmp_path, answer):
     lying = tmp_path / "python"
-    lying.write_text(f"#!/bin/sh\necho '{MARK}{answer}'\n")
+    lying.write_text(
+        f'#!/bin/sh\n[ "$4" = serve ] || exec {sys.executable} "$@"\necho \'{MARK}{answer}\'\n'
+    )
     lying.chmod(0o755)
     told = refused(lambda: agent(f'python = "{lying}"').ask("offer", OFFER))
     assert told == f"here: the agent's answer is no JSON object: {answer!r}"
@@ -194,7 +200,7 @@ def test_what_fails_in_the_agent_is_told(home):
 def test_the_agent_of_an_older_run_is_never_replaced_by_a_newer_one(home):
     told = refused(lambda: agent(version="0123456789abcdef").ask("offer", OFFER))
     assert told == (
-        "here: the agent that started this run is gone (.tfdeploy/agent/0123456789abcdef.pyz)\n"
+        "here: the agent that started this run is gone (.tfdeploy/agent/0123456789abcdef)\n"
         "  was the directory on the host removed?"
     )
     assert shipped(home) == []
@@ -203,7 +209,7 @@ def test_the_agent_of_an_older_run_is_never_replaced_by_a_newer_one(home):
 def test_a_directory_that_can_not_be_made_is_told(home):
     (home / "taken").write_text("a file")
     told = refused(lambda: agent('directory = "~/taken"').ask("offer", OFFER), CommandFailed)
-    assert told.startswith(f"here: taken/agent/{remote.current_version()}.pyz can't be written: ")
+    assert told.startswith(f"here: taken/agent/{bundles.current_version()} can't be written: ")
     assert told.endswith("\n  see the host's directory key in hosts.toml")
 
 
@@ -211,18 +217,67 @@ def test_following_gives_answers_and_then_an_end(home):
     body = {"project": "p", "run": "r", "tasks": [], "logs": True, "lines": None, "forever": True}
     here = agent()
     here.ask("offer", OFFER)
-    stream, answers = here.follow(body)
-    assert list(answers) == [{"end": True}]
-    stream.close()
+    assert list(here.follow(body)) == [{"end": True}]
 
 
 def test_an_answer_without_an_end_is_refused_before_it_fills_our_memory(home, monkeypatch):
-    monkeypatch.setattr(remote, "MAX_LINE", 1000)
+    monkeypatch.setattr(session, "MAX_LINE", 1000)
+    agent().ask("offer", OFFER)
+    endless = "import sys\nwhile True: sys.stdout.write('x' * 100)\n"
+    (home / THERE / "__main__.py").write_text(endless)
+    with pytest.raises(AgentError, match="its answer has no end"):
+        list(agent().follow({}))
+
+
+def pids(home):
+    return (home / "pids").read_text().split()
+
+
+def test_one_process_answers_question_after_question(home, tmp_path):
+    """Also behind refusals, and behind what is followed; a process that is asked at the same time
+    is another one."""
+    counting = tmp_path / "python"
+    counting.write_text(f'#!/bin/sh\necho $$ >> pids\nexec {sys.executable} "$@"\n')
+    counting.chmod(0o755)
+    here = agent(f'python = "{counting}"')
+    here.ask("offer", OFFER)
+    before = len(pids(home))
+    refused(lambda: here.ask("start", {"launches": [records.to_json(launch(release="gone"))]}))
+    refused(lambda: here.ask("offer", {}))
+    list(here.follow({**OFFER, "run": "r", "tasks": [], "logs": True, "lines": 1, "forever": True}))
+    assert here.ask("offer", OFFER) == {"present": False}
+    assert len(pids(home)) == before
+    here.close()
+
+
+def test_a_follow_that_is_enough_gives_its_process_back(home, monkeypatch):
     here = agent()
     here.ask("offer", OFFER)
-    endless = f"#!{sys.executable}\nimport sys\nwhile True: sys.stdout.write('x' * 100)\n"
-    (home / THERE).write_text(endless)
-    stream, answers = here.follow({})
-    with pytest.raises(AgentError, match="its answer has no end"):
-        list(answers)
-    stream.close()
+    task_dir = home / ".tfdeploy/p/runs/r/ps-0"
+    task_dir.mkdir(parents=True)
+    with (task_dir / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # alive
+        records.write(os.fspath(task_dir / "launch.json"), records.to_json(launch(job="ps")))
+        followed_until_enough(here)
+    assert len(here._idle) == 1
+    assert here.ask("offer", OFFER) == {"present": False}
+
+
+def followed_until_enough(here):
+    told = here.follow(
+        {"project": "p", "run": "r", "tasks": ["ps:0"], "logs": True, "lines": None,
+         "forever": True}
+    )  # fmt: skip
+    answers = iter(told)
+    assert "state" in next(answers)
+    told.enough()
+    assert list(answers) == [{"end": True}]
+    told.close()
+
+
+def test_an_agent_whose_directory_is_removed_is_shipped_again(home):
+    here = agent()
+    here.ask("offer", OFFER)
+    shutil.rmtree(home / ".tfdeploy")
+    assert here.ask("offer", OFFER) == {"present": False}
+    assert shipped(home) == [THERE]

@@ -71,6 +71,15 @@ def test_folders_that_a_task_has_closed_go_too(open_root):
     assert listed() == []
 
 
+def test_what_is_known_of_a_release_goes_with_it(root):
+    for name in ("gone", "kept"):
+        released(name)
+        Path(paths.manifests("p")).mkdir(exist_ok=True)
+        Path(paths.manifest("p", name)).write_text("{}")
+    remove("p", [], ["gone"])
+    assert os.listdir(paths.manifests("p")) == ["kept.json"]
+
+
 def test_others_stay(root):
     for name in ("one", "two"):
         started(name, "ps:0", release=name)
@@ -140,6 +149,15 @@ def test_a_run_whose_lost_task_left_processes_stays_until_they_are_stopped(root)
         left.wait()
         left.stdout.close()
     assert remove("p", ["r"], [])["kept"] == []
+
+
+def test_the_data_of_a_run_stays_with_it(root):
+    started("r", "ps:0")
+    started("r", "worker:0", data={"a": "a-1"})
+    for name in ("a-1", "a-2"):
+        released(name)
+    assert why(remove("p", [], ["a-1", "a-2"])) == {"a-1": "run r uses it"}
+    assert listed() == ["r", "a-1"]
 
 
 def test_a_release_stays_while_it_is_not_known_what_a_run_uses(root):

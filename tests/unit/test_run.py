@@ -199,13 +199,20 @@ def test_which_ports_were_found_at_the_start_is_kept(tmp_path):
     assert runs.load(tmp_path / "hosts.toml").auto_ports == ("w", "p")
 
 
+def test_which_data_it_began_with_is_kept(tmp_path):
+    runs.save(replace(made(tmp_path), data={"data/a": "data-a-1"}))
+    assert runs.load(tmp_path / "hosts.toml").data == {"data/a": "data-a-1"}
+
+
 def test_a_record_from_before_ports_were_found_is_read(tmp_path):
     saved = made(tmp_path)
     runs.save(saved)
     record = json.loads((saved.folder / "run.json").read_text())
-    del record["auto_ports"]
+    for key in ("auto_ports", "launched", "data"):
+        del record[key]
     (saved.folder / "run.json").write_text(json.dumps(record))
-    assert runs.load(tmp_path / "hosts.toml").auto_ports == ()
+    loaded = runs.load(tmp_path / "hosts.toml")
+    assert (loaded.auto_ports, loaded.launched, loaded.data) == ((), "", {})
 
 
 def test_a_record_says_what_and_by_whom(tmp_path):
@@ -217,4 +224,5 @@ def test_a_record_says_what_and_by_whom(tmp_path):
         "hosts_file": "hosts.toml",
         "auto_ports": [],
         "launched": "",
+        "data": {},
     }

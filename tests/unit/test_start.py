@@ -41,6 +41,14 @@ def test_a_release_that_is_not_here_is_asked_for(release):
     )
 
 
+def test_a_data_set_that_is_not_here_is_asked_for(release):
+    (release.parent / "b-1").mkdir()
+    assert refused(data={"b": "b-1", "data/a": "data-a-1"}) == (
+        "data set data/a is not on this host",
+        "tfdeploy push sends it there",
+    )
+
+
 def test_a_task_that_goes_is_not_begun_beside_itself(release):
     task_dir = paths.task("p", "r", "worker:0")
     os.makedirs(task_dir)
@@ -181,13 +189,14 @@ def test_gpus_that_are_there_are_accepted(release, gpus):
         start.start([fine, launch(argv=[sys.executable], gpus=[2])])
 
 
-def shown(release, tmp_path, checkpoint_dir):
+def shown(release, tmp_path, checkpoint_dir, data=None):
     """What a task sees in its directory: {path: what it links to}."""
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
-    start._link_release(launch(checkpoint_dir=checkpoint_dir), os.fspath(work))
+    order = launch(checkpoint_dir=checkpoint_dir, data=data or {})
+    start._link_releases(order, os.fspath(work))
     return {
-        path.relative_to(work).as_posix(): path.readlink().relative_to(release).as_posix()
+        path.relative_to(work).as_posix(): os.path.relpath(path.readlink(), release)
         for path in work.rglob("*")
         if path.is_symlink()
     }
@@ -222,3 +231,21 @@ def test_what_a_task_has_written_stays_when_it_goes_on(release, tmp_path):
     assert shown(release, tmp_path, "out") == {"data": "data"}
     assert (work / "run").read_text() == "its own"
     assert (work / "out" / "checkpoint").exists()
+
+
+def test_data_sets_are_shown_at_their_places_beside_what_the_release_has_there(release, tmp_path):
+    (release / "data" / "deep").mkdir(parents=True)
+    (release / "data" / "labels").write_text("")
+    data = {"data/a": "data-a-1", "data/deep/er/b": "b-1", "c": "c-1"}
+    assert shown(release, tmp_path, "out", data) == {
+        "run": "run",
+        "data/labels": "data/labels",
+        "data/a": "../data-a-1",
+        "data/deep/er/b": "../b-1",
+        "c": "../c-1",
+    }
+
+
+def test_a_task_that_goes_on_sees_the_same_data(release, tmp_path):
+    data = {"data/a": "data-a-1"}
+    assert shown(release, tmp_path, "out", data) == shown(release, tmp_path, "out", data)

@@ -1,4 +1,4 @@
-"""The zipapp's entry. It must be readable to any Python 3, to say which one it needs."""
+"""The agent's entry. It must be readable to any Python 3, to say which one it needs."""
 
 import sys
 

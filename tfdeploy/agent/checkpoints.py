@@ -8,17 +8,18 @@ vanishes meanwhile is left out.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import closing
 from itertools import islice, takewhile
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
-from . import paths, records, state_file, verify
+from . import TYPE_CHECKING, at_once, content, paths, records, state_file, verify
 from .records import Launch
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 PIN = ".tfdeploy-pin"
 LOOKS = 100
-EVENTS = "events.out.tfevents."
+HASHED_AT_ONCE = 8  # a checkpoint's shards
 
 
 def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
@@ -45,7 +46,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
 
 def unpin(project: str, run: str, task: str) -> None:
     """Let the pinned files go."""
-    shutil.rmtree(os.path.join(_checkpoint_dir(project, run, task), PIN), ignore_errors=True)
+    clear(os.path.join(_checkpoint_dir(project, run, task), PIN))
 
 
 def hold_newest(checkpoint_dir: str, pin_dir: str) -> Optional[Dict[str, Any]]:
@@ -159,15 +160,14 @@ def _up_to_the_first(held: List[Dict[str, Any]], known: Set[str]) -> List[Dict[s
 
 
 def _hashed(pinned: str, found: Dict[str, Any]) -> Dict[str, Any]:
-    files = [
-        {**file, "sha256": verify.sha256(os.path.join(pinned, file["path"]))}
-        for file in found["files"]
-    ]
-    return {**found, "files": files}
+    def hashed(file: Dict[str, Any]) -> Dict[str, Any]:
+        return {**file, "sha256": content.sha256(os.path.join(pinned, file["path"]))}
+
+    return {**found, "files": at_once.each(hashed, found["files"], HASHED_AT_ONCE)}
 
 
 def _link_all(folder: str, pinned: str, names: List[str]) -> Iterator[Dict[str, Any]]:
-    shutil.rmtree(pinned, ignore_errors=True)
+    clear(pinned)
     if names:
         os.makedirs(pinned, mode=0o700)
     for name in names:
@@ -198,7 +198,16 @@ def link_one(source: str, target: str) -> None:
     except FileNotFoundError:
         raise
     except OSError:  # a filesystem without hard links
+        import shutil  # as in clear
+
         shutil.copy2(source, target)
+
+
+def clear(folder: str) -> None:
+    """Remove a folder and what it holds, as far as that can be."""
+    import shutil  # costs 2 ms, and neither `follow` nor most supervisors come by here
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _files_of(folder: str, name: str) -> Optional[List[str]]:
@@ -230,6 +239,8 @@ def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
 
 
 def _events(folder: str) -> Iterator[str]:
+    from .progress import EVENTS  # no supervisor comes by here
+
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)

@@ -6,23 +6,27 @@ a while, and says in the same breath how its own task is.
 
 from __future__ import annotations
 
-import random
+import errno
+import os
 import socket
-import socketserver
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import wire
+from . import TYPE_CHECKING, wire
 from .records import ENDED, Circle
 
-Body = Dict[str, Any]
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    Body = Dict[str, Any]
+
 ASK_EVERY_S = 1.0
 ASKS_A_SECOND = 50
 TIMEOUT_S = 5.0
 AT_ONCE = 64
 EVICT_S = 0.5
+BACKLOG = 256
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,12 @@ class Beacon:
         self.checkpoint: Optional[Body] = None
         self._read = read
         self._server = _Server(circle.port, self._answer)
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 
     def going(self) -> List[str]:
         return [task for task, heard in self.heard.items() if heard.state not in ENDED]
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     def _answer(self, line: wire.Line) -> None:
         nonce, body = wire.trusted(self.circle.secret, wire.ASK, line.line())
@@ -113,7 +115,7 @@ class Asker:
         while True:
             self._hurry.clear()
             self.say()
-            self._hurry.wait(every_s * random.uniform(0.8, 1.2))
+            self._hurry.wait(every_s * (0.8 + 0.4 * os.urandom(1)[0] / 255))
 
 
 def ask(circle: Circle, body: Body, timeout_s: float = TIMEOUT_S) -> Tuple[Body, bytes]:
@@ -125,27 +127,53 @@ def _others(circle: Circle) -> List[str]:
     return [task for task in circle.tasks if task != circle.chief]
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _Server:
     """A thread a question, AT_ONCE at most. Strangers may knock, and must not keep the others out:
-    who is to say who it is does so at once, and when all places are taken the oldest goes."""
+    who is to say who it is does so at once, and when all places are taken the oldest goes.
 
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 256
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    Raises OSError where the port is taken. (As the module socketserver would have it, but for its
+    looking ten times a second whether it is to end.)
+    """
 
     def __init__(self, port: int, answer: Callable[[wire.Line], None]) -> None:
-        self._to_answer = answer
+        self._answer = answer
         self._free = threading.Semaphore(AT_ONCE)
-        self._asking: Dict[Any, None] = {}  # connections, the oldest first
-        super().__init__(("", port), socketserver.BaseRequestHandler)
+        self._asking: Dict[socket.socket, None] = {}  # the oldest first
+        self._listener = _listening(port)
+        self.server_address = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
-    def server_bind(self) -> None:
-        if self.address_family == socket.AF_INET6:
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+    def close(self) -> None:
+        """The port is free once this returns. Who is being answered still gets the answer."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread
+        self._thread.join()
+        self._listener.close()
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # it listens no more
+                    return
+                time.sleep(EVICT_S)  # too many files are open, or who knocked has gone
+                continue
+            if not self._begun(connection):
+                connection.close()
+
+    def _begun(self, connection: socket.socket) -> bool:
+        if not self._has_place():
+            return False
+        self._asking[connection] = None
+        try:
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+        except RuntimeError:  # no thread can be had
+            self._leave(connection)
+            return False
+        return True
+
+    def _has_place(self) -> bool:
         if self._free.acquire(blocking=False):
             return True
         for oldest in list(self._asking)[:1]:
@@ -155,20 +183,22 @@ class _Server(socketserver.ThreadingTCPServer):
                 pass  # it went by itself
         return self._free.acquire(timeout=EVICT_S)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread can be had
-            self._free.release()
-            raise
+    def _talk(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._answer(wire.Line(connection, TIMEOUT_S))
+            except Exception:
+                pass  # who doesn't know the secret, or hangs up, is no concern of ours
+            finally:
+                self._leave(connection)
 
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        self._asking[request] = None
-        try:
-            self._to_answer(wire.Line(request, TIMEOUT_S))
-        finally:
-            self._asking.pop(request, None)
-            self._free.release()
+    def _leave(self, connection: socket.socket) -> None:
+        del self._asking[connection]
+        self._free.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who doesn't know the secret, or hangs up, is no concern of ours."""
+
+def _listening(port: int) -> socket.socket:
+    """At every address of this host."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    return socket.create_server(("", port), family=family, backlog=BACKLOG, dualstack_ipv6=both)

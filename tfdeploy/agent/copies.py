@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Dict, List
 
-from . import checkpoints, disk, paths, replicas
+from . import TYPE_CHECKING, checkpoints, disk, paths, replicas
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
 
 PIN = ".tfdeploy-copy-" + os.uname().nodename  # hosts may share the folder
 INCOMING = ".tfdeploy-incoming"
@@ -35,7 +37,7 @@ def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dic
 def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dict[str, Any]:
     """Let go of what `newest` holds."""
     for folder in _places(project, run, tasks, checkpoint_dir):
-        shutil.rmtree(os.path.join(folder, PIN), ignore_errors=True)
+        checkpoints.clear(os.path.join(folder, PIN))
     return {}
 
 
@@ -43,7 +45,7 @@ def receive(project: str, run: str, task: str, checkpoint_dir: str) -> Dict[str,
     """An empty folder in which a checkpoint for `task` may arrive."""
     paths.make_private(project)
     incoming = os.path.join(_folder(project, run, task, checkpoint_dir), INCOMING)
-    shutil.rmtree(incoming, ignore_errors=True)
+    checkpoints.clear(incoming)
     os.makedirs(incoming)
     return {"incoming": incoming}
 
@@ -56,10 +58,10 @@ def adopt(
     folder = _folder(project, run, task, checkpoint_dir)
     incoming = os.path.join(folder, INCOMING)
     if source:
-        shutil.rmtree(incoming, ignore_errors=True)
+        checkpoints.clear(incoming)
         shutil.copytree(source, incoming, copy_function=checkpoints.link_one)
     checkpoints.install(incoming, folder, name)
-    shutil.rmtree(incoming, ignore_errors=True)
+    checkpoints.clear(incoming)
     return {}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+from dataclasses import dataclass, field
 
-from . import lock, paths, records, status
+from . import TYPE_CHECKING, lock, paths, records, status
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 REMOVING = ".removing-"  # what begins so is half removed, and shows as nothing else
 BLOCK = 512  # st_blocks counts these, whatever the filesystem's own are (stat(2))
@@ -21,7 +23,8 @@ FORGOTTEN_S = 86400.0
 class HeldRun:
     """A run's part on this host. `chief` is the run's, wherever it is; `live`: a supervisor lives
     here, or is about to; `tasks` maps each to its state; `age_s` is how long ago the last of them
-    was launched, by this host's clock; `bytes` is what it takes on the disk."""
+    was launched, by this host's clock; `bytes` is what it takes on the disk; `data` are the
+    releases of the data sets that its tasks here see."""
 
     run: str
     release: str
@@ -30,6 +33,7 @@ class HeldRun:
     tasks: Dict[str, str]
     age_s: float
     bytes: int
+    data: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,13 @@ def _held_run(project: str, run: str) -> HeldRun:
     launched, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
     return HeldRun(
         run=run,
-        release=release_of(youngest),
-        chief=_told(youngest, "circle", "chief"),
+        release=next(iter(releases_of(youngest)), ""),
+        chief=_chief_of(youngest),
         live=is_kept(folder) or any(is_live(each) for each in tasks.values()),
         tasks={task: state_of(each) for task, each in tasks.items()},
         age_s=_since_s(launched),
         bytes=usage(folder),
+        data=sorted({name for each in tasks.values() for name in releases_of(each)[1:]}),
     )
 
 
@@ -147,9 +152,14 @@ def is_kept(run_dir: str) -> bool:
         return False
 
 
-def release_of(task_dir: str) -> str:
-    """What its launch names, or "" where that can't be read."""
-    return _told(task_dir, "release")
+def releases_of(task_dir: str) -> List[str]:
+    """What its launch names: the code's release, then those of its data; none where that can't be
+    read."""
+    try:
+        found = records.read(paths.launch(task_dir))
+        return [found["release"], *found.get("data", {}).values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
 
 
 def leftovers(project: str) -> Iterator[str]:
@@ -194,13 +204,10 @@ def _entries(folder: str) -> List["os.DirEntry[str]"]:
         return []
 
 
-def _told(task_dir: str, *keys: str) -> str:
-    """What stands in its launch under these keys. An older agent may have written fewer."""
+def _chief_of(task_dir: str) -> str:
+    """Its run's, or "" where an older agent wrote none."""
     try:
-        found = records.read(paths.launch(task_dir))
-        for key in keys:
-            found = found[key]
-        return str(found)
+        return str(records.read(paths.launch(task_dir))["circle"]["chief"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

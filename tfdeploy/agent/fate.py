@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from . import TYPE_CHECKING
 from .records import FAILED, STOPPED, SUCCEEDED, Launch
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 # By now a worker has ended by itself, or won't; a ps has to outlive the workers (see stop.py).
 PS_MARGIN_S = 3.0

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sys
-from typing import Any, Dict, Iterator, List, Optional
+import time
 
-from . import checkpoints, paths, records, status
-from .records import ENDED, TaskReport
+from . import TYPE_CHECKING, checkpoints, paths, records, status
+from .records import ENDED
 from .tail import Tail
 
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional
+
+    from .records import TaskReport
+
 POLL_S = 0.15
+FIRST_POLL_S = 0.02
 
 
 def follow(
@@ -29,8 +34,8 @@ def follow(
 
     A task's log goes on at its cursor, or begins with its last `lines` old lines (None: all); where
     that leaves some out, its first `lines` are empty and only tell the cursor. Ends once every task
-    has ended, or at once after what there is where `forever` is false, or when the caller has hung
-    up.
+    has ended, or at once after what there is where `forever` is false, or when the caller says
+    something else or has hung up.
     """
     started = paths.tasks(project, run)  # a start that was refused leaves fewer than were planned
     tasks = [task for task in tasks if task in started]
@@ -38,6 +43,7 @@ def follow(
     saves = checkpoints.Saves(project, run, chief) if chief in started else None
     yield from (_told(tail, []) for tail in tails if lines is not None)
     seen: Dict[str, Any] = {}
+    began = time.monotonic()
     while True:
         # States are read before logs and told after them: when a task is said to have ended, all
         # that it wrote has been told.
@@ -49,7 +55,7 @@ def follow(
             yield {"checkpoint": name}
         yield from _changed(reports, seen)
         ended = all(report.state in ENDED for report in reports.values())
-        if ended or not forever or _hung_up(POLL_S):
+        if ended or not forever or _called(_poll_s(time.monotonic() - began)):
             return
 
 
@@ -70,7 +76,12 @@ def _told(tail: Tail, lines: List[str]) -> Dict[str, Any]:
     return {"task": tail.task, "lines": lines, "cursor": tail.cursor}
 
 
-def _hung_up(wait_s: float) -> bool:
-    """The caller holds our standard input open for as long as it listens."""
+def _poll_s(so_far_s: float) -> float:
+    """At first somebody waits for a task to be READY."""
+    return min(POLL_S, FIRST_POLL_S + so_far_s / 16)
+
+
+def _called(wait_s: float) -> bool:
+    """The caller is silent while it listens. What it says is for the next to read."""
     readable, _, _ = select.select([sys.stdin], [], [], wait_s)
-    return bool(readable) and not os.read(sys.stdin.fileno(), 1)
+    return bool(readable)

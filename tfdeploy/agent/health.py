@@ -13,7 +13,12 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
-from typing import Iterator, Optional, Tuple
+
+from . import TYPE_CHECKING
+from .dial import dial
+
+if TYPE_CHECKING:
+    from typing import Iterator, Optional, Tuple
 
 READY = "READY"
 NOT_LISTENING = "NOT_LISTENING"
@@ -42,7 +47,7 @@ class Health:
 def ask(host: str, port: int, task: str, timeout_s: float = 3.0) -> Health:
     """Ask host:port whether it is `task` (e.g. `worker:1`). Never raises."""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        with dial(host, port, timeout_s) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return _ask(_Call(connection, time.monotonic() + timeout_s), host, task)
     except ConnectionRefusedError:

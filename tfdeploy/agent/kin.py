@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
-from . import fate, replicas
+from . import TYPE_CHECKING, fate, replicas
 from .circle import Asker, Beacon
-from .records import Launch, TaskState
 
 if TYPE_CHECKING:
-    from .fate import Order
+    from typing import Any, Callable, Dict, Optional, Union
 
-State = Callable[[], TaskState]
+    from .fate import Order
+    from .records import Launch, TaskState
+
+    State = Callable[[], TaskState]
+
 TICK_S = 0.25
 LAST_WORD_S = 60.0
 

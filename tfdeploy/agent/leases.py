@@ -19,9 +19,11 @@ import struct
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
 
-from . import process
+from . import TYPE_CHECKING, process
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Sequence, Tuple
 
 PREFIX = b"\0tfdeploy/"
 BACKLOG = 128

@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from typing import Optional
 
-from . import paths
+from . import TYPE_CHECKING, paths
+
+if TYPE_CHECKING:
+    from typing import Optional
 
 TRIES = 10
 PAUSE_S = 0.02

@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from . import TYPE_CHECKING
 from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 # Source: logind.conf(5). The first of the main files alone counts; drop-ins are read after it, in
 # the order of their names, and of those with one name the first folder's hides the others. What no

@@ -1,7 +1,8 @@
-"""Where everything lies on a host. The agent's own file says where the root is.
+"""Where everything lies on a host. The agent's own folder says where the root is.
 
-<root>/agent/<hash>.pyz
+<root>/agent/<hash>/
 <root>/<project>/releases/<release>/          written once, then read-only
+<root>/<project>/manifests/<release>.json
 <root>/<project>/runs/<run>/logs/<task>.log   (and .log.1, what it held before)
 <root>/<project>/runs/<run>/replica/           a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
@@ -12,11 +13,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List
+
+from . import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import List
 
 
 def agent() -> str:
-    """The zipapp that this process runs from."""
+    """The folder that this process runs from."""
     return os.path.abspath(sys.argv[0])
 
 
@@ -49,6 +54,15 @@ def release(project: str, release_id: str) -> str:
 def incoming(project: str, release_id: str) -> str:
     """Where a release grows until it is whole; the leading dot hides it from every other verb."""
     return os.path.join(releases(project), ".incoming-" + release_id)
+
+
+def manifests(project: str) -> str:
+    return os.path.join(root(), project, "manifests")
+
+
+def manifest(project: str, release_id: str) -> str:
+    """What a whole release holds: it is not in the release, for every run would see it."""
+    return os.path.join(manifests(project), release_id + ".json")
 
 
 def run(project: str, run_id: str) -> str:

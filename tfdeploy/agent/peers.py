@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List
-
-from . import circle, health, paths, records, wire
+from . import TYPE_CHECKING, at_once, circle, health, paths, records, wire
 from .records import Launch
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
 
 AT_ONCE = 32
 
@@ -18,10 +18,7 @@ def ask(peers: List[Dict[str, Any]], timeout_s: float) -> List[Dict[str, str]]:
         answer = health.ask(peer["address"], peer["port"], peer["task"], timeout_s)
         return {"task": peer["task"], "verdict": answer.verdict, "detail": answer.detail}
 
-    if not peers:
-        return []
-    with ThreadPoolExecutor(max_workers=min(len(peers), AT_ONCE)) as pool:
-        return list(pool.map(one, peers))
+    return at_once.each(one, peers, AT_ONCE)
 
 
 def chief(project: str, run: str, timeout_s: float) -> str:

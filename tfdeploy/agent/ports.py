@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import socket
-from typing import List
 
-from . import leases, process
+from . import TYPE_CHECKING, leases, process
 from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import List
 
 # Below the ports that Linux gives to outgoing connections (ip(7), ip_local_port_range).
 CHOICE = range(20000, 32768)
@@ -30,6 +31,8 @@ def check(port: int, task: str) -> None:
 def choose(count: int) -> List[int]:
     """So many ports that are free now, and on lease to no run; from a place of chance on, so that
     two who choose at the same moment choose apart. Raises Refusal."""
+    import random  # for this alone, and every start comes by here to look at its ports
+
     first = random.randrange(len(CHOICE))
     found = []
     for port in (*CHOICE[first:], *CHOICE[:first]):

@@ -11,7 +11,11 @@ import re
 import resource
 import signal
 import time
-from typing import Dict, List, Optional, Set, Tuple
+
+from . import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Set, Tuple
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0

@@ -18,10 +18,13 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Iterator, List, Optional, Tuple
 
-from .checkpoints import EVENTS
+from . import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from typing import Iterator, List, Optional, Tuple
+
+EVENTS = "events.out.tfevents."
 ENTRIES = 50000
 FILES = 4
 TAILS = (1 << 16, 1 << 20)  # an image or a graph is one record, and may fill the first

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Dict, List, Optional, Type, TypeVar, Union
 
-R = TypeVar("R")
+from . import TYPE_CHECKING
 
-# Every line that the agent means for the controller begins so: a shell profile may print too.
-MARK = "tfdeploy-answer:"
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Type, TypeVar, Union
+
+    R = TypeVar("R")
 
 STARTING = "STARTING"
 RUNNING = "RUNNING"
@@ -69,6 +69,8 @@ class Circle:
     @property
     def name(self) -> str:
         """Tells this launch of the run from others, and nothing of the secret."""
+        import hashlib  # it loads OpenSSL, and few calls ask for this
+
         return hashlib.sha256(self.secret.encode()).hexdigest()[:16]
 
 
@@ -80,6 +82,7 @@ class Launch:
     directory, or absolute. `no_proxy` holds the addresses that must not go through a proxy.
     `linger_s` is how long it may go on after the chief's success, `max_duration_s` how long the
     run may last (its chief looks to that), and `log_limit_bytes` how much of its log is kept.
+    `data` says which release is to be seen at which place in the task's directory.
     """
 
     project: str
@@ -100,6 +103,7 @@ class Launch:
     log_limit_bytes: int
     policy: Policy = field(metadata={"kind": Policy})
     circle: Circle = field(metadata={"kind": Circle})
+    data: Dict[str, str] = field(default_factory=dict)
 
     @property
     def is_chief(self) -> bool:

@@ -1,115 +1,126 @@
-"""The verbs `offer`, `commit`, `abandon`: a release appears on this host whole or not at all."""
+"""The verbs `offer`, `lacks`, `add`, `take`, `abandon`: a release appears here whole or not at all.
+
+What an older release holds is linked, what is missing comes behind the questions `add` and `take`.
+"""
 
 from __future__ import annotations
 
+import io
 import os
-import shutil
-import stat
-from typing import Any, Dict, List, Optional
+import sys
+from contextlib import contextmanager
 
-from . import paths
-from .verify import sha256
+from . import TYPE_CHECKING, paths
+from .incoming import Incoming, unseal
+from .payload import BLOCK, Inflated, files
+from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+    Manifest = Dict[str, List[Any]]
+    Arriving = Iterator[Tuple[int, Iterator[bytes]]]
+
+# What `lacks` was told, for the questions that follow it.
+growing: Dict[Tuple[str, str], Incoming] = {}
 
 
 def offer(project: str, release: str) -> Dict[str, Any]:
-    """Is the release here? If not, where should it grow, and which neighbour resembles it?"""
-    if os.path.isdir(paths.release(project, release)):
+    """Is the release here?"""
+    return {"present": os.path.isdir(paths.release(project, release))}
+
+
+def lacks(project: str, release: str, manifest: Manifest) -> Dict[str, Any]:
+    """Begin it, or go on with it: from what is here already. Answers `{present, wanted, incoming,
+    base}`: the positions in the manifest of what has to come, where to, and a neighbour that
+    resembles it."""
+    final, folder = paths.release(project, release), paths.incoming(project, release)
+    if os.path.isdir(final):  # another push was faster
         return {"present": True}
-    incoming = paths.incoming(project, release)
-    paths.make_private(project)
-    os.makedirs(incoming, exist_ok=True)
-    unseal(incoming)  # it may have been sealed, and not been renamed any more
-    return {"present": False, "incoming": incoming, "base": _newest(project)}
-
-
-def commit(project: str, release: str, manifest: Dict[str, List[Any]]) -> Dict[str, Any]:
-    """Compare what arrived with the manifest; seal and show it, or name the paths that differ."""
-    incoming, final = paths.incoming(project, release), paths.release(project, release)
-    if os.path.isdir(final):
-        return {"wrong": []}
+    base = _newest(project, kind(release))
     try:
-        wrong = _finish(incoming, final, manifest)
+        grown = Incoming(folder, manifest)
+        grown.begin(base, paths.manifest(project, os.path.basename(base or "")))
+    except OSError:
+        if not os.path.isdir(final):
+            raise
+        return {"present": True}
+    growing[project, release] = grown
+    return {"present": False, "wanted": grown.wanted(), "incoming": folder, "base": base}
+
+
+def add(project: str, release: str, size: int) -> Dict[str, Any]:
+    """Read files from the next `size` bytes of our input; others will follow."""
+    with _arriving(size) as arriving:
+        _write(project, release, arriving)
+    return {}
+
+
+def take(project: str, release: str, size: int) -> Dict[str, Any]:
+    """Read the last files from the next `size` bytes of our input. Answers as `fill`."""
+    with _arriving(size) as arriving:
+        return fill(project, release, arriving)
+
+
+def fill(project: str, release: str, arriving: Arriving) -> Dict[str, Any]:
+    """Write what arrives, and show the release if it is whole then. Answers `{wrong}`: the paths
+    that are missing, or whose content is another one than the manifest says."""
+    _write(project, release, arriving)
+    final = paths.release(project, release)
+    try:
+        wrong = growing[project, release].finish(final, paths.manifest(project, release))
     except OSError:
         if not os.path.isdir(final):
             raise
     if os.path.isdir(final):  # ours, or that of another push of the same release that was faster
-        unseal(incoming)
-        shutil.rmtree(incoming, ignore_errors=True)
-        return {"wrong": []}
+        return {"wrong": [], **abandon(project, release)}
     return {"wrong": wrong[:20]}
 
 
 def abandon(project: str, release: str) -> Dict[str, Any]:
     """Give up a release that grows here: what has arrived of it goes."""
-    incoming = paths.incoming(project, release)
-    unseal(incoming)
-    shutil.rmtree(incoming, ignore_errors=True)
+    import shutil  # costs 2 ms, and few pushes need it
+
+    folder = paths.incoming(project, release)
+    if os.path.isdir(folder):
+        unseal(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     return {}
 
 
-def unseal(top: str) -> None:
-    """A folder that can't be written can't be filled or removed either. What can't be unsealed
-    will say so itself when it is written to."""
-    _unseal_one(top)
-    for folder, folders, _ in os.walk(top):
-        for name in folders:
-            _unseal_one(os.path.join(folder, name))
+@contextmanager
+def _arriving(size: int) -> Iterator[Arriving]:
+    inflated = Inflated(sys.stdin.buffer, size)
+    try:
+        yield files(io.BufferedReader(inflated, BLOCK))
+    finally:
+        inflated.drain()
 
 
-def _finish(incoming: str, final: str, manifest: Dict[str, List[Any]]) -> List[str]:
-    _drop_strangers(incoming, manifest)
-    wrong = [path for path, entry in manifest.items() if not _matches(incoming, path, entry)]
-    if not wrong:
-        _seal(incoming, manifest)
-        os.rename(incoming, final)
-    return sorted(wrong)
+def _write(project: str, release: str, arriving: Arriving) -> None:
+    """Whatever arrives; another push of the same release may be done by now, and is as good."""
+    if (project, release) not in growing:
+        raise Refusal("release {} was not begun here".format(release), "push it again")
+    try:
+        for index, content in arriving:
+            growing[project, release].write(index, content)
+    except OSError:
+        if not os.path.isdir(paths.release(project, release)):
+            raise
 
 
-def _newest(project: str) -> Optional[str]:
+def kind(release: str) -> str:
+    """What it is a version of: a data set's name, or "" for the code."""
+    return release.rpartition("-")[0]
+
+
+def _newest(project: str, wanted: str) -> Optional[str]:
+    """The whole release of this kind that came last, or None where there is none yet."""
+    paths.make_private(project)
     folder = paths.releases(project)
+    os.makedirs(folder, exist_ok=True)
     with os.scandir(folder) as entries:
-        whole = [entry for entry in entries if not entry.name.startswith(".")]
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    whole = [entry for entry in visible if kind(entry.name) == wanted]
     newest = max(whole, key=lambda entry: entry.stat().st_ctime, default=None)
     return newest.path if newest else None
-
-
-def _drop_strangers(incoming: str, manifest: Dict[str, List[Any]]) -> None:
-    """What an earlier, broken push left here and this release doesn't hold."""
-    for folder, folders, names in os.walk(incoming):
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for name in names + links:
-            path = os.path.join(folder, name)
-            if os.path.relpath(path, incoming) not in manifest:
-                os.remove(path)
-
-
-def _matches(incoming: str, path: str, entry: List[Any]) -> bool:
-    full = os.path.join(incoming, path)
-    if os.path.realpath(os.path.dirname(full)) != os.path.dirname(
-        os.path.join(os.path.realpath(incoming), path)
-    ):
-        return False  # a link stands where a folder should
-    try:
-        mode = os.lstat(full).st_mode
-        if entry[0] == "link":
-            return stat.S_ISLNK(mode) and os.readlink(full) == entry[1]
-        return stat.S_ISREG(mode) and sha256(full) == entry[1]
-    except OSError:
-        return False
-
-
-def _seal(incoming: str, manifest: Dict[str, List[Any]]) -> None:
-    """Read-only from now on, so that no run can change what another one trains with."""
-    for path, entry in manifest.items():
-        if entry[0] == "file":
-            os.chmod(os.path.join(incoming, path), 0o555 if entry[2] else 0o444)
-    for folder, _, _ in os.walk(incoming, topdown=False):
-        os.chmod(folder, 0o555)
-
-
-def _unseal_one(folder: str) -> None:
-    try:
-        if not os.path.islink(folder):
-            os.chmod(folder, 0o755)
-    except OSError:
-        pass

@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from . import disk, paths, process, records, releases
+from . import TYPE_CHECKING, disk, paths, process, records
+from .incoming import unseal
 from .refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 
 def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]:
@@ -35,6 +38,7 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]
         freed += size
         if why:
             kept.append({"name": name, "why": why})
+    _forget(project)
     return {"removed_bytes": freed, "kept": kept}
 
 
@@ -55,12 +59,20 @@ def _release_stays(project: str, release: str) -> str:
     """Also a run that is a link to elsewhere uses its release."""
     for run in disk.visible(disk.runs_dir(project)):
         for task_dir in disk.task_dirs(project, run).values():
-            named = disk.release_of(task_dir)
-            if named == release:
+            named = disk.releases_of(task_dir)
+            if release in named:
                 return "run {} uses it".format(run)
             if not named:
                 return "run {} may use it: its launch.json can't be read".format(run)
     return ""
+
+
+def _forget(project: str) -> None:
+    """What the releases held that are not here any more."""
+    for name in disk.visible(paths.manifests(project)):
+        release, ending = os.path.splitext(name)
+        if ending == ".json" and not os.path.lexists(paths.release(project, release)):
+            os.remove(os.path.join(paths.manifests(project), name))
 
 
 def _take_away(path: str) -> Tuple[int, str]:
@@ -83,7 +95,7 @@ def _delete(path: str) -> Tuple[int, str]:
     """Delete a tree, past what can't be (a busy file, one that NFS keeps for whoever has it open):
     the bytes that were freed, and the first thing that was in the way."""
     freed, why = 0, ""
-    releases.unseal(path)
+    unseal(path)
     for act, each in _upwards(path):
         try:
             info = os.lstat(each)

@@ -8,18 +8,19 @@ the files and one SHA-256 a copy, the network one crossing a copy, and each peer
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from . import checkpoints, circle, paths, state_file, wire
+from . import TYPE_CHECKING, checkpoints, circle, paths, state_file, wire
 
 if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
     from .circle import Asker, Beacon
     from .records import Launch
 
-Body = Dict[str, Any]
+    Body = Dict[str, Any]
+
 PIN = ".tfdeploy-offered"
 PIECE = 1 << 20
 PIECE_TIMEOUT_S = 60.0
@@ -54,7 +55,7 @@ class Offer:
 
     def close(self) -> None:
         if self._wanted:
-            shutil.rmtree(self._pin, ignore_errors=True)
+            checkpoints.clear(self._pin)
 
     def _go_on_offering(self, beacon: Beacon) -> None:
         while True:
@@ -92,7 +93,7 @@ def _go_on_fetching(launch: Launch, asker: Asker) -> None:
                 held = offered["name"]
             except (OSError, ValueError, wire.Untrusted):
                 # Withdrawn for a newer one, cut off, or our disk is full.
-                shutil.rmtree(_incoming(launch), ignore_errors=True)
+                checkpoints.clear(_incoming(launch))
                 time.sleep(FAILED_PAUSE_S)
         time.sleep(LOOK_EVERY_S)
 
@@ -101,7 +102,7 @@ def _fetch(launch: Launch, offered: Body) -> None:
     """The new set arrives beside the old one, which goes only when the new one is whole."""
     home = folder(launch.project, launch.run)
     incoming = _incoming(launch)
-    shutil.rmtree(incoming, ignore_errors=True)
+    checkpoints.clear(incoming)
     os.makedirs(incoming)
     for file in offered["files"]:
         _fetch_file(launch, file["path"], int(file["size"]), incoming)
@@ -110,7 +111,7 @@ def _fetch(launch: Launch, offered: Body) -> None:
     for name in set(old) - set(fresh):
         os.remove(os.path.join(home, name))
     state_file.write(home, offered["name"])  # which names the older one no more
-    shutil.rmtree(incoming, ignore_errors=True)
+    checkpoints.clear(incoming)
 
 
 def _incoming(launch: Launch) -> str:

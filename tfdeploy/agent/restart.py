@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
 
+from . import TYPE_CHECKING
 from .records import BACKOFF, FAILED, STOPPED, SUCCEEDED, Policy
+
+if TYPE_CHECKING:
+    from typing import List, Optional, Sequence
 
 # A shell tells a signal's death as 128 + its number.
 SHELL_SIGNALS = range(129, 193)

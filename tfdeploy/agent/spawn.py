@@ -6,11 +6,12 @@ import ctypes
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Callable, Dict
 
-from . import paths, process
+from . import TYPE_CHECKING, paths, process
 
 if TYPE_CHECKING:
+    from typing import Callable, Dict
+
     from .records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h

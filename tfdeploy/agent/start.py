@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List
 
-from . import leases, lock, logout, paths, ports, records, stop
+from . import TYPE_CHECKING, leases, lock, logout, paths, ports, records
 from .refusal import Refusal
 
 if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List
+
     from .records import Launch
 
 HANDOVER_S = 5.0
@@ -36,6 +36,8 @@ def start(launches: List[Launch]) -> List[Dict[str, Any]]:
                 started.append(launch)
                 _supervise(launch, [taken, *held[launch.task]])
     except (OSError, Refusal):
+        from . import stop  # what goes well needs none of it
+
         for launch in started:
             stop.stop_task(launch.project, launch.run, launch.task)
         raise
@@ -53,14 +55,18 @@ def _check_session() -> None:
 
 def _check(launch: Launch, gpus: Dict[int, str]) -> None:
     where = paths.release(launch.project, launch.release)
-    if not os.path.isdir(where):
-        raise Refusal(
-            "release {} is not on this host".format(launch.release), "tfdeploy push sends it there"
-        )
+    _check_release(where, "release {}".format(launch.release))
+    for place, release in launch.data.items():
+        _check_release(paths.release(launch.project, release), "data set {}".format(place))
     if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
         raise _going(launch)
     _check_program(launch, where)
     _check_gpus(launch, gpus)
+
+
+def _check_release(path: str, what: str) -> None:
+    if not os.path.isdir(path):
+        raise Refusal("{} is not on this host".format(what), "tfdeploy push sends it there")
 
 
 def _going(launch: Launch) -> Refusal:
@@ -126,13 +132,16 @@ def _named(resource: str) -> str:
 
 def _check_program(launch: Launch, release: str) -> None:
     program = launch.argv[0]
-    path = launch.env.get("PATH", os.environ.get("PATH"))
-    where = os.path.join(release, program) if "/" in program else program
-    if shutil.which(where, path=path) is None:
+    folders = [release] if "/" in program else os.get_exec_path({**os.environ, **launch.env})
+    if not any(_is_program(os.path.join(folder, program)) for folder in folders):
         raise Refusal(
             "the program {} of {} is not on this host".format(program, launch.task),
             "give its absolute path, or set the host's python",
         )
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _check_gpus(launch: Launch, found: Dict[int, str]) -> None:
@@ -159,29 +168,36 @@ def _prepared(launch: Launch) -> Iterator[int]:
         raise _going(launch) from None
     try:
         records.write(paths.launch(task_dir), records.to_json(launch))
-        _link_release(launch, paths.work(task_dir))
+        _link_releases(launch, paths.work(task_dir))
         yield taken
     finally:
         os.close(taken)
 
 
-def _link_release(launch: Launch, work: str) -> None:
-    """The task's directory shows the release by links, and holds what the task itself writes."""
-    own = os.path.normpath(launch.checkpoint_dir).split(os.sep)
+def _link_releases(launch: Launch, work: str) -> None:
+    """The task's directory shows the releases by links, and holds what the task itself writes."""
+    own = [os.path.normpath(path).split(os.sep) for path in (launch.checkpoint_dir, *launch.data)]
     _link_all(paths.release(launch.project, launch.release), work, own)
+    for place, release in launch.data.items():
+        here = os.path.join(work, place)
+        os.makedirs(os.path.dirname(here), exist_ok=True)
+        if not os.path.lexists(here):
+            os.symlink(paths.release(launch.project, release), here)
 
 
-def _link_all(source: str, target: str, own: List[str]) -> None:
-    """Link what `source` holds, but for the path `own`: checkpoints are not written into a release.
-    A folder on the way to it is a folder here too. What stands here already, stays."""
+def _link_all(source: str, target: str, own: List[List[str]]) -> None:
+    """Link what `source` holds, but for the paths `own`: checkpoints are not written into a
+    release, and data sets come from others. A folder on the way to one is a folder here too. What
+    stands here already, stays."""
     for name in os.listdir(source):
         here, there = os.path.join(target, name), os.path.join(source, name)
-        if name == own[0]:
-            if own[1:] and os.path.isdir(there) and not os.path.islink(there):
-                os.makedirs(here, exist_ok=True)
-                _link_all(there, here, own[1:])
-        elif not os.path.lexists(here):
-            os.symlink(there, here)
+        inside = [path[1:] for path in own if path[0] == name]
+        if not inside:
+            if not os.path.lexists(here):
+                os.symlink(there, here)
+        elif all(inside) and os.path.isdir(there) and not os.path.islink(there):
+            os.makedirs(here, exist_ok=True)
+            _link_all(there, here, inside)
 
 
 def _supervise(launch: Launch, held: List[int]) -> None:
@@ -192,7 +208,15 @@ def _supervise(launch: Launch, held: List[int]) -> None:
     try:
         with open(os.path.join(task_dir, "supervisor.log"), "ab") as log:
             subprocess.Popen(
-                [*logout.outliving(), sys.executable, paths.agent(), "supervise", task_dir]
+                [
+                    *logout.outliving(),
+                    sys.executable,
+                    "-S",
+                    "-E",
+                    paths.agent(),
+                    "supervise",
+                    task_dir,
+                ]
                 + [str(descriptor) for descriptor in (write_end, *held)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

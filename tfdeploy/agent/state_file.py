@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Tuple
+
+from . import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import List, Optional, Tuple
 
 STATE = "checkpoint"
 LINE = re.compile(

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import List
 
-from . import health, lock, paths, progress, records
+from . import TYPE_CHECKING, at_once, health, lock, paths, progress, records
 from .records import ENDED, LOST, Launch, TaskReport, TaskState
 from .tail import Tail
+
+if TYPE_CHECKING:
+    from typing import List
 
 
 def status(project: str, run: str, tail: int) -> List[TaskReport]:
     """Every task that this host holds of the run, with the last `tail` lines of its log."""
     tasks = paths.tasks(project, run)
-    if not tasks:
-        return []
-    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        return list(pool.map(lambda task: report(project, run, task, tail, True), tasks))
+    return at_once.each(lambda task: report(project, run, task, tail, True), tasks)
 
 
 def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False) -> TaskReport:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
 
-from . import lock, paths, process, records, state_file, status
+from . import TYPE_CHECKING, at_once, lock, paths, process, records, state_file
 from .records import ENDED, Launch, TaskState
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
 
 MARGIN_S = 10.0
 UNKNOWN = "UNKNOWN"  # this host never had the task
@@ -22,16 +23,15 @@ def stop(project: str, run: str, tasks: List[str], launched: str = "") -> List[D
     For each `{task, state, survivors, saved}`: the pids that could not end, and for the chief its
     newest checkpoint `{name, age_s}`, if it has one.
     """
-    if not tasks:
-        return []
-    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
-        return list(pool.map(lambda task: _stop_if_of(launched, project, run, task), tasks))
+    return at_once.each(lambda task: _stop_if_of(launched, project, run, task), tasks)
 
 
 def _stop_if_of(launched: str, project: str, run: str, task: str) -> Dict[str, Any]:
     task_dir = paths.task(project, run, task)
     launch = _launch(task_dir)
     if launched and launch and launch.circle.name != launched:
+        from . import status  # seldom: who stops a run mostly means the one that lives
+
         return {"task": task, "state": status.read_state(task_dir).state, "survivors": []}
     return stop_task(project, run, task)
 

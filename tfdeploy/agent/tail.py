@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import BinaryIO, Iterator, List, Optional
+
+from . import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, Iterator, List, Optional
 
 CHUNK = 256 * 1024
 OLD_BYTES = 64 * 1024  # how far back of each file old lines are looked for

@@ -1,128 +1,168 @@
-"""What the controller may ask: one JSON object in, one JSON object out (`follow`: many)."""
+"""What the controller may ask: question after question, a line of JSON each, answered in turn.
+
+Every answer is a line, too, behind a mark that tells it from what a talkative profile prints.
+"""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
-import traceback
-from typing import Any, Callable, Dict, Iterator, List
+from importlib import import_module
 
-from . import (
-    checkpoints,
-    copies,
-    disk,
-    follow,
-    paths,
-    peers,
-    ports,
-    records,
-    releases,
-    remove,
-    start,
-    status,
-    stop,
-    supervisor,
-)
-from .records import Launch
+from . import TYPE_CHECKING, paths
 from .refusal import Refusal
 
-Body = Dict[str, Any]
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, List
+
+    Body = Dict[str, Any]
+
+# Every line that is meant for the controller begins so: a shell profile may print too.
+MARK = "tfdeploy-answer:"
+ABSENT = 96
+# Where the answer to each is found. A module is loaded when it is first asked for: together they
+# take several times as long as Python itself.
+VERBS = {
+    "offer": "releases.offer",
+    "lacks": "releases.lacks",
+    "add": "releases.add",
+    "take": "releases.take",
+    "abandon": "releases.abandon",
+    "share": "relay.share",
+    "fetch": "relay.fetch",
+    "unshare": "relay.unshare",
+    "ports": "verbs.ports",
+    "start": "verbs.start",
+    "status": "verbs.status",
+    "follow": "follow.follow",
+    "stop": "verbs.stop",
+    "peers": "verbs.peers",
+    "pin": "checkpoints.pin",
+    "newest": "copies.newest",
+    "unhold": "copies.unhold",
+    "receive": "copies.receive",
+    "adopt": "copies.adopt",
+    "unpin": "verbs.unpin",
+    "logs": "verbs.logs",
+    "give": "give.give",
+    "disk": "disk.disk",
+    "remove": "remove.remove",
+}
 
 
 def main(argv: List[str]) -> int:
-    verb, words = argv[0], argv[1:]
-    if verb == "supervise":
-        _supervise(words[0], *[int(word) for word in words[1:]])
+    if argv[0] == "supervise":
+        _supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0
-    body = json.loads(sys.stdin.readline())
-    try:
-        for answer in _answers(verb, body):
-            _say(answer)
-    except Refusal as no:
-        _say({"refused": no.message, "hint": no.hint, "held_by": no.held_by})
-    except BrokenPipeError:  # the controller has gone; nobody is left to tell
-        sys.stderr = None
-    except Exception as error:
-        _say({"failed": "{}: {}".format(type(error).__name__, error)})
-        traceback.print_exc()
+    return serve()
+
+
+def serve() -> int:
+    """Answer until the controller hangs up, or until we have been removed from this host."""
+    for line in iter(sys.stdin.buffer.readline, b""):
+        if not os.path.isdir(paths.agent()):
+            return ABSENT
+        if line.strip():  # an empty one ends a `follow`, which may just have ended by itself
+            try:
+                _answer(*json.loads(line))
+            except BrokenPipeError:  # the controller has gone; nobody is left to tell
+                sys.stdout = None  # nor to be flushed to at our end
+                return 0
     return 0
 
 
-def _answers(verb: str, body: Body) -> Iterator[Body]:
-    if verb == "follow":
-        yield from follow.follow(**_known(follow.follow, body))
-        yield {"end": True}
+def _answer(verb: str, body: Body) -> None:
+    try:
+        for answer in _answers(_function(verb), body):
+            _say(answer)
+    except Refusal as no:
+        _say({"refused": no.message, "hint": no.hint, "held_by": no.held_by})
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        import traceback  # costs as much as Python's own start
+
+        _say({"failed": "{}: {}".format(type(error).__name__, error)})
+        traceback.print_exc()
+
+
+def _answers(verb: Callable[..., Any], body: Body) -> Iterator[Body]:
+    answer = verb(**_known(verb, body))
+    if isinstance(answer, dict):
+        yield answer
     else:
-        yield VERBS[verb](**_known(VERBS[verb], body))
+        yield from answer
+        yield {"end": True}
+
+
+def _function(verb: str) -> Callable[..., Any]:
+    module, _, name = VERBS[verb].partition(".")
+    function: Callable[..., Any] = getattr(import_module("." + module, __package__), name)
+    return function
 
 
 def _known(verb: Callable[..., Any], body: Body) -> Body:
     """A run is asked with the agent that started it, and a newer controller may say more to it."""
-    return {name: body[name] for name in inspect.signature(verb).parameters if name in body}
+    code = verb.__code__
+    return {name: body[name] for name in code.co_varnames[: code.co_argcount] if name in body}
 
 
 def _say(answer: Body) -> None:
-    sys.stdout.write(records.MARK + json.dumps(answer) + "\n")
+    sys.stdout.write(MARK + json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-def _start(launches: List[Body]) -> Body:
-    return {"tasks": start.start([records.from_json(Launch, launch) for launch in launches])}
+def start(launches: List[Body]) -> Body:
+    from . import records
+    from .start import start
+
+    return {"tasks": start([records.from_json(records.Launch, launch) for launch in launches])}
 
 
-def _status(project: str, run: str, tail: int) -> Body:
-    return {"tasks": [records.to_json(report) for report in status.status(project, run, tail)]}
+def status(project: str, run: str, tail: int) -> Body:
+    from . import records
+    from .status import status
+
+    return {"tasks": [records.to_json(report) for report in status(project, run, tail)]}
 
 
-def _stop(project: str, run: str, tasks: List[str], launched: str = "") -> Body:
-    return {"tasks": stop.stop(project, run, tasks, launched)}
+def stop(project: str, run: str, tasks: List[str], launched: str = "") -> Body:
+    from .stop import stop
+
+    return {"tasks": stop(project, run, tasks, launched)}
 
 
-def _peers(project: str, run: str, peers_asked: List[Body], timeout_s: float) -> Body:
+def peers(project: str, run: str, peers_asked: List[Body], timeout_s: float) -> Body:
+    from . import peers
+
     found = peers.ask(peers_asked, timeout_s)
     return {"peers": found, "chief": peers.chief(project, run, timeout_s)}
 
 
-def _ports(count: int) -> Body:
-    return {"ports": ports.choose(count)}
+def ports(count: int) -> Body:
+    from .ports import choose
+
+    return {"ports": choose(count)}
 
 
-def _unpin(project: str, run: str, task: str) -> Body:
-    checkpoints.unpin(project, run, task)
+def unpin(project: str, run: str, task: str) -> Body:
+    from .checkpoints import unpin
+
+    unpin(project, run, task)
     return {}
 
 
-def _logs(project: str, run: str) -> Body:
+def logs(project: str, run: str) -> Body:
     folder = paths.logs(project, run)
     return {"folder": folder, "names": os.listdir(folder) if os.path.isdir(folder) else []}
 
 
-VERBS: Dict[str, Callable[..., Body]] = {
-    "offer": releases.offer,
-    "commit": releases.commit,
-    "abandon": releases.abandon,
-    "ports": _ports,
-    "start": _start,
-    "status": _status,
-    "stop": _stop,
-    "peers": _peers,
-    "pin": checkpoints.pin,
-    "newest": copies.newest,
-    "unhold": copies.unhold,
-    "receive": copies.receive,
-    "adopt": copies.adopt,
-    "unpin": _unpin,
-    "logs": _logs,
-    "disk": disk.disk,
-    "remove": remove.remove,
-}
-
-
 def _supervise(task_dir: str, announced: int, *held: int) -> None:
+    from .supervisor import supervise
+
     def announce() -> None:
         os.write(announced, b"+")
         os.close(announced)
 
-    supervisor.supervise(task_dir, announce, list(held))
+    supervise(task_dir, announce, list(held))

@@ -5,21 +5,21 @@ Torn data passes tf.train.load_checkpoint; only reading it all finds it (inside/
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
-from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
-from . import paths, records
+from . import TYPE_CHECKING, paths, records
+
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
     " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
 )
-BLOCK = 1 << 20
 MEMORY = ".tfdeploy-read"
 
 
@@ -31,6 +31,8 @@ def verdicts(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
     """
     if not prefixes:
         return
+    import subprocess  # costs 4 ms; `follow` comes by this file, too, and needs none of it
+
     inside = os.path.join(paths.agent(), "inside")
     reader = subprocess.Popen(
         [sys.executable, "-c", READ, inside, *prefixes],
@@ -63,15 +65,6 @@ def remember(folder: str, good: List[Dict[str, Any]]) -> None:
         records.write(os.path.join(folder, MEMORY), {f["name"]: f["files"] for f in good})
     except OSError:
         pass  # a full disk: then they are read again
-
-
-def sha256(path: str) -> str:
-    """The hash of a file's content in hex. Raises OSError."""
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(BLOCK), b""):
-            found.update(block)
-    return found.hexdigest()
 
 
 def _lines(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:

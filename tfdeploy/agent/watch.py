@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Tuple
 
-from . import health, paths, process
-from .checkpoints import EVENTS
+from . import TYPE_CHECKING, health, paths, process
 from .fate import Order
 from .records import BACKOFF
 
 if TYPE_CHECKING:
     import subprocess
+    from typing import Callable, Iterator, List, Optional, Tuple
 
     from .log import Log
     from .records import Launch
 
 WATCHED = (signal.SIGCHLD, signal.SIGTERM)
 TICK_S = 0.25
+FIRST_TICK_S = 0.02
 PROBE_TIMEOUT_S = 3.0
 LIVE_PROBE_S = 3.0
 FROZEN_PROBES = 3
@@ -63,7 +63,7 @@ class Watch:
     def until_end(self) -> Optional[Order]:
         """None where the process ended by itself, else why it has to be ended: it lives still."""
         while True:
-            caught = signal.sigtimedwait(WATCHED, TICK_S)
+            caught = signal.sigtimedwait(WATCHED, self._tick_s())
             stopped = caught is not None and caught.si_signo == signal.SIGTERM
             if self.child.poll() is not None:
                 if stopped:  # heard again where it matters: before the task is begun anew
@@ -75,6 +75,13 @@ class Watch:
             order = self._order() or self._probed() or self._stalled()
             if order is not None:
                 return order
+
+    def _tick_s(self) -> float:
+        """One that opens its port at once is seen at once; one that loads for long isn't asked all
+        the time."""
+        if self._ready:
+            return TICK_S
+        return min(TICK_S, FIRST_TICK_S + (time.monotonic() - self._began) / 8)
 
     def _probed(self) -> Optional[Order]:
         now = time.monotonic()
@@ -153,6 +160,8 @@ def _reap_strangers(child: int) -> None:
 
 def _events(folder: str) -> Iterator[Tuple[str, int]]:
     """TensorBoard's files below `folder`, with their sizes."""
+    from .progress import EVENTS  # only a task with a stall_timeout_s comes here
+
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)

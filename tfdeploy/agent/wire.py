@@ -14,9 +14,15 @@ import json
 import os
 import socket
 import time
-from typing import Any, Dict, Optional, Tuple
 
-Body = Dict[str, Any]
+from . import TYPE_CHECKING
+from .dial import dial
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional, Tuple
+
+    Body = Dict[str, Any]
+
 MAX_LINE = 1 << 20
 ASK, ANSWER = "ask", "answer"
 
@@ -71,7 +77,7 @@ def ask(address: Tuple[str, int], secret: str, body: Body, timeout_s: float) -> 
     Raises OSError where nobody answers in `timeout_s`, Untrusted where the wrong one does.
     """
     nonce = os.urandom(16).hex()
-    with socket.create_connection(address, timeout=timeout_s) as connection:
+    with dial(*address, timeout_s) as connection:
         line = Line(connection, timeout_s)
         line.send(signed(secret, ASK, nonce, body))
         answered, answer = trusted(secret, ANSWER, line.line())

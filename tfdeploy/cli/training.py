@@ -48,7 +48,7 @@ def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
 
 @app.command()
 def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
-    """Send the source to every host: the same release everywhere, whole or not at all."""
+    """Send the source to every host, and data sets to those that read them: whole or not at all."""
     from tfdeploy.console import Console
     from tfdeploy.fleet import Fleet
 
@@ -135,7 +135,7 @@ def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
     from tfdeploy.steps.push import push
 
     with console.pushing(list(fleet.agents)) as on_progress:
-        outcome = push(fleet, intent.inventory.project, intent.release, on_progress)
+        outcome = push(fleet, intent, on_progress)
     console.pushed(outcome, intent)
 
 

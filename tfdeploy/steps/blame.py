@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.records import FAILED, LOST, STOPPED
 from tfdeploy.agent.restart import named
 from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
+from tfdeploy.hostnames import FEW, folded
 
 if TYPE_CHECKING:
     from tfdeploy.agent.records import TaskReport
@@ -22,7 +23,7 @@ def blame(seen: RunStatus, first: str = "") -> TfdeployError:
     """
     over = [t for t in seen.tasks if t.report and t.report.state in (*FELL, STOPPED)]
     ended = sorted(over, key=lambda task: _order(task, over, first))
-    fell = [_line(task) for task in ended[1:] if _state(task) in FELL]
+    fell = [task for task in ended[1:] if _state(task) in FELL]
     told = [_failure(ended[0], fell)] if ended else []
     if not told and not seen.errors:
         told = [_begun_again(seen)]
@@ -37,17 +38,29 @@ def _order(task: TaskStatus, ended: list[TaskStatus], first: str) -> tuple[bool,
     return name != first, not named_by_others, report.state not in FELL, -report.age_s
 
 
-def _failure(task: TaskStatus, fell: list[str]) -> TaskFailed:
+def _failure(task: TaskStatus, fell: list[TaskStatus]) -> TaskFailed:
     report = _report(task)
     again = f" after {report.restarts} restarts" if report.restarts else ""
     message = f"it ended{again}: {_why(report)}"
     if fell:
-        message += "\n  because of it ended " + ", ".join(fell)
+        message += "\n  because of it ended " + ", ".join(_lines(fell))
     return TaskFailed(str(task.placement.task), task.placement.host, message, log=report.log)
 
 
-def _line(task: TaskStatus) -> str:
-    return f"{task.placement.task} on {task.placement.host} ({_why(_report(task))})"
+def _lines(fell: list[TaskStatus]) -> list[str]:
+    """A few one by one; of many, those that ended for the same reason together."""
+    if len(fell) <= FEW:
+        return [_line([task]) for task in fell]
+    alike: dict[str, list[TaskStatus]] = {}
+    for task in fell:
+        alike.setdefault(_why(_report(task)), []).append(task)
+    return [_line(tasks) for tasks in alike.values()]
+
+
+def _line(alike: list[TaskStatus]) -> str:
+    tasks = folded(str(task.placement.task) for task in alike)
+    hosts = folded(task.placement.host for task in alike)
+    return f"{tasks} on {hosts} ({_why(_report(alike[0]))})"
 
 
 def _why(report: TaskReport) -> str:

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy import at_once
 from tfdeploy.agent import state_file
 from tfdeploy.errors import AgentError, RunError, TransferFailed
+from tfdeploy.steps.bring import bring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # The chief's host reads a set twice before it answers: a hundred GB at a hundred MB/s.
 PIN_TIMEOUT_S = 2000.0
 GIGA = 1e9
+HASHED_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def _chiefs(agent: Agent, run: Run, every: bool) -> Collected:
     with _pinned(agent, run, every) as answer:
         found = _fetched(agent, run, answer)
     if answer["events"]:
-        agent.transport.pull(answer["checkpoint_dir"], run.folder / "events", answer["events"])
+        bring(agent, answer["checkpoint_dir"], run.folder / "events", answer["events"])
     return replace(found, events=len(answer["events"]))
 
 
@@ -174,9 +177,12 @@ def _fetch(agent: Agent, run: Run, answer: dict[str, Any], found: dict[str, Any]
         index = f"{found['name']}.index"
         missing = _index_last({*missing, index})
         refuse_too_much(agent, incoming, [sums[name]["size"] for name in missing])
-        agent.transport.pull(answer["pin"], incoming, missing)
-        for name in missing:
-            refuse_different(agent, incoming / name, sums[name])
+        bring(agent, answer["pin"], incoming, missing)
+        at_once.each(
+            lambda name: refuse_different(agent, incoming / name, sums[name]),
+            missing,
+            HASHED_AT_ONCE,
+        )
         (home / index).unlink(missing_ok=True)  # an older set of this name is none from here on
         for name in missing:
             (incoming / name).replace(home / name)
@@ -221,7 +227,7 @@ def _logs(agent: Agent, run: Run) -> int:
     wanted = [name for log in names for name in (f"{log}.1", log)]
     there = [name for name in wanted if name in answer["names"]]
     if there:
-        agent.transport.pull(answer["folder"], run.folder / "logs", there)
+        bring(agent, answer["folder"], run.folder / "logs", there)
     return len({*there} & {*names})
 
 

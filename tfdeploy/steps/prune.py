@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.agent.releases import kind
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.fleet import errors_of
 from tfdeploy.steps.runs import is_run
@@ -47,13 +48,13 @@ def choose(disks: Mapping[str, Disk], keep_runs: int, keep_releases: int) -> dic
     """What is to leave which host; hosts with nothing of the kind are left out. Pure.
 
     The newest `keep_runs` runs over all hosts stay, and every live one; so do the releases of all
-    these, and the newest `keep_releases` that were pushed.
+    these, and of the source and of each data set the newest `keep_releases` that were pushed.
     """
     runs = [run for disk in disks.values() for run in disk.runs]
     ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
     leaving = {*ids[keep_runs:]} - {run.run for run in runs if run.live}
-    releases = _newest_releases(disks)[:keep_releases]
-    needed = {*releases, *(run.release for run in runs if run.run not in leaving)}
+    used = [{run.release, *run.data} for run in runs if run.run not in leaving]
+    needed = set().union(_newest_releases(disks, keep_releases), *used)
     chosen = {
         host: Going(
             tuple(run for run in disk.runs if run.run in leaving),
@@ -87,10 +88,13 @@ def prune(fleet: Fleet, project: str, going: Mapping[str, Going]) -> Pruned:
     return Pruned(freed, (*errors_of(outcomes), *stays))
 
 
-def _newest_releases(disks: Mapping[str, Disk]) -> list[str]:
-    """All hosts get a release in one push, or later; the last one counts."""
+def _newest_releases(disks: Mapping[str, Disk], keep: int) -> list[str]:
+    """Of each kind. All hosts get a release in one push, or later; the last one counts."""
     ages: dict[str, float] = {}
     for disk in disks.values():
         for held in disk.releases:
             ages[held.release] = min(held.age_s, ages.get(held.release, held.age_s))
-    return sorted(ages, key=lambda release: ages[release])
+    newest: dict[str, list[str]] = {}
+    for release in sorted(ages, key=lambda release: ages[release]):
+        newest.setdefault(kind(release), []).append(release)
+    return [release for releases in newest.values() for release in releases[:keep]]

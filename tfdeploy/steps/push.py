@@ -1,88 +1,214 @@
-"""`tfdeploy push`: one release on every host, named by its content; whole or not at all."""
+"""`tfdeploy push`: releases on the hosts that need them, each whole or not at all."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
+from tfdeploy.payload import Payloads
+from tfdeploy.session import question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfdeploy.fleet import Fleet
+    from tfdeploy.payload import Payload
     from tfdeploy.release import Release
     from tfdeploy.remote import Agent
+    from tfdeploy.session import Answer
+    from tfdeploy.steps.plan import Intent
+    from tfdeploy.steps.relay import Relay
 
-COMMIT_TIMEOUT_S = 600.0
+    OnProgress = Callable[[str, float], None]
+    OnShare = Callable[[float], None]
+
+TAKE_TIMEOUT_S = 600.0
+SLOW_DISK = 20 << 20  # bytes a second, at which a host can surely read what it has to compare
 NO_SPACE = "No space left on device"
+# A file of this many bytes goes by rsync: it sends only what differs, and goes on where it broke
+# off. All smaller ones go in one stream over the connection that there is.
+BULK = 8 << 20
+# So many bytes of these at a time are packed into a file here: it must not need a disk of its own.
+PORTION = 64 << 20
+# From so many bytes on, for more than a few hosts, it goes from host to host.
+RELAYED = 16 << 20
+FEW = 2
 
 
 def push(
+    fleet: Fleet, intent: Intent, on_progress: OnProgress = lambda host, share: None
+) -> dict[str, dict[str, bool]]:
+    """The source to every host, each data set to those that may read it. For each release, by its
+    id, what `send` gives; raises as it does."""
+    project, source = intent.inventory.project, intent.release
+    outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress)}
+    for place, data in intent.data.items():
+        outcome[data.id] = send(fleet, project, data, intent.readers(place), on_progress)
+    return outcome
+
+
+def send(
     fleet: Fleet,
     project: str,
     release: Release,
-    on_progress: Callable[[str, float], None] = lambda host, share: None,
+    hosts: Iterable[str],
+    on_progress: OnProgress = lambda host, share: None,
 ) -> dict[str, bool]:
-    """Send `release` to every host that lacks it; for each host whether anything was sent.
+    """Send `release` to those of the hosts that lack it; for each whether anything was sent.
 
     `on_progress(host, share)` is called from several threads. Raises the errors of all hosts.
     """
-    return fleet.each(fleet.agents, lambda agent: _push(agent, project, release, on_progress))
+    sending, names = _Sending(project, release), list(hosts)
+    if fleet.inventory.source.relay and len(names) > FEW and release.size >= RELAYED:
+        from tfdeploy.steps.relay import Relay  # loads cryptography
+
+        sending.relay = Relay(fleet.inventory, sending.named)
+
+    def one(agent: Agent) -> bool:
+        return sending.to(agent, lambda share: on_progress(agent.host, share))
+
+    try:
+        return fleet.each(names, one)
+    finally:
+        if sending.relay:
+            sending.relay.end()
 
 
-def _push(
-    agent: Agent, project: str, release: Release, on_progress: Callable[[str, float], None]
-) -> bool:
-    named = {"project": project, "release": release.id}
-    offer = agent.ask("offer", named)
-    if not offer["present"]:
-        try:
-            _send(agent, project, release, offer, lambda share: on_progress(agent.host, share))
-        except (TransferFailed, AgentError) as error:
-            # Two pushes of one release share a folder, and the faster one takes it away.
-            if not agent.ask("offer", named)["present"]:
-                _make_room(agent, named, error)
-                raise
-    on_progress(agent.host, 1.0)
-    return not offer["present"]
+class _Sending:
+    """One release on its way to many hosts: what is the same for all of them is made once."""
 
+    def __init__(self, project: str, release: Release) -> None:
+        self.named = {"project": project, "release": release.id}
+        self.relay: Relay | None = None
+        self._release = release
+        self._paths = list(release.manifest)
+        self._patience_s = TAKE_TIMEOUT_S + release.size / SLOW_DISK
+        self._payloads = Payloads(release)
+        self._offer = question("offer", self.named)
+        manifest = {path: list(entry) for path, entry in release.manifest.items()}
+        self._lacks = question("lacks", {**self.named, "manifest": manifest})
 
-def _make_room(agent: Agent, named: dict[str, str], error: HostError) -> None:
-    """What arrived of a push that the network broke helps the next one; on a full disk it is only
-    in the way of what trains there."""
-    if NO_SPACE in error.message:
-        error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
-        with suppress(TfdeployError):
-            agent.ask("abandon", named)
+    def to(self, agent: Agent, on_share: OnShare) -> bool:
+        """Whether anything had to be sent."""
+        missing = not agent.put(self._offer)["present"]
+        if missing:
+            try:
+                self._bring(agent, on_share)
+            except (TransferFailed, AgentError) as error:
+                # Two pushes of one release share a folder, and the faster one takes it away.
+                if not agent.put(self._offer)["present"]:
+                    self._make_room(agent, error)
+                    raise
+        elif self.relay:
+            self.relay.has(agent)
+        on_share(1.0)
+        return missing
 
-
-def _send(
-    agent: Agent,
-    project: str,
-    release: Release,
-    offer: dict[str, Any],
-    on_progress: Callable[[float], None],
-) -> None:
-    """rsync, then let the host compare hashes. Equal size and time can hide a change: then once
-    more by content. What still differs has changed here since it was hashed."""
-    manifest = {path: list(entry) for path, entry in release.manifest.items()}
-    body = {"project": project, "release": release.id, "manifest": manifest}
-    wrong: list[str] = []
-    for checksum in (False, True):
-        agent.transport.push(
-            release.root,
-            offer["incoming"],
-            list(release.manifest),
-            base=offer.get("base"),
-            checksum=checksum,
-            on_progress=on_progress,
-        )
-        wrong = agent.ask("commit", body, COMMIT_TIMEOUT_S)["wrong"]
-        if not wrong:
+    def _bring(self, agent: Agent, on_share: OnShare) -> None:
+        lacking = agent.put(self._lacks, self._patience_s)
+        if lacking["present"]:
             return
-    raise TransferFailed(
-        agent.host,
-        f"{wrong[0]} changed while it was pushed (and {len(wrong) - 1} more)",
+        lacked = sum(self._release.sizes[self._paths[index]] for index in lacking["wanted"])
+        if self.relay and lacked >= RELAYED:
+            self.relay.bring(agent, lambda: self._send(agent, on_share))
+        else:
+            self._send(agent, on_share, lacking)
+
+    def _send(self, agent: Agent, on_share: OnShare, lacking: Answer | None = None) -> None:
+        """From home. Equal size and time can hide a change from rsync: then once more by content.
+        What still differs has changed here since it was hashed."""
+        wrong: list[str] = []
+        for checksum in (False, True):
+            lacking = lacking or agent.put(self._lacks, self._patience_s)
+            if lacking["present"]:
+                return
+            small = self._send_bulk(agent, lacking, checksum, on_share)
+            *first, last = self._portions(small, on_share)
+            for portion, told in first:
+                self._put(agent, "add", self._packed(agent, portion), told)
+            payload = self._packed(agent, last[0])
+            self._refuse_changed(agent, lacking["wanted"])
+            wrong = self._put(agent, "take", payload, last[1])["wrong"]
+            if not wrong:
+                return
+            lacking = None
+        raise _changed(agent.host, wrong[0], len(wrong) - 1)
+
+    def _send_bulk(
+        self, agent: Agent, lacking: Answer, checksum: bool, on_share: OnShare
+    ) -> list[int]:
+        """Sends the big ones; the positions of those that are left."""
+        sizes, wanted = self._release.sizes, lacking["wanted"]
+        small = [index for index in wanted if sizes[self._paths[index]] < BULK]
+        big = [self._paths[index] for index in wanted if sizes[self._paths[index]] >= BULK]
+        if big:
+            agent.transport.push(
+                self._release.root,
+                lacking["incoming"],
+                big,
+                base=lacking.get("base"),
+                checksum=checksum,
+                on_progress=on_share,
+            )
+        return small
+
+    def _portions(self, small: Sequence[int], on_share: OnShare) -> list[tuple[list[int], OnShare]]:
+        """What is packed together, at least one; and whom to tell how much of it has left."""
+        portions: list[list[int]] = [[]]
+        filled = 0
+        for index in small:
+            filled += self._release.sizes[self._paths[index]]
+            if filled > PORTION and portions[-1]:
+                portions.append([])
+                filled = self._release.sizes[self._paths[index]]
+            portions[-1].append(index)
+        shares = (_portion_of(on_share, done, len(portions)) for done in range(len(portions)))
+        return list(zip(portions, shares, strict=True))
+
+    def _put(self, agent: Agent, verb: str, payload: Payload, on_share: OnShare) -> Answer:
+        asked = question(verb, {**self.named, "size": payload.size})
+        return agent.put(asked, self._patience_s, _told(payload, on_share))
+
+    def _packed(self, agent: Agent, small: list[int]) -> Payload:
+        try:
+            return self._payloads.of(small)
+        except OSError as error:
+            raise _changed(agent.host, str(error.filename), 0) from None
+
+    def _refuse_changed(self, agent: Agent, wanted: Sequence[int]) -> None:
+        """What is named by its time may have become another while it was read, and none can tell
+        that there: so nothing of it stays."""
+        changed = self._release.changed(self._paths[index] for index in wanted)
+        if changed:
+            agent.ask("abandon", self.named)
+            raise _changed(agent.host, changed[0], len(changed) - 1)
+
+    def _make_room(self, agent: Agent, error: HostError) -> None:
+        """What arrived of a push that the network broke helps the next one; on a full disk it is
+        only in the way of what trains there."""
+        if NO_SPACE in error.message:
+            error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
+            with suppress(TfdeployError):
+                agent.ask("abandon", self.named)
+
+
+def _portion_of(on_share: OnShare, done: int, portions: int) -> OnShare:
+    return lambda share: on_share((done + share) / portions)
+
+
+def _told(payload: Payload, on_share: OnShare) -> Iterator[memoryview]:
+    """The payload; how much of it has left is told on the way."""
+    sent = 0
+    for part in payload.parts():
+        yield part
+        sent += len(part)
+        on_share(sent / payload.size)
+
+
+def _changed(host: str, path: str, more: int) -> TransferFailed:
+    return TransferFailed(
+        host,
+        f"{path} changed while it was pushed (and {more} more)",
         "push again when nothing writes into the source folder, or exclude what is written",
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import launch, remote, replan
+from tfdeploy import bundle, launch, replan
 from tfdeploy import plan as plans
 from tfdeploy.agent import state_file
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
@@ -17,8 +18,8 @@ from tfdeploy.errors import CommandTimedOut, RunError, Unreachable, raise_all
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
 from tfdeploy.steps.collect import PIN_TIMEOUT_S, refuse_different, refuse_too_much, refuse_tricks
-from tfdeploy.steps.plan import snapshot
-from tfdeploy.steps.push import push
+from tfdeploy.steps.plan import data_set, readers, snapshot
+from tfdeploy.steps.push import send
 from tfdeploy.steps.start import NothingStarted, begin, with_ports
 from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.inventory import Inventory
+    from tfdeploy.release import Release
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
 
@@ -142,26 +144,36 @@ def _placed(fleet: Fleet, inventory: Inventory, known: Run, *, elsewhere: bool) 
         inventory = replan.on_other_ports(inventory, known.plan)
     inventory = with_ports(fleet, inventory, plans.remake(inventory))
     plan = plans.remake(inventory)
-    launch.make(inventory, plan, known.id, known.release, "")  # what it refuses, it refuses now
-    return replace(known, agent=remote.current_version(), inventory=inventory, plan=plan)
+    named = (known.id, known.release, "", known.data)
+    launch.make(inventory, plan, *named)  # what it refuses, it refuses now
+    return replace(known, agent=bundle.current_version(), inventory=inventory, plan=plan)
 
 
 def _deliver(fleet: Fleet, again: Run) -> None:
-    """The run's release to the hosts that lack it: it can only come from a source that is still as
-    it was. A spare host has had it since the first push."""
-    named = {"project": again.inventory.project, "release": again.release}
-    offers = fleet.each(again.plan.hosts, lambda agent: agent.ask("offer", named))
+    """The run's releases to the hosts that lack them. A spare host has had them since the first
+    push."""
+    inventory, plan = again.inventory, again.plan
+    _bring(fleet, again.release, plan.hosts, partial(snapshot, inventory))
+    for place, release in again.data.items():
+        _bring(fleet, release, readers(inventory, plan, place), partial(data_set, inventory, place))
+
+
+def _bring(fleet: Fleet, wanted: str, hosts: Sequence[str], read: Callable[[], Release]) -> None:
+    """One release; it can only come from a source, or a data set, that is still as it was."""
+    project = fleet.inventory.project
+    named = {"project": project, "release": wanted}
+    offers = fleet.each(hosts, lambda agent: agent.ask("offer", named))
     lacking = [host for host, offer in offers.items() if not offer["present"]]
     if not lacking:
         return
-    source = snapshot(again.inventory)
-    if source.id != again.release:
+    found = read()
+    if found.id != wanted:
         raise RunError(
-            f"release {again.release} is not on {', '.join(lacking)}, and the source is another by "
-            f"now ({source.id})",
-            "bring the source back to what it was at the start, or run anew",
+            f"release {wanted} is not on {', '.join(lacking)}, and {found.root} is another by now "
+            f"({found.id})",
+            "bring it back to what it was at the start, or run anew",
         )
-    push(fleet, again.inventory.project, source)
+    send(fleet, project, found, lacking)
 
 
 def _newest_handed_over(fleet: Fleet, known: Run, again: Run) -> Copy | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import launch, remote, run
+from tfdeploy import bundle, launch, run
 from tfdeploy import plan as plans
 from tfdeploy.agent.records import (
     ENDED,
@@ -67,8 +67,10 @@ def start(
     inventory = with_ports(fleet, intent.inventory, intent.plan)
     plan = plans.remake(inventory)
     auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
-    agent = remote.current_version()
-    begun = run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto)
+    agent = bundle.current_version()
+    begun = run.Run(
+        run.new_id(), intent.release.id, agent, inventory, plan, auto, data=intent.data_ids
+    )
     try:
         return begin(fleet, begun, on_report)
     except NothingStarted as refused:
@@ -92,7 +94,8 @@ def begin(fleet: Fleet, planned: Run, on_report: Callable[[str, TaskReport], Non
     nothing that a record would be needed for.
     """
     secret = secrets.token_hex(32)
-    launches = launch.make(planned.inventory, planned.plan, planned.id, planned.release, secret)
+    named = (planned.id, planned.release, secret, planned.data)
+    launches = launch.make(planned.inventory, planned.plan, *named)
     begun = replace(planned, launched=launches[0].circle.name)
     run.save(begun)
     try:

@@ -6,7 +6,7 @@ No environment crosses the seam, never a pty, a login shell or the terminal's ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,9 +28,27 @@ OnProgress = Callable[[float], None]
 
 
 class Stream(Protocol):
-    """A command that goes on: iterate over its output; `close` hangs up, which ends it."""
+    """A command that goes on, to be talked with; `close` hangs up, which ends it."""
 
-    def __iter__(self) -> Iterator[bytes]: ...
+    def send(self, data: bytes | memoryview) -> None:
+        """Write to its standard input, however long that takes."""
+        ...
+
+    def read(self, timeout_s: float | None = None) -> bytes:
+        """What it has written since, at least a byte; nothing at its end.
+
+        Raises CommandTimedOut where it stays silent for `timeout_s` (None: for ever).
+        """
+        ...
+
+    def ended(self) -> Completed:
+        """How it ended, once it has been read to its end: its last errors, and no output."""
+        ...
+
+    def keep(self) -> None:
+        """Give it up at a moment when it waits for its next line: who streams the same command on
+        this host next may go on with it. Where nothing is kept, as `close`."""
+        ...
 
     def close(self) -> None: ...
 
@@ -47,8 +65,8 @@ class Transport(Protocol):
         """Run a command to its end. Raises CommandTimedOut after `timeout_s`."""
         ...
 
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Stream:
-        """Start a command; its standard input stays open after `stdin` until `close`."""
+    def stream(self, argv: Sequence[str]) -> Stream:
+        """Start a command; its standard input stays open until `close`."""
         ...
 
     def push(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdeploy.inventory import Host, Inventory
     from tfdeploy.transport.openssh import SshConfig
+    from tfdeploy.transport.way import Way
 
 BANNER_TIMEOUT_S = 20
 ATTEMPTS = 4
 USER_TIMEOUT_MS = 20_000  # how long sent bytes may stay unacknowledged: a dead network is noticed
 KEEPALIVE_S = 15
+SILENCE_S = 2.0  # an answer is believed for so long
+ANSWER_S = 2.0
+# Paramiko looks 10 times a second whether its connection was closed here, which `close` tells it.
+PATIENCE_S = 5.0
+# One that goes on while a laptop sleeps, where there is such a clock.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Link:
@@ -34,47 +41,68 @@ class Link:
     def __init__(self, connection: fabric.Connection, gateways: list[fabric.Connection]) -> None:
         self._connection = connection
         self._gateways = gateways
+        self._channels: list[paramiko.Channel] = []
+        self._asking = threading.Lock()
+        self._asked = time.clock_gettime(CLOCK)
+        self._answered = True
 
     @property
     def is_connected(self) -> bool:
+        """As far as this machine knows."""
         return bool(self._connection.is_connected)
+
+    @property
+    def is_idle(self) -> bool:
+        self._channels = [channel for channel in self._channels if not channel.closed]
+        return not self._channels
+
+    def answers(self) -> bool:
+        """Whether the host is there: asked, where that was not known a moment ago. A network that
+        was changed, or a laptop that slept, breaks a connection without a word."""
+        with self._asking:
+            now = time.clock_gettime(CLOCK)
+            if self.is_connected and now - self._asked > SILENCE_S:
+                self._answered = _answers(self._connection.transport)
+                self._asked = time.clock_gettime(CLOCK)
+            return self.is_connected and self._answered
 
     def session(self) -> paramiko.Channel:
         """A new channel. Raises paramiko.ChannelException where sshd allows no more of them."""
         transport = self._connection.transport
         channel: paramiko.Channel = transport.open_session(timeout=BANNER_TIMEOUT_S)
+        self._channels.append(channel)
         return channel
 
     def close(self) -> None:
+        with suppress(Exception):  # wakes who waits for it
+            self._connection.transport.sock.shutdown(socket.SHUT_RDWR)
         _close([self._connection, *self._gateways])
 
 
-def connect(host: Host, inventory: Inventory, accept_new: bool) -> Link:
+def connect(way: Way, accept_new: bool) -> Link:
     """A new connection. A handshake that sshd dropped is tried again.
 
     Raises what Fabric and Paramiko raise (see translate.FOREIGN), and HostError for a jump host.
     """
-    config = openssh.resolve(host, inventory)
     for attempt in range(1, ATTEMPTS):
         try:
-            return _connected(host.name, config, inventory, accept_new)
+            return _connected(way, accept_new)
         except FOREIGN as error:
             if not _was_dropped(error):
                 raise
             time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
-    return _connected(host.name, config, inventory, accept_new)
+    return _connected(way, accept_new)
 
 
-def _connected(name: str, config: SshConfig, inventory: Inventory, accept_new: bool) -> Link:
+def _connected(way: Way, accept_new: bool) -> Link:
     gateways: list[fabric.Connection] = []
     try:
-        gateway: fabric.Connection | str | None = config.proxy_command
-        for jump in config.proxy_jump.split(",") if config.proxy_jump else ():
-            settings = openssh.resolve_jump(jump.removeprefix("ssh://"), inventory)
+        gateway: fabric.Connection | str | None = way.config.proxy_command
+        for jump, settings in way.jumps:
             gateway = _connection(settings, gateways[0] if gateways else None, accept_new)
             gateways.insert(0, gateway)
-            _open_jump(name, jump, gateway)
-        connection = _connection(config, gateway, accept_new)
+            _open_jump(way.name, jump, gateway)
+        connection = _connection(way.config, gateway, accept_new)
         _open(connection)
     except BaseException:
         _close(gateways)
@@ -159,3 +187,14 @@ def _tune(sock: Any) -> None:
     with suppress(OSError, AttributeError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        sock.settimeout(PATIENCE_S)
+
+
+def _answers(transport: paramiko.Transport) -> bool:
+    """Ask something that every sshd refuses, and says so. Paramiko itself would wait for ever."""
+    ask = threading.Thread(
+        target=transport.global_request, args=("keepalive@openssh.com",), daemon=True
+    )
+    ask.start()
+    ask.join(ANSWER_S)
+    return not ask.is_alive() and transport.is_active()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import subprocess
+import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed
+from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed, Unreachable
 from tfdeploy.transport import Completed, OnProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+CHUNK = 1 << 16
 
 
 class LocalTransport:
@@ -38,8 +44,8 @@ class LocalTransport:
             raise CommandFailed(self.host, f"{argv[0]} can't be run: {error.strerror}") from None
         return Completed(done.returncode, done.stdout, done.stderr)
 
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> LocalStream:
-        return LocalStream(self.host, argv, stdin)
+    def stream(self, argv: Sequence[str]) -> LocalStream:
+        return LocalStream(self.host, argv)
 
     def push(
         self,
@@ -75,38 +81,72 @@ class LocalTransport:
 
 
 class LocalStream:
-    """A process of this machine whose output is read as it comes."""
+    """A process of this machine, talked with as it goes on."""
 
-    def __init__(self, host: str, argv: Sequence[str], stdin: bytes) -> None:
+    def __init__(self, host: str, argv: Sequence[str]) -> None:
+        self._host = host
+        self._name = argv[0]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the stream
         try:
             self._process = subprocess.Popen(
                 list(argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self._errors,
                 cwd=Path.home(),
                 start_new_session=True,
             )
         except OSError as error:
+            self._errors.close()
             raise CommandFailed(host, f"{argv[0]} can't be run: {error.strerror}") from None
-        self._input = self._process.stdin
-        if self._input:
-            self._input.write(stdin)
-            self._input.flush()
 
-    def __iter__(self) -> Iterator[bytes]:
-        output = self._process.stdout
-        while output and (chunk := output.read1()):  # type: ignore[attr-defined]
-            yield chunk
+    def send(self, data: bytes | memoryview) -> None:
+        try:
+            with memoryview(data) as left:
+                _write_all(_descriptor(self._process.stdin), left)
+        except OSError as error:
+            raise Unreachable(self._host, f"{self._name} has ended: {error.strerror}") from None
+
+    def read(self, timeout_s: float | None = None) -> bytes:
+        output = _descriptor(self._process.stdout)
+        waiting = select.poll()  # select() knows no descriptor beyond 1023
+        waiting.register(output, select.POLLIN)
+        if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
+            raise CommandTimedOut(self._host, f"{self._name} said nothing for {timeout_s:g} s")
+        return os.read(output, CHUNK)
+
+    def ended(self) -> Completed:
+        exit_code = self._process.wait()
+        self._errors.seek(0)
+        return Completed(exit_code, b"", self._errors.read()[-CHUNK:])
+
+    def keep(self) -> None:
+        self.close()
 
     def close(self) -> None:
-        if self._input and not self._input.closed:
-            self._input.close()
+        self._hang_up(self._process.stdin)
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._hang_up(self._process.stdout)
+        self._errors.close()
+
+    def _hang_up(self, pipe: IO[bytes] | None) -> None:
+        with suppress(OSError):
+            if pipe:
+                pipe.close()
+
+
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return pipe.fileno()
+
+
+def _write_all(descriptor: int, left: memoryview) -> None:
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _is_special(path: Path) -> bool:

@@ -1,24 +1,29 @@
 """What OpenSSH's own configuration says of a host: asked with `ssh -G`, so that both agree.
 
-Paramiko's reader ignores Include and misreads Match; ssh itself does not.
+Paramiko's reader ignores Include and misreads Match; ssh itself does not. But a process for each
+host costs more than all else that is done with it, so ssh is asked once, until something changes.
 """
 
 from __future__ import annotations
 
 import getpass
 import re
+import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Unreachable
+from tfdeploy.transport import answers, sources
 
 if TYPE_CHECKING:
     from tfdeploy.inventory import Host, Inventory
 
 CONNECT_TIMEOUT_S = 10
 PORT = 22
+CHATTER = ("debug1: ", "OpenSSH_")  # what -v adds to the errors
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,14 @@ def command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> li
 
 def resolve(host: Host, inventory: Inventory) -> SshConfig:
     """Ask ssh itself what it would do. Raises Unreachable where ssh or its configuration fails."""
-    return _ask(host.name, [*command(host, inventory), "-G", "--", host.name])
+    argv = [*command(host, inventory), "-G", "--", host.name]
+    return _parsed(_answer(host.name, argv, inventory), host.name)
 
 
 def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
     """The settings of one jump host, written as in -J: [user@]host[:port]."""
-    return _ask(jump, ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"])
+    argv = ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"]
+    return _parsed(_answer(jump, argv, inventory), jump)
 
 
 def anchored(path: str, inventory: Inventory) -> Path:
@@ -72,16 +79,35 @@ def _config_file(inventory: Inventory) -> list[str]:
     return ["-F", str(anchored(inventory.ssh_config, inventory))] if inventory.ssh_config else []
 
 
-def _ask(name: str, argv: list[str]) -> SshConfig:
+def _answer(name: str, argv: list[str], inventory: Inventory) -> str:
+    """What ssh answers, asked only where that may have changed since it was asked last."""
+    program = shutil.which(argv[0]) or argv[0]
+    config = next(iter(_config_file(inventory)[1:]), None)
+    kept = answers.of(program, config)
+    text = kept.recall(argv)
+    if text is None:
+        asked_ns = time.time_ns()
+        text, said = _asked(name, argv)
+        states = sources.behind(program, config, text, said, asked_ns)
+        if states is not None:
+            kept.keep(argv, text, states)
+    return text
+
+
+def _asked(name: str, argv: list[str]) -> tuple[str, str]:
+    """ssh's own answer, and what it said meanwhile. Raises Unreachable."""
+    words = [argv[0], "-v", *argv[1:]]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         raise Unreachable(
             name, "OpenSSH's client is not installed here", "apt-get install openssh-client"
         ) from None
     if done.returncode != 0:
-        raise Unreachable(name, f"ssh can't use its configuration: {done.stderr.strip()}")
-    return _parsed(done.stdout, name)
+        lines = (line for line in done.stderr.splitlines() if not line.startswith(CHATTER))
+        reason = "\n".join(lines).strip()
+        raise Unreachable(name, f"ssh can't use its configuration: {reason}")
+    return done.stdout, done.stderr
 
 
 def _parsed(text: str, name: str) -> SshConfig:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # splits a path. Permissions are set by the agent when it seals a release.
 COMMON = ("rsync", "-lts", "--from0", "--files-from=-", "--timeout=60")
 # Only regular files come home: a hostile or careless host can't plant links or devices here.
-REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", "--partial-dir=.rsync-partial")
+PARTIAL = "--partial-dir=.rsync-partial"  # a file that broke off goes on from what had arrived
+REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
 ATTEMPTS = 4
 # What OpenSSH says when sshd drops the handshake, as it does beyond MaxStartups.
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
@@ -36,6 +37,35 @@ MEANINGS = {
     127: "rsync is not installed there",
     255: "ssh could not connect",
 }
+
+
+class ByRsync:
+    """The half of a transport that moves files, with an ssh of its own."""
+
+    def __init__(self, host: str, ssh: Sequence[str]) -> None:
+        self.host = host
+        self._ssh = ssh
+
+    def push(
+        self,
+        source: Path,
+        dest: str,
+        files: Sequence[str],
+        *,
+        base: str | None = None,
+        checksum: bool = False,
+        on_progress: OnProgress = lambda share: None,
+    ) -> None:
+        options = push_options(base, checksum)
+        remote = f"{self.host}:{folder(dest)}"
+        transfer(self.host, self._ssh, folder(source), remote, files, options, on_progress)
+
+    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
+        dest.mkdir(parents=True, exist_ok=True)
+        remote = f"{self.host}:{folder(source)}"
+        transfer(
+            self.host, self._ssh, remote, folder(dest), files, REGULAR_ONLY, lambda share: None
+        )
 
 
 def transfer(
@@ -79,7 +109,7 @@ def _run(
 
 def push_options(base: str | None, checksum: bool) -> list[str]:
     """What a push adds: a neighbour to copy equal files from, on the host itself."""
-    options = [f"--copy-dest={base}"] if base else []
+    options = [PARTIAL, f"--copy-dest={base}"] if base else [PARTIAL]
     return [*options, "--checksum"] if checksum else options
 
 

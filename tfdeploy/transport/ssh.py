@@ -3,201 +3,111 @@
 from __future__ import annotations
 
 import logging
-import shlex
+import math
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import paramiko
-
-from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
-from tfdeploy.transport import Completed, OnProgress, openssh, rsync
-from tfdeploy.transport.link import Link, connect
+from tfdeploy.errors import CommandTimedOut, Unreachable
+from tfdeploy.transport import Completed, openssh
+from tfdeploy.transport.channels import CHUNK, Channels, completed
+from tfdeploy.transport.link import connect
+from tfdeploy.transport.rsync import ByRsync
 from tfdeploy.transport.translate import FOREIGN, translated
+from tfdeploy.transport.way import way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    import paramiko
 
     from tfdeploy.inventory import Host, Inventory
 
-TOO_MANY = 2  # what sshd answers beyond MaxSessions: RFC 4254's SSH_OPEN_CONNECT_FAILED
-SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
-CHUNK = 1 << 16
-MAX_OUTPUT = 256 << 20  # no answer comes near it, and a hostile host must not fill our memory
-NO_STATUS = -1  # Paramiko's, where a signal or the end of the connection ended a command
+LOOK_S = 1.0
+EXIT_WAIT_S = 5.0
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
 
-class SshTransport:
-    """One host: one connection, opened at the first use, and more where sshd wants it so."""
+class SshTransport(ByRsync):
+    """One host, connected to at the first use."""
 
     def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
-        self.host = host.name
-        self._inventory = inventory
-        self._accept_new = accept_new
-        self._ssh = openssh.command(host, inventory, accept_new=accept_new)
-        self._host = host
-        self._links: list[Link] = []
-        self._opening = threading.Lock()
+        super().__init__(host.name, openssh.command(host, inventory, accept_new=accept_new))
+        self._channels = Channels(host.name, lambda: connect(way(host, inventory), accept_new))
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
-        channel = self._exec(argv)
-        deadline = time.monotonic() + timeout_s
-        try:
-            channel.settimeout(timeout_s)
-            writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
-            writer.start()
-            stdout, stderr = _drain(self.host, channel, deadline)
-            if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
-            # Paramiko ends the channels of a lost connection before it says that it is lost.
-            if channel.exit_status == NO_STATUS and not channel.eof_received:
-                raise Unreachable(self.host, f"the connection was lost during {argv[0]}")
-            return Completed(channel.exit_status, stdout, stderr)
-        except TimeoutError:
-            raise CommandTimedOut(
-                self.host, f"{argv[0]} gave no answer within {timeout_s:g} s"
-            ) from None
-        except FOREIGN as error:
-            raise translated(self.host, error) from None
-        finally:
-            channel.close()
+        return completed(self.host, argv[0], self._channels.open(argv), stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> SshStream:
-        channel = self._exec(argv)
-        try:
-            channel.sendall(stdin)
-        except FOREIGN as error:
-            raise translated(self.host, error) from None
-        return SshStream(self.host, channel)
-
-    def push(
-        self,
-        source: Path,
-        dest: str,
-        files: Sequence[str],
-        *,
-        base: str | None = None,
-        checksum: bool = False,
-        on_progress: OnProgress = lambda share: None,
-    ) -> None:
-        options = rsync.push_options(base, checksum)
-        remote = f"{self.host}:{rsync.folder(dest)}"
-        rsync.transfer(
-            self.host, self._ssh, rsync.folder(source), remote, files, options, on_progress
-        )
-
-    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
-        dest.mkdir(parents=True, exist_ok=True)
-        remote = f"{self.host}:{rsync.folder(source)}"
-        rsync.transfer(
-            self.host,
-            self._ssh,
-            remote,
-            rsync.folder(dest),
-            files,
-            rsync.REGULAR_ONLY,
-            lambda share: None,
-        )
+    def stream(self, argv: Sequence[str]) -> SshStream:
+        return SshStream(self.host, argv[0], self._channels.open(argv))
 
     def close(self) -> None:
-        while self._links:
-            self._links.pop().close()
-
-    def _exec(self, argv: Sequence[str]) -> paramiko.Channel:
-        try:
-            channel = self._session()
-            channel.exec_command(shlex.join(argv))
-            return channel
-        except FOREIGN as error:
-            raise translated(self.host, error) from None
-
-    def _session(self) -> paramiko.Channel:
-        """A new channel. Where sshd allows no more on a connection (MaxSessions), one that was just
-        closed makes room in a moment; else this one gets a connection of its own."""
-        for pause_s in SESSION_PAUSES_S:
-            time.sleep(pause_s)
-            for link in self._linked():
-                try:
-                    return link.session()
-                except paramiko.ChannelException as error:
-                    if error.code != TOO_MANY:
-                        raise
-        own = connect(self._host, self._inventory, self._accept_new)
-        with self._opening:
-            self._links.append(own)
-        return own.session()
-
-    def _linked(self) -> list[Link]:
-        """The connections there are, at least one."""
-        with self._opening:
-            for link in [link for link in self._links if not link.is_connected]:
-                self._links.remove(link)
-                link.close()
-            if not self._links:
-                self._links.append(connect(self._host, self._inventory, self._accept_new))
-            return list(self._links)
+        self._channels.close()
 
 
 class SshStream:
-    """A command on the host whose output is read as it comes."""
+    """A command on the host, talked with as it goes on."""
 
-    def __init__(self, host: str, channel: paramiko.Channel) -> None:
+    def __init__(self, host: str, name: str, channel: paramiko.Channel) -> None:
         self._host = host
+        self._name = name
         self._channel = channel
+        self._errors = b""
         self._closed = False
-        # Both outputs share one SSH window: errors that nobody reads would stop the output.
-        threading.Thread(target=_discard_errors, args=(channel,), daemon=True).start()
+        # One thread may send while another reads: a timeout of the channel's would be both's.
+        self._channel.settimeout(None)
+        self._readable = threading.Event()
+        self._channel.in_buffer.set_event(self._readable)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def send(self, data: bytes | memoryview) -> None:
         try:
-            while chunk := self._channel.recv(CHUNK):
-                yield chunk
+            self._channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic
         except FOREIGN as error:
             raise translated(self._host, error) from None
-        if not self._closed and not self._channel.eof_received:
+
+    def read(self, timeout_s: float | None = None) -> bytes:
+        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        self._take_errors()
+        while not self._readable.wait(_slice_s(deadline)):
+            if time.monotonic() >= deadline:
+                message = f"{self._name} said nothing for {timeout_s:g} s"
+                raise CommandTimedOut(self._host, message)
+            self._take_errors()
+        try:
+            chunk = self._channel.recv(CHUNK)
+        except FOREIGN as error:
+            raise translated(self._host, error) from None
+        if not chunk and not self._channel.eof_received and not self._closed:
             raise Unreachable(self._host, "the connection was lost")
+        return bytes(chunk)
+
+    def ended(self) -> Completed:
+        self._channel.status_event.wait(EXIT_WAIT_S)
+        self._take_errors()
+        return Completed(self._channel.exit_status, b"", self._errors)
+
+    @property
+    def waits(self) -> bool:
+        """It goes on, and has said nothing that nobody has read."""
+        over = self._channel.eof_received or self._channel.exit_status_ready()
+        return not (over or self._channel.recv_ready())
+
+    def keep(self) -> None:
+        self.close()
 
     def close(self) -> None:
         self._closed = True
         with suppress(Exception):
             self._channel.close()
 
-
-def _write(channel: paramiko.Channel, data: bytes) -> None:
-    """Beside the reading, so that neither side waits for the other with full hands."""
-    with suppress(Exception):  # the reader meets the same failure, and names it
-        channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes would be quadratic
-        channel.shutdown_write()
+    def _take_errors(self) -> None:
+        """Both outputs share one SSH window: errors that nobody reads would stop the output."""
+        while self._channel.recv_stderr_ready():
+            self._errors = (self._errors + self._channel.recv_stderr(CHUNK))[-CHUNK:]
 
 
-def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
-    errors: list[bytes] = []
-    reader = threading.Thread(
-        target=lambda: errors.extend(iter(lambda: _received(channel.recv_stderr), b"")), daemon=True
-    )
-    reader.start()
-    output = bytearray()
-    while chunk := channel.recv(CHUNK):
-        output += chunk
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        if len(output) > MAX_OUTPUT:
-            raise CommandFailed(host, f"its answer has no end: {len(output)} bytes came so far")
-    reader.join(timeout=1)
-    return bytes(output), b"".join(errors)
-
-
-def _discard_errors(channel: paramiko.Channel) -> None:
-    while _received(channel.recv_stderr):
-        pass
-
-
-def _received(receive: Any) -> bytes:
-    try:
-        return bytes(receive(CHUNK))
-    except OSError:
-        return b""
+def _slice_s(deadline: float) -> float:
+    """Until we look at the errors again."""
+    return max(0.0, min(LOOK_S, deadline - time.monotonic()))

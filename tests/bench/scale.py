@@ -1,0 +1,215 @@
+"""tfdeploy alone on many hosts, some of them dead or silent: what each command costs, a host."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import meter, results
+from bench.machines import HERE, USER
+from bench.tools import TFDEPLOY
+from bench.workload import STUB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONTAINER = "tfdeploy-bench-many"
+SSH_PORT, TASK_PORT, CHIEFS_PORT = 20001, 22001, 26001
+ALIVE = ("plan_cold", "push_cold", "push_same", "start", "status")
+LOST = ("push_same", "status", "stop")
+FIXED = f"""\
+project = "bench"
+ssh_config = "ssh_config"
+[source]
+path = {json.dumps(str(STUB))}
+[training]
+command = "python -S -E train.py"
+role = "flags"
+ready_timeout_s = 900
+[defaults]
+workers = 1
+"""
+CONFIG = f"""\
+Host *
+  User {USER}
+  IdentityFile "{{folder}}/../id_ed25519"
+  IdentitiesOnly yes
+  HostKeyAlias many
+  UserKnownHostsFile "{{folder}}/known_hosts"
+  GlobalKnownHostsFile none
+  BatchMode yes
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command. Threads and files are the most that the command itself had open, processes the
+    most that it and its children were."""
+
+    n: int
+    dead: int
+    silent: int
+    step: str
+    wall_s: float
+    cpu_ms_a_host: float
+    peak_mb: float
+    threads: int
+    files: int
+    processes: int
+    others: float
+    ok: bool
+
+
+def main() -> int:
+    wanted = _arguments()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="tfb-") as folder, _container(Path(folder)) as address:
+        for n in wanted.n:
+            for row in _measured(Path(folder) / str(n), address, n, wanted):
+                rows.append(row)
+                print(json.dumps(asdict(row)), flush=True)
+            told = {"machine": results.machine(), "rows": [asdict(row) for row in rows]}
+            wanted.out.parent.mkdir(exist_ok=True)
+            wanted.out.write_text(json.dumps(told, indent=1) + "\n")
+    return 0 if all(row.ok for row in rows) else 1
+
+
+@contextmanager
+def _container(folder: Path) -> Iterator[str]:
+    """Its address. The hosts in it share one host key."""
+    keys = folder / "keys"
+    keys.mkdir()
+    for key in (keys / "ssh_host_ed25519_key", folder / "id_ed25519"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    shutil.copy(folder / "id_ed25519.pub", keys / "authorized_keys")
+    mounts = ["-v", f"{keys}:/keys:ro", "-v", f"{HERE}/many:/many:ro"]
+    data = ["--tmpfs", "/data:exec,mode=1777"]
+    _docker("run", "-d", "--init", "--name", CONTAINER, *data, *mounts, "tfdeploy-host")
+    try:
+        yield _docker("inspect", "--format", "{{.NetworkSettings.IPAddress}}", CONTAINER)
+    finally:
+        _docker("rm", "--force", CONTAINER)
+
+
+def _measured(folder: Path, address: str, n: int, wanted: argparse.Namespace) -> Iterator[Row]:
+    folder.mkdir()
+    _project(folder, address, n)
+    _many("up", SSH_PORT, n)
+    group = meter.group(f"tfdeploy-bench-{os.getpid()}")
+    turn = Turn(folder, group, n, wanted.timeout)
+    try:
+        yield from map(turn.row, ALIVE)
+        turn.lose(wanted.lost)
+        yield from map(turn.row, LOST)
+    finally:
+        meter.end(group)
+        group.remove()
+        _many("clear")
+
+
+def _project(folder: Path, address: str, n: int) -> None:
+    public = (folder.parent / "keys" / "ssh_host_ed25519_key.pub").read_text()
+    (folder / "known_hosts").write_text(f"many {public}")
+    (folder / "ssh_config").write_text(CONFIG.format(folder=folder))
+    hosts = []
+    for place in range(n):
+        ports = [TASK_PORT + place, CHIEFS_PORT + place]
+        where = f'hostname = "{address}"\nport = {SSH_PORT + place}\nports = {ports}'
+        hosts.append(f'[hosts.{_name(place)}]\n{where}\ndirectory = "/data/{_name(place)}"\n')
+    (folder / "hosts.toml").write_text(FIXED + "".join(hosts))
+
+
+@dataclass
+class Turn:
+    """tfdeploy's commands on n hosts, of which some get lost. `dead` and `silent` are places."""
+
+    folder: Path
+    group: meter.Group
+    n: int
+    timeout_s: float
+    dead: list[int] = field(default_factory=list)
+    silent: list[int] = field(default_factory=list)
+
+    def lose(self, share: float) -> None:
+        """Half of the share refuse from now on, half only listen; never the chief's host."""
+        lost = list(range(1, self.n, max(1, round(1 / share))))
+        for place in lost:
+            _many("end", SSH_PORT + place)
+        self.dead, self.silent = lost[::2], lost[1::2]
+        if self.silent:
+            _many("mute", *(SSH_PORT + place for place in self.silent))
+
+    def row(self, step: str) -> Row:
+        most, said = Most(self.group), self.folder / "said"
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.folder)}
+        command = ([TFDEPLOY, step.partition("_")[0]], environment)
+        with said.open("wb") as output:
+            cost = meter.run(
+                self.group, *command, output, self.timeout_s, self.folder, most.look
+            )  # fmt: skip
+        ok = self._done(step, cost.exit, said.read_text())
+        if not ok:
+            print(f"{step}: exit {cost.exit}\n{said.read_text()[-3000:]}", file=sys.stderr)
+        figures = (cost.wall_s, 1000 * cost.cpu_s / self.n, cost.peak_mb)
+        rounded = (round(figure, 3) for figure in figures)
+        seen = (most.threads, most.files, most.processes, round(cost.others, 2))
+        return Row(self.n, len(self.dead), len(self.silent), step, *rounded, *seen, ok)
+
+    def _done(self, step: str, code: int, said: str) -> bool:
+        """All of its work, or all but that on the lost hosts, each of which is named."""
+        lost = [_name(place) for place in (*self.dead, *self.silent)]
+        if step == "status" and said.count("READY") < self.n - len(lost):
+            return False
+        return code == (1 if lost else 0) and all(name in said for name in lost)
+
+
+class Most:
+    """The most threads, open files and processes that were seen."""
+
+    def __init__(self, group: meter.Group) -> None:
+        self._group = group
+        self.threads = self.files = self.processes = 0
+
+    def look(self, pid: int) -> None:
+        self.processes = max(self.processes, len(self._group.pids()))
+        with suppress(OSError):  # it has just ended
+            self.threads = max(self.threads, len(os.listdir(f"/proc/{pid}/task")))
+            self.files = max(self.files, len(os.listdir(f"/proc/{pid}/fd")))
+
+
+def _name(place: int) -> str:
+    return f"s{place + 1:04d}"
+
+
+def _many(*words: Any) -> None:
+    _docker("exec", CONTAINER, "/many", *map(str, words))
+
+
+def _docker(*words: str) -> str:
+    docker = shutil.which("docker") or "docker"
+    done = subprocess.run([docker, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", default="50,200,1000", help="how many hosts: 50,200,1000")
+    parser.add_argument("--lost", type=float, default=0.05, help="the share that is lost at last")
+    parser.add_argument("--timeout", type=float, default=1200, help="seconds for one command")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "scale.json")
+    wanted = parser.parse_args()
+    wanted.n = [int(size) for size in wanted.n.split(",")]
+    return wanted
+
+
+if __name__ == "__main__":
+    sys.exit(main())

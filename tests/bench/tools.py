@@ -1,0 +1,245 @@
+"""The tools: for each, the command line that its user would type for each step of the work.
+
+All get the same ssh_config, as many hosts at once as there are, and settings that suit them
+(Ansible: no facts, pipelining, its own warm connections).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from bench.machines import HERE, KEY, KNOWN_HOSTS, SSH_CONFIG, USER
+from bench.workload import CHECKPOINTS, PORT
+
+if TYPE_CHECKING:
+    from bench.workload import Job
+
+# Another program than this checkout's, to compare two of them.
+TFDEPLOY = os.environ.get("TFDEPLOY") or str(HERE.parent.parent / ".venv/bin/tfdeploy")
+PEERS = HERE / ".peers"
+PUSHES = ("push_cold", "push_same", "push_one")
+COLLECTS = ("collect", "collect_more")
+
+
+class Tool:
+    """`code` is where a push puts the tree on a host."""
+
+    name = ""
+    venv = ""
+
+    def prepare(self, job: Job) -> None:
+        """Write the files that its user has."""
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        """The command for a step; None where there is none."""
+        raise NotImplementedError
+
+    def environment(self, job: Job) -> dict[str, str]:
+        return {}
+
+    def code(self, job: Job) -> str:
+        return f"{job.there}/code"
+
+    def says_so(self, job: Job, output: str) -> bool:
+        """Does what `status` printed say that all tasks are well? Its exit code was 0."""
+        return True
+
+    def drop_warm(self, job: Job) -> None:
+        """Forget what it keeps between commands, beside the processes that it left."""
+
+    def version(self) -> str:
+        return (PEERS / self.venv / ".ready").read_text().strip()
+
+
+class Tfdeploy(Tool):
+    name = "tfdeploy"
+
+    def prepare(self, job: Job) -> None:
+        lines = [
+            'project = "bench"',
+            f"ssh_config = {json.dumps(str(SSH_CONFIG))}",
+            f'[source]\npath = {json.dumps(str(job.source))}\n[training]\nrole = "flags"',
+            f'command = "python train.py"\ncheckpoint_dir = "{CHECKPOINTS}"',
+            f'[defaults]\nports = [{PORT}, {PORT + 1}]\ndirectory = "{job.there}"\nworkers = 1',
+        ]
+        lines += [f'[hosts.{host.name}]\naddress = "{host.address}"' for host in job.hosts]
+        (job.folder / "hosts.toml").write_text("\n".join(lines) + "\n")
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        return [TFDEPLOY, "--help" if step == "help" else step.partition("_")[0]]
+
+    def code(self, job: Job) -> str:
+        return f"$(ls -dtc {job.there}/bench/releases/*/ | head -n 1)"
+
+    def says_so(self, job: Job, output: str) -> bool:
+        return output.count("READY") >= len(job.hosts)
+
+    def drop_warm(self, job: Job) -> None:
+        shutil.rmtree(job.folder / ".cache", ignore_errors=True)
+
+    def version(self) -> str:
+        if "TFDEPLOY" in os.environ:
+            return TFDEPLOY
+        git = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
+        return f"tfdeploy {_said(git)}"
+
+
+class Raw(Tool):
+    """A shell loop with ssh and rsync."""
+
+    name = "ssh + rsync"
+    options = ""
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        ssh = f"ssh -F {SSH_CONFIG} {self.options.format(folder=job.folder)}".strip()
+        if step in PUSHES:
+            push = f"rsync -a --delete -e '{ssh}' {job.source}/ {{}}:{job.there}/code/"
+            return _on_each(job, push)
+        if step in COLLECTS:
+            return _shell(f"rsync -a -e '{ssh}' {job.names[0]}:{CHECKPOINTS}/ {job.home}/")
+        if step in ("start", "status", "stop"):
+            return _on_each(job, f"{ssh} {{}} '{getattr(job, step)}'")
+        return None
+
+    def version(self) -> str:
+        return _said(["ssh", "-V"]) + ", " + _said(["rsync", "--version"]).split(" protocol")[0]
+
+
+class RawWarm(Raw):
+    """The same, with connections that outlive the command."""
+
+    name = "ssh + rsync, ControlMaster"
+    options = "-o ControlMaster=auto -o ControlPersist=60 -o ControlPath={folder}/%n"
+
+
+class Ansible(Tool):
+    name = "Ansible"
+    venv = "ansible"
+
+    def prepare(self, job: Job) -> None:
+        (job.folder / "hosts").write_text("\n".join(job.names) + "\n")
+        shared = {"use_ssh_args": True, "compress": False}
+        push = {"src": f"{job.source}/", "dest": f"{job.there}/code/", "delete": True}
+        pull = {"src": f"{CHECKPOINTS}/", "dest": f"{job.home}/", "mode": "pull"}
+        bash = {"args": {"executable": "/bin/bash"}}
+        plays = {
+            "push": [{"ansible.posix.synchronize": {**push, **shared}}],
+            "collect": [{"ansible.posix.synchronize": {**pull, **shared}}],
+            "start": [
+                {"ansible.builtin.shell": job.start, **bash},
+                {"ansible.builtin.wait_for": {"port": PORT}},
+            ],
+            "stop": [{"ansible.builtin.shell": job.stop, **bash}],
+        }
+        for name, tasks in plays.items():
+            play = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
+            (job.folder / f"{name}.yml").write_text(json.dumps(play))  # which is YAML too
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        play, adhoc = (f"{PEERS}/ansible/bin/{name}" for name in ("ansible-playbook", "ansible"))
+        common = ["-i", f"{job.folder}/hosts", "-f", str(len(job.hosts))]
+        if step == "help":
+            return [play, "--help"]
+        if step == "status":
+            return [adhoc, "all", *common, "-m", "command", "-a", job.status]
+        playbook = job.folder / f"{step.partition('_')[0]}.yml"
+        return [play, *common, str(playbook)] if playbook.exists() else None
+
+    def environment(self, job: Job) -> dict[str, str]:
+        return {
+            "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_SSH_COMMON_ARGS": f"-F {SSH_CONFIG}",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": f"{job.folder}/c",
+            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+        }
+
+
+class Pyinfra(Tool):
+    name = "pyinfra"
+    venv = "pyinfra"
+
+    def prepare(self, job: Job) -> None:
+        settings = {
+            "ssh_hostname": "127.0.0.1",
+            "ssh_user": USER,
+            "ssh_key": str(KEY),
+            "ssh_known_hosts_file": str(KNOWN_HOSTS),
+            "ssh_strict_host_key_checking": "yes",
+            "ssh_allow_agent": False,
+            "ssh_look_for_keys": False,
+        }
+        hosts = [(host.name, {**settings, "ssh_port": host.port}) for host in job.hosts]
+        (job.folder / "inventory.py").write_text(f"hosts = {hosts!r}\n")
+        common = {"source": str(job.source), "there": job.there, "home": str(job.home)}
+        commands = {step: getattr(job, step) for step in ("start", "status", "stop")}
+        words = {**common, **commands, "checkpoints": CHECKPOINTS}
+        (job.folder / "words.json").write_text(json.dumps(words))
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        pyinfra = f"{PEERS}/pyinfra/bin/pyinfra"
+        if step == "help":
+            return [pyinfra, "--help"]
+        if step.startswith("plan"):
+            return None
+        options = ["-y", "--parallel", str(len(job.hosts))]
+        inventory = str(job.folder / "inventory.py")
+        if step == "status":
+            return [pyinfra, *options, inventory, "exec", "--", *job.status.split()]
+        deploy = HERE / "drivers" / "pyinfra_deploy.py"
+        return [pyinfra, *options, inventory, str(deploy), "--data", f"step={step}"]
+
+    def environment(self, job: Job) -> dict[str, str]:
+        return {"BENCH_WORDS": f"{job.folder}/words.json"}
+
+
+class Fabric(Tool):
+    """As its documentation shows it: ThreadingGroup.run, rsync beside it, Connection.get."""
+
+    name = "Fabric"
+    venv = "fabric"
+
+    def prepare(self, job: Job) -> None:
+        words = {
+            "hosts": [f"{USER}@127.0.0.1:{host.port}" for host in job.hosts],
+            "names": job.names,
+            "key": str(KEY),
+            "ssh": f"ssh -F {SSH_CONFIG}",
+            "source": str(job.source),
+            "there": job.there,
+            "home": str(job.home),
+            "checkpoints": CHECKPOINTS,
+            **{step: getattr(job, step) for step in ("start", "status", "stop")},
+        }
+        (job.folder / "words.json").write_text(json.dumps(words))
+
+    def argv(self, job: Job, step: str) -> list[str] | None:
+        binaries = f"{PEERS}/fabric/bin"
+        if step == "help":
+            return [f"{binaries}/fab", "--help"]
+        if step.startswith("plan"):
+            return None
+        driver = HERE / "drivers" / "fabric_naive.py"
+        return [f"{binaries}/python", str(driver), f"{job.folder}/words.json", step]
+
+
+ALL: tuple[Tool, ...] = (Tfdeploy(), Raw(), RawWarm(), Ansible(), Pyinfra(), Fabric())
+
+
+def _on_each(job: Job, command: str) -> list[str]:
+    names = shlex.join(job.names)
+    return _shell(f"printf '%s\\n' {names} | xargs -P {len(job.hosts)} -I{{}} {command}")
+
+
+def _shell(line: str) -> list[str]:
+    return ["bash", "-c", line]
+
+
+def _said(argv: list[str]) -> str:
+    """The first line that a command prints."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return " ".join((done.stdout + done.stderr).splitlines()[0].split())

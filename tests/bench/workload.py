@@ -1,0 +1,151 @@
+"""The work that every tool is given: a source tree, a stub trainer on every host, a checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent import health
+
+if TYPE_CHECKING:
+    from bench.machines import Host
+
+FILES, BYTES = 1500, 15_000_000
+PORT = 2222  # of the stub, on every host
+CHANGED = "package07/changed.py"
+CHECKPOINTS = "/data/checkpoints"  # on the first host, the chief's
+SHARDS, SHARD_MB, GROWN_MB = 4, 128, 64
+STUB = Path(__file__).parent / "source"
+WORDS = ("self", "def", "return", "import", "tensor", "graph", "session", "worker", "task", "loss",
+         "cluster", "variable", "train", "step", "optimizer", "gradient", "checkpoint", "restore",
+         "queue", "device", "placement", "shape", "dtype", "axis", "name", "scope")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tool's share: its hosts, the tree, and a folder of its own here (its HOME) and there."""
+
+    hosts: tuple[Host, ...]
+    source: Path
+    folder: Path
+    there: str
+
+    @property
+    def home(self) -> Path:
+        """Where collected checkpoints go, for those that want to be told."""
+        return self.folder / "home"
+
+    @property
+    def names(self) -> list[str]:
+        return [host.name for host in self.hosts]
+
+    @property
+    def worker_hosts(self) -> str:
+        return ",".join(f"{host.address}:{PORT}" for host in self.hosts)
+
+    # What those without a launcher do on each host; the commands hold no quote.
+    @property
+    def start(self) -> str:
+        return f"bash {self.there}/code/begin {self.worker_hosts}"
+
+    @property
+    def status(self) -> str:
+        return f"pgrep -F {self.there}/pid"
+
+    @property
+    def stop(self) -> str:
+        gone = f"while {self.status} >/dev/null; do sleep 0.05; done"
+        return f"pkill -F {self.there}/pid; {gone}; rm {self.there}/pid"
+
+
+def make_tree(root: Path) -> None:
+    """The same 1,500 files of source-like text at every call, the stub trainer among them."""
+    chance = random.Random(1)
+    weights = [chance.lognormvariate(0, 1.2) for _ in range(FILES - 3)]
+    text = _text(chance, 2_000_000)
+    for number, weight in enumerate(weights):
+        size = int(weight * BYTES / sum(weights))
+        begin = chance.randrange(len(text) - size)
+        file = root / f"package{number % 30:02d}" / f"part{number % 7}" / f"module{number:04d}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text[begin : begin + size])
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    shutil.copytree(STUB, root, dirs_exist_ok=True)
+    change(root)
+
+
+def change(root: Path) -> None:
+    """One file gets a content and length that it never had."""
+    with (root / CHANGED).open("a") as file:
+        file.write(f"# change at byte {file.tell()}\n")
+
+
+def digest(root: Path) -> str:
+    """What `landed` finds where all of the tree is."""
+    count = sum(len(files) for _, _, files in os.walk(root))
+    return f"{count} {hashlib.md5((root / CHANGED).read_bytes()).hexdigest()}"
+
+
+def landed(host: Host, folder: str) -> str:
+    """The number of files in a folder there, and the sum of the one that changes."""
+    count = f"cd {folder} && find . -type f -printf x | wc -c"
+    return " ".join(host.does(f"{count} && md5sum {CHANGED}").split()[:2])
+
+
+def answering(job: Job) -> int:
+    """How many of the stubs answer as the task that they are to be."""
+    tasks = enumerate(job.hosts)
+    asked = [health.ask(host.address, PORT, f"worker:{index}") for index, host in tasks]
+    return [one.verdict for one in asked].count(health.READY)
+
+
+def make_checkpoint(chief: Host, step: int) -> None:
+    """A complete set on the chief, and the newest: 512 MB for step 1, 64 MB for a later one."""
+    shards, size = (SHARDS, SHARD_MB) if step == 1 else (1, GROWN_MB)
+    name = f"{CHECKPOINTS}/model.ckpt-{step}"
+    lines = [f"mkdir -p {CHECKPOINTS}"]
+    for shard in range(shards):
+        file = f"{name}.data-{shard:05d}-of-{shards:05d}"
+        lines.append(f"[ -e {file} ] || head -c {size << 20} /dev/urandom >{file}")
+    state = f'model_checkpoint_path: "model.ckpt-{step}"'
+    lines += [f"echo index >{name}.index", f"echo '{state}' >{CHECKPOINTS}/checkpoint"]
+    chief.does("\n".join(["set -e", *lines]))
+
+
+def forget_later_checkpoints(chief: Host) -> None:
+    make_checkpoint(chief, 1)
+    chief.does(f"find {CHECKPOINTS} -name 'model.ckpt-[!1]*' -delete")
+
+
+def sums(chief: Host, step: int) -> set[str]:
+    """SHA-256 of the set's data."""
+    said = chief.does(f"sha256sum {CHECKPOINTS}/model.ckpt-{step}.data-*")
+    return {line.split()[0] for line in said.splitlines()}
+
+
+def sums_at_home(folder: Path) -> set[str]:
+    """SHA-256 of all checkpoint data below a folder."""
+    found = folder.rglob("model.ckpt-*.data-*")
+    return {hashlib.file_digest(file.open("rb"), "sha256").hexdigest() for file in found}
+
+
+def _text(chance: random.Random, size: int) -> bytes:
+    """Source-like: it shrinks to a quarter or so."""
+    lines: list[str] = []
+    length = 0
+    while length < size:
+        words = [chance.choice(WORDS) for _ in range(chance.randrange(3, 9))]
+        words[-1] += str(chance.randrange(1000))
+        lines.append(" " * (4 * chance.randrange(4)) + " ".join(words) + "\n")
+        length += len(lines[-1])
+    return "".join(lines).encode()
+
+
+if __name__ == "__main__":
+    make_tree(Path(sys.argv[1]))

@@ -1,0 +1,75 @@
+"""Folded names: short, and nothing is lost in them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfdeploy.hostnames import folded
+
+
+def unfolded(text):
+    """The names that a folded text stands for."""
+    names = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        before, bracket, rest = part.removeprefix(" ").partition("[")
+        numbers, _, after = rest.partition("]")
+        spans = [span.partition("-")[::2] for span in numbers.split(",")] if bracket else [("", "")]
+        for first, last in spans:
+            width, top = len(first), int(last or first or 0)
+            each = range(int(first), top + 1) if first else [""]
+            names += [f"{before}{str(number).zfill(width)}{after}" for number in each]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["chief"], "chief"),
+        (["gpu1", "gpu2", "gpu3"], "gpu1, gpu2, gpu3"),
+        (["gpu1", "gpu2", "gpu3", "gpu4"], "gpu[1-4]"),
+        ([f"gpu{n:03}" for n in range(1, 951)], "gpu[001-950]"),
+        ([f"gpu{n}" for n in range(8, 102)], "gpu[8-101]"),
+        ([f"gpu{n:02}" for n in range(8, 102)], "gpu[08-101]"),
+        (["gpu007", "ps0", "chief", "gpu002", "ps1", "gpu001", "gpu003"],
+         "gpu[001-003,007], ps[0-1], chief"),
+        (["a", "b", "c", "d"], "a, b, c, d"),
+        (["gpu", "gpu0", "gpu1", "gpu2"], "gpu, gpu[0-2]"),
+        ([f"rack2-gpu{n}.lab" for n in (1, 2, 3, 5)], "rack2-gpu[1-3,5].lab"),
+        (["r1-g1", "r1-g2", "r2-g1", "r2-g3"], "r1-g[1-2], r2-g[1,3]"),
+        ([f"10.0.0.{n}" for n in range(11, 61)], "10.0.0.[11-60]"),
+        ([f"worker:{n}" for n in range(1000)], "worker:[0-999]"),
+        (["g1", "g01", "g2", "g02"], "g[1,01,2,02]"),
+        (["g1", "g1", "g1", "g1"], "g1"),
+    ],
+)  # fmt: skip
+def test_names_that_differ_in_their_last_number_stand_together(names, text):
+    assert folded(names) == text
+
+
+NUMBERED = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["gpu", "gpu-0", "a1-", "1.", "ps:", ""]),
+    st.one_of(st.integers(0, 12).map(str), st.integers(0, 120).map("{:02}".format)),
+    st.sampled_from(["", ".lab", "-x"]),
+)
+NAMES = st.lists(st.one_of(NUMBERED, st.from_regex(r"[a-z0-9.-]{1,8}", fullmatch=True)))
+
+
+@given(NAMES)
+@example(["1", "01", "2", "3"])
+@example(["9", "09", "10", "8"])
+@example(["99", "099", "100", "0100"])
+def test_folding_loses_nothing_and_adds_nothing(names):
+    found = unfolded(folded(names))
+    assert sorted(found) == sorted(set(names))
+
+
+@given(NAMES, st.randoms())
+def test_the_order_of_the_names_changes_no_range(names, random):
+    shuffled = random.sample(names, len(names))
+    assert sorted(folded(sorted(names)).split(", ")) == sorted(folded(shuffled).split(", "))
