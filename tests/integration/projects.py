@@ -125,12 +125,12 @@ class Project:
 
 def _of_project(entry: Path, name: str) -> str:
     try:
-        command = (entry / "cmdline").read_bytes().split(b"\0")
+        command = b" ".join((entry / "cmdline").read_bytes().split(b"\0"))
         marked = f"TFDEPLOY_TASK={name}/".encode() in (entry / "environ").read_bytes()
     except OSError:
         return ""
-    supervises = b"supervise" in command and any(f"/{name}/runs/".encode() in w for w in command)
-    return b" ".join(command).decode() if marked or supervises else ""
+    supervises = b" supervise " in command and f"/{name}/runs/".encode() in command
+    return command.decode() if marked or supervises else ""
 
 
 def _kill(pid: int) -> None:

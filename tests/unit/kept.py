@@ -15,7 +15,7 @@ from unit.made import eventually, launch, python
 PACKAGE = os.fspath(Path(__file__).parents[2])
 # What takes seconds on a host takes tenths of one here; a tick is still shorter than all of them.
 KEEPER = """
-import sys
+import os, sys
 package, root, task_dir, lease = sys.argv[1:]
 sys.path.insert(0, package)
 sys.argv[0] = root + "/agent/abc.pyz"
@@ -27,7 +27,7 @@ watch.LOOK_EVERY_S, watch.READY_MARGIN_S = 0.1, 0.1
 circle.ASK_EVERY_S, circle.TIMEOUT_S = 0.05, 1.0
 fate.PS_MARGIN_S = 0.5
 held = [lock.take(task_dir), *leases.hold([lease] if lease else [])]
-supervisor.supervise(task_dir, lambda: print("its own", flush=True), held)
+supervisor.supervise(task_dir, os.dup(1), *held)
 """
 # What a task's script may call. It is READY once it answers on its port as itself.
 SCRIPT = """

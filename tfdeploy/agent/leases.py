@@ -30,7 +30,7 @@ BACKLOG = 128
 TRIES = 10
 PAUSE_S = 0.01
 CREDENTIALS = struct.Struct("iII")  # pid, uid, gid: `struct ucred` of unix(7)
-SUPERVISED = re.compile(rb"\0supervise\0[^\0]*/([\w.-]+)/runs/([\w.-]+)/(\w+)-(\d+)\0")
+SUPERVISED = re.compile(rb"[\0 ]supervise[\0 ][^\0]*/([\w.-]+)/runs/([\w.-]+)/(\w+)-(\d+)\0")
 GPU = re.compile(r"^GPU (\d+):(?:.*\(UUID: (GPU-[\w-]+)\))?", re.M | re.ASCII)
 
 
@@ -207,7 +207,8 @@ def _since_s(pid: int) -> Optional[float]:
 
 
 def _work(pid: int) -> Tuple[str, str, str]:
-    """Project, run and task of a supervisor: `python <agent> supervise <its task's folder> …`.
+    """Project, run and task of a supervisor: `tfdeploy supervise <its task's folder>`, as it calls
+    itself, or `python <agent> supervise <its task's folder> …`, as it is run.
 
     Anyone may write into their own command line, so nothing but plain names is taken from it.
     """

@@ -201,32 +201,38 @@ def _link_all(source: str, target: str, own: List[List[str]]) -> None:
 
 
 def _supervise(launch: Launch, held: List[int]) -> None:
-    """Start a supervisor in a session of its own, hand it the task's lock and leases, and wait
+    """Begin a supervisor in a session of its own, hand it the task's lock and leases, and wait
     until it has taken the task over."""
     task_dir = paths.task(launch.project, launch.run, launch.task)
     read_end, write_end = os.pipe()
     try:
-        with open(os.path.join(task_dir, "supervisor.log"), "ab") as log:
-            subprocess.Popen(
-                [
-                    *logout.outliving(),
-                    sys.executable,
-                    "-S",
-                    "-E",
-                    paths.agent(),
-                    "supervise",
-                    task_dir,
-                ]
-                + [str(descriptor) for descriptor in (write_end, *held)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                pass_fds=(write_end, *held),
-                start_new_session=True,
-            )
+        _begin(task_dir, [write_end, *held])
     finally:
         os.close(write_end)
     with os.fdopen(read_end, "rb") as answer:
-        if answer.read(1) != b"+":
+        if not answer.read():
             raise Refusal("a supervisor did not start, see {}/supervisor.log".format(task_dir))
+
+
+def _begin(task_dir: str, descriptors: List[int]) -> None:
+    """Most are forked, which takes a tenth of a Python's own start. What has to leave the scope of
+    this login has to be run by who can do that."""
+    log = os.path.join(task_dir, "supervisor.log")
+    scope = logout.outliving()
+    if not scope:
+        from . import apart, supervisor
+
+        title = "tfdeploy supervise {}".format(task_dir)
+        apart.begin(lambda: supervisor.supervise(task_dir, *descriptors), title, log, descriptors)
+        return
+    words = ["supervise", task_dir, *map(str, descriptors)]
+    with open(log, "ab") as output:
+        subprocess.Popen(
+            [*scope, sys.executable, "-S", "-E", paths.agent(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            pass_fds=descriptors,
+            start_new_session=True,
+        )

@@ -18,7 +18,7 @@ from .watch import SETTLED_S, STOP, TICK_S, WATCHED, Watch
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Callable, List, Optional, Tuple
+    from typing import Any, List, Optional, Tuple
 
     from .fate import Order
 
@@ -27,17 +27,19 @@ PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 NO_SPACE = (b"No space left on device", b"Disk quota exceeded")
 
 
-def supervise(task_dir: str, announce: Callable[[], None], held: List[int]) -> None:
-    """Keep the task of `task_dir` until it has ended. `announce` is called once it is ours; `held`
-    are the descriptors of its lock and of its leases, taken by who started us."""
+def supervise(task_dir: str, announced: int, *held: int) -> None:
+    """Keep the task of `task_dir` until it has ended. Once it is, a word is written to the
+    descriptor `announced`; `held` are those of its lock and of its leases, taken by who began us.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     # What the task leaves behind becomes our child, not init's: so all of it can be found.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     lock.adopt(held[0])
     leases.adopt(held[1:])
     launch = records.load(Launch, paths.launch(task_dir))
-    keeper = Supervisor(launch, task_dir, held[1:])
-    announce()
+    keeper = Supervisor(launch, task_dir, list(held[1:]))
+    os.write(announced, b"ours\n")
+    os.close(announced)
     try:
         keeper.keep()
     except Exception as error:

@@ -53,7 +53,9 @@ VERBS = {
 
 def main(argv: List[str]) -> int:
     if argv[0] == "supervise":
-        _supervise(argv[1], *[int(word) for word in argv[2:]])
+        from .supervisor import supervise
+
+        supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0
     return serve()
 
@@ -156,13 +158,3 @@ def unpin(project: str, run: str, task: str) -> Body:
 def logs(project: str, run: str) -> Body:
     folder = paths.logs(project, run)
     return {"folder": folder, "names": os.listdir(folder) if os.path.isdir(folder) else []}
-
-
-def _supervise(task_dir: str, announced: int, *held: int) -> None:
-    from .supervisor import supervise
-
-    def announce() -> None:
-        os.write(announced, b"+")
-        os.close(announced)
-
-    supervise(task_dir, announce, list(held))
