@@ -13,6 +13,7 @@ from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TransferFailed
 from tfdeploy.fleet import Fleet
 from tfdeploy.steps import collect as steps
+from tfdeploy.steps.bring import BULK
 from tfdeploy.steps.gather import KEPT, Gathering
 
 from .sshd import free_ports, until
@@ -170,10 +171,11 @@ def test_a_checkpoint_that_changed_at_home_is_fetched_again(world):
 
 @pytest.mark.parametrize("lasting", ["ssh"], indirect=True)
 def test_what_arrives_with_other_content_is_no_checkpoint_and_named(world):
-    """rsync takes a file of the same size and time for the same."""
+    """rsync, which brings what is large, takes a file of the same size and time for the same."""
     project = training(world, "--hold")
     name = "model.ckpt-1.data-00000-of-00001"
     there, here = saved_in(project) / name, project.home / ".incoming" / name
+    os.truncate(there, BULK + 1)
     here.parent.mkdir()
     here.write_bytes(there.read_bytes().swapcase())
     os.utime(here, ns=(there.stat().st_atime_ns, there.stat().st_mtime_ns))

@@ -65,6 +65,17 @@ def test_a_file_with_two_names_counts_once(tmp_path):
     assert disk.usage(os.fspath(tmp_path)) == once
 
 
+def test_two_trees_that_share_a_file_take_half_of_it_each(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one/file").write_bytes(b"x" * 100_000)
+    alone = disk.usage(os.fspath(tmp_path / "one"))
+    os.link(tmp_path / "one/file", tmp_path / "two/file")
+    one, two = (disk.usage(os.fspath(tmp_path / name)) for name in ("one", "two"))
+    assert one == two < alone
+    assert one + two == disk.usage(os.fspath(tmp_path)) - os.lstat(tmp_path).st_blocks * 512
+
+
 def test_what_links_lead_to_does_not_count(tmp_path):
     (tmp_path / "tree").mkdir()
     (tmp_path / "elsewhere").mkdir()

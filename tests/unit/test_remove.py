@@ -12,7 +12,7 @@ import pytest
 
 from tfdeploy.agent import disk, lock, paths, process
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.remove import remove
+from tfdeploy.agent.remove import remove, weigh
 from unit.made import as_nobody, python
 from unit.test_disk import released, started
 
@@ -106,6 +106,18 @@ def test_a_file_that_has_another_name_elsewhere_frees_nothing(root, tmp_path):
     assert (tmp_path / "kept").stat().st_size == 100_000
 
 
+@pytest.mark.parametrize("going", [["one"], ["one", "two"], ["one", "two", "three"]])
+def test_as_much_is_freed_as_was_said_before(root, tmp_path, going):
+    Path(started("r", "ps:0"), "ps-0", "work", "model").write_bytes(b"x" * 5_000)
+    releases = [released(name) for name in ("one", "two", "three")]
+    (releases[0] / "shared").write_bytes(b"x" * 100_000)
+    for other in releases[1:]:
+        os.link(releases[0] / "shared", other / "shared")
+    said = weigh("p", ["r"], going)["bytes"]
+    assert said == remove("p", ["r"], going)["removed_bytes"]
+    assert (said > 100_000) == (len(going) == len(releases))
+
+
 def test_what_broken_removals_and_pushes_left_goes(root, monkeypatch):
     rest = Path(disk.runs_dir("p"), disk.REMOVING + "r-1a2b")
     rest.mkdir(parents=True)
@@ -176,6 +188,8 @@ def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_touched(root,
     asked[place] = name if place == "project" else ["r", name]
     with pytest.raises(Refusal, match="is not the name of a run or a release"):
         remove(**asked)
+    with pytest.raises(Refusal, match="is not the name of a run or a release"):
+        weigh(**asked)
     assert listed() == ["r"]
 
 

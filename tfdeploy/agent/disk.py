@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from . import TYPE_CHECKING, lock, paths, records, status
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 REMOVING = ".removing-"  # what begins so is half removed, and shows as nothing else
 BLOCK = 512  # st_blocks counts these, whatever the filesystem's own are (stat(2))
@@ -63,24 +63,38 @@ def disk(project: str) -> Dict[str, Any]:
 
 
 def usage(path: str) -> int:
-    """The bytes that a tree takes on the disk, as `du` counts them: a file with several names once,
-    links not followed, holes not at all. What vanishes meanwhile takes none."""
-    total, left = 0, [path]
-    counted: Set[Tuple[int, int]] = set()
+    """The bytes that a tree takes on the disk: links not followed, holes not counted. Of a file
+    with several names, as releases share them, each name has its part."""
+    return sum(
+        info.st_blocks * BLOCK // (1 if stat.S_ISDIR(info.st_mode) else info.st_nlink)
+        for info in _infos(path)
+    )
+
+
+def freed(paths: Iterable[str]) -> int:
+    """The bytes that become free when all of these go: none of a file with a name elsewhere."""
+    total = 0
+    names: Dict[Tuple[int, int], int] = {}
+    for info in (info for path in paths for info in _infos(path)):
+        file = (info.st_dev, info.st_ino)
+        names[file] = names.get(file, 0) + 1
+        if stat.S_ISDIR(info.st_mode) or names[file] == info.st_nlink:
+            total += info.st_blocks * BLOCK
+    return total
+
+
+def _infos(path: str) -> Iterator[os.stat_result]:
+    """Of all that is in a tree, itself too; not of what vanishes meanwhile."""
+    left = [path]
     while left:
         each = left.pop()
         try:
             info = os.lstat(each)
-            if stat.S_ISDIR(info.st_mode):
-                left += [entry.path for entry in _entries(each)]
         except OSError:
             continue
-        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):
-            if (info.st_dev, info.st_ino) in counted:
-                continue
-            counted.add((info.st_dev, info.st_ino))
-        total += info.st_blocks * BLOCK
-    return total
+        if stat.S_ISDIR(info.st_mode):
+            left += [entry.path for entry in _entries(each)]
+        yield info
 
 
 def _held(look: Callable[[str, str], Any], project: str, folder: str) -> List[Dict[str, Any]]:

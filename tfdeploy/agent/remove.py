@@ -24,9 +24,7 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]
     Answers `{removed_bytes, kept: [{name, why}]}`: whatever stays is named, and stops nothing else.
     Raises Refusal, before anything is touched, for a name that leads elsewhere.
     """
-    for name in (project, *runs, *releases):
-        if not name or name.startswith(".") or "/" in name or "\0" in name:
-            raise Refusal("{!r} is not the name of a run or a release".format(name))
+    _check(project, *runs, *releases)
     freed, kept = sum(_delete(path)[0] for path in disk.leftovers(project)), []
     asked: List[Tuple[str, str, Callable[[str, str], str]]] = []
     asked += [(name, paths.run(project, name), _run_stays) for name in runs]
@@ -40,6 +38,20 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]
             kept.append({"name": name, "why": why})
     _forget(project)
     return {"removed_bytes": freed, "kept": kept}
+
+
+def weigh(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]:
+    """What `remove` would free, as `{bytes}`, if nothing of it stays."""
+    _check(project, *runs, *releases)
+    going = [paths.run(project, name) for name in runs]
+    going += [paths.release(project, name) for name in releases]
+    return {"bytes": disk.freed([*disk.leftovers(project), *going])}
+
+
+def _check(*names: str) -> None:
+    for name in names:
+        if not name or name.startswith(".") or "/" in name or "\0" in name:
+            raise Refusal("{!r} is not the name of a run or a release".format(name))
 
 
 def _run_stays(project: str, run: str) -> str:

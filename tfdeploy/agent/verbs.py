@@ -47,6 +47,7 @@ VERBS = {
     "logs": "verbs.logs",
     "give": "give.give",
     "disk": "disk.disk",
+    "weigh": "remove.weigh",
     "remove": "remove.remove",
 }
 

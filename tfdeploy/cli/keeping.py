@@ -47,7 +47,7 @@ def prune(
     console = Console(for_json=json)
     with Fleet(asked) as fleet:
         seen = look(fleet, asked)
-        going = steps.choose(seen.disks, keep, keep)
+        going = steps.weighed(fleet, asked.project, steps.choose(seen.disks, keep, keep))
         console.going(seen, going)
         done = None if dry_run else steps.prune(fleet, asked.project, going)
     console.pruned(going, done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.releases import kind
@@ -23,16 +23,18 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Going:
-    """What is to leave one host. `left_bytes` is what broken pushes and removals left there."""
+    """What is to leave one host. `left_bytes` is what broken pushes and removals left there,
+    `bytes` what becomes free of all that: releases share files, so `weighed` has to ask."""
 
     runs: tuple[HeldRun, ...]
     releases: tuple[HeldRelease, ...]
     left_bytes: int
+    bytes: int = 0
 
-    @property
-    def bytes(self) -> int:
-        held = sum(run.bytes for run in self.runs) + sum(each.bytes for each in self.releases)
-        return held + self.left_bytes
+    def named(self, project: str) -> dict[str, Any]:
+        runs = [run.run for run in self.runs]
+        releases = [release.release for release in self.releases]
+        return {"project": project, "runs": runs, "releases": releases}
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,22 @@ def choose(disks: Mapping[str, Disk], keep_runs: int, keep_releases: int) -> dic
     return {h: what for h, what in chosen.items() if what.runs or what.releases or what.left_bytes}
 
 
+def weighed(fleet: Fleet, project: str, going: Mapping[str, Going]) -> dict[str, Going]:
+    """The same, with what becomes free on each host. Raises the errors of all hosts."""
+
+    def ask(agent: Agent) -> Going:
+        what = going[agent.host]
+        return replace(what, bytes=agent.ask("weigh", what.named(project), TIMEOUT_S)["bytes"])
+
+    return fleet.each(going, ask)
+
+
 def prune(fleet: Fleet, project: str, going: Mapping[str, Going]) -> Pruned:
     """Remove what was chosen. Each host looks once more: what is live or in use by now stays, and
     is among the errors. Raises nothing."""
 
     def ask(agent: Agent) -> dict[str, Any]:
-        what = going[agent.host]
-        runs = [run.run for run in what.runs]
-        releases = [release.release for release in what.releases]
-        body = {"project": project, "runs": runs, "releases": releases}
-        return agent.ask("remove", body, TIMEOUT_S)
+        return agent.ask("remove", going[agent.host].named(project), TIMEOUT_S)
 
     outcomes = fleet.outcomes(going, ask)
     answers = {h: answer for h, answer in outcomes.items() if not isinstance(answer, TfdeployError)}
