@@ -121,9 +121,9 @@ class Console:
             sent = [host for host, was_sent in outcome[release.id].items() if was_sent]
             held = [host for host, was_sent in outcome[release.id].items() if not was_sent]
             if sent:
-                self.say(f"pushed release {release.id} ({size(release.size)}) to {', '.join(sent)}")
+                self.say(f"pushed release {release.id} ({size(release.size)}) to {folded(sent)}")
             if held:
-                self.say(f"release {release.id} was there already: {', '.join(held)}")
+                self.say(f"release {release.id} was there already: {folded(held)}")
 
     def report(self, host: str, report: TaskReport) -> None:
         """One line at each change of a task's state, told once however often it is reported."""

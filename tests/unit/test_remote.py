@@ -18,12 +18,12 @@ import pytest
 import tfdeploy
 from tfdeploy import bundle as bundles
 from tfdeploy import session
-from tfdeploy.agent import records
+from tfdeploy.agent import records, verbs
 from tfdeploy.agent.verbs import MARK
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.remote import Agent
 from tfdeploy.transport.local import LocalTransport
-from unit.made import inventory, launch
+from unit.made import eventually, inventory, launch
 
 
 def agent(lines="", version=None):
@@ -118,6 +118,29 @@ def test_a_python_that_is_too_old_says_so(bundle):
         "refused": "Python 3.6 is too old, 3.8 is needed",
         "hint": "set the host's python to a newer one",
     }
+
+
+@pytest.mark.parametrize(("verb", "body", "loads"), [
+    ("offer", OFFER, True), ("ports", {"count": 1}, False),
+])  # fmt: skip
+def test_what_a_start_needs_is_loaded_once_nobody_asks_any_more(bundle, verb, body, loads):
+    argv = [sys.executable, "-S", "-E", os.fspath(bundle), "serve"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
+
+        def has_loaded():
+            return "_ctypes" in Path(f"/proc/{it.pid}/maps").read_text()
+
+        def answer(*asked):
+            it.stdin.write(session.question(*asked))
+            it.stdin.flush()
+            return json.loads(it.stdout.readline().decode().removeprefix(MARK))
+
+        assert "failed" not in answer(verb, body)
+        assert not has_loaded()
+        assert eventually(has_loaded, 5.0 if loads else 3 * verbs.QUIET_S) is loads
+        assert len(answer("ports", {"count": 1})["ports"]) == 1
+        it.stdin.close()
+        assert it.wait(10) == 0
 
 
 # Shipping and asking

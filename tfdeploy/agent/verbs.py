@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -14,7 +15,7 @@ from . import TYPE_CHECKING, paths
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List
+    from typing import Any, Callable, Dict, Iterator, List, Sequence
 
     Body = Dict[str, Any]
 
@@ -50,6 +51,10 @@ VERBS = {
     "weigh": "remove.weigh",
     "remove": "remove.remove",
 }
+# After a push comes a start, mostly. What that needs is loaded once nobody has asked for so long.
+START = ("records", "start", "apart", "supervisor")
+FORESEEN = {"offer": START, "take": START}
+QUIET_S = 0.3
 
 
 def main(argv: List[str]) -> int:
@@ -67,12 +72,30 @@ def serve() -> int:
         if not os.path.isdir(paths.agent()):
             return ABSENT
         if line.strip():  # an empty one ends a `follow`, which may just have ended by itself
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            verb, body = json.loads(line)
             try:
-                _answer(*json.loads(line))
+                _answer(verb, body)
             except BrokenPipeError:  # the controller has gone; nobody is left to tell
                 sys.stdout = None  # nor to be flushed to at our end
                 return 0
+            _foresee(FORESEEN.get(verb, ()))
     return 0
+
+
+def _foresee(modules: Sequence[str]) -> None:
+    """Load them while we wait for the next question, if that takes its time."""
+
+    def load(*_: object) -> None:
+        try:
+            for module in modules:
+                import_module("." + module, __package__)
+        except ImportError:  # we have been removed from this host, as the next question finds out
+            return
+
+    if modules:
+        signal.signal(signal.SIGALRM, load)
+        signal.setitimer(signal.ITIMER_REAL, QUIET_S)
 
 
 def _answer(verb: str, body: Body) -> None:

@@ -134,8 +134,8 @@ def resume(
 def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
     from tfdeploy.steps.push import push
 
-    with console.pushing(list(fleet.agents)) as on_progress:
-        outcome = push(fleet, intent, on_progress)
+    with console.pushing(list(fleet.agents)) as tally:
+        outcome = push(fleet, intent, tally, tally.failed)
     console.pushed(outcome, intent)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     OnProgress = Callable[[str, float], None]
     OnShare = Callable[[float], None]
+    OnFailed = Callable[[TfdeployError], None]
 
 TAKE_TIMEOUT_S = 600.0
 SLOW_DISK = 20 << 20  # bytes a second, at which a host can surely read what it has to compare
@@ -37,14 +38,18 @@ FEW = 2
 
 
 def push(
-    fleet: Fleet, intent: Intent, on_progress: OnProgress = lambda host, share: None
+    fleet: Fleet,
+    intent: Intent,
+    on_progress: OnProgress = lambda host, share: None,
+    on_failed: OnFailed = lambda error: None,
 ) -> dict[str, dict[str, bool]]:
     """The source to every host, each data set to those that may read it. For each release, by its
     id, what `send` gives; raises as it does."""
     project, source = intent.inventory.project, intent.release
-    outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress)}
+    outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress, on_failed)}
     for place, data in intent.data.items():
-        outcome[data.id] = send(fleet, project, data, intent.readers(place), on_progress)
+        readers = intent.readers(place)
+        outcome[data.id] = send(fleet, project, data, readers, on_progress, on_failed)
     return outcome
 
 
@@ -54,10 +59,12 @@ def send(
     release: Release,
     hosts: Iterable[str],
     on_progress: OnProgress = lambda host, share: None,
+    on_failed: OnFailed = lambda error: None,
 ) -> dict[str, bool]:
     """Send `release` to those of the hosts that lack it; for each whether anything was sent.
 
-    `on_progress(host, share)` is called from several threads. Raises the errors of all hosts.
+    `on_progress(host, share)` and `on_failed(error)` are called from several threads as things
+    happen. Raises the errors of all hosts.
     """
     sending, names = _Sending(project, release), list(hosts)
     if fleet.inventory.source.relay and len(names) > FEW and release.size >= RELAYED:
@@ -69,7 +76,7 @@ def send(
         return sending.to(agent, lambda share: on_progress(agent.host, share))
 
     try:
-        return fleet.each(names, one)
+        return fleet.each(names, one, on_failed)
     finally:
         if sending.relay:
             sending.relay.end()

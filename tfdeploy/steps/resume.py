@@ -17,6 +17,7 @@ from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.errors import CommandTimedOut, RunError, Unreachable, raise_all
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
+from tfdeploy.hostnames import folded
 from tfdeploy.steps.collect import PIN_TIMEOUT_S, refuse_different, refuse_too_much, refuse_tricks
 from tfdeploy.steps.plan import data_set, readers, snapshot
 from tfdeploy.steps.push import send
@@ -169,7 +170,7 @@ def _bring(fleet: Fleet, wanted: str, hosts: Sequence[str], read: Callable[[], R
     found = read()
     if found.id != wanted:
         raise RunError(
-            f"release {wanted} is not on {', '.join(lacking)}, and {found.root} is another by now "
+            f"release {wanted} is not on {folded(lacking)}, and {found.root} is another by now "
             f"({found.id})",
             "bring it back to what it was at the start, or run anew",
         )

@@ -32,17 +32,18 @@ from tfdeploy.errors import (
     raise_all,
 )
 from tfdeploy.fields import AUTO
+from tfdeploy.hostnames import folded
 from tfdeploy.steps.blame import blame
 from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Inventory
-    from tfdeploy.plan import Placement, Plan
+    from tfdeploy.plan import Plan
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
     from tfdeploy.steps.plan import Intent
@@ -242,48 +243,53 @@ def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
 def _check_peers(fleet: Fleet, begun: Run) -> None:
     """Each worker's host asks every ps under the address that the cluster spec gives, and every
     host asks the chief's how the run goes: whoever can't would give up after a while."""
+    plan, named = begun.plan, {"project": begun.inventory.project, "run": begun.id}
 
-    def ask(agent: Agent) -> list[TaskNotReady]:
-        dialled = {str(p.task): p for p in begun.plan.dialled_from(agent.host)}
+    def ask(agent: Agent) -> Any:
         peers = [
-            {"task": task, "address": p.address, "port": p.port} for task, p in dialled.items()
+            {"task": str(p.task), "address": p.address, "port": p.port}
+            for p in plan.dialled_from(agent.host)
         ]
-        named = {"project": begun.inventory.project, "run": begun.id}
-        answer = agent.ask("peers", {**named, "peers_asked": peers, "timeout_s": PEER_TIMEOUT_S})
-        silent = answer["chief"]
-        return [
-            *(
-                _unreached(agent.host, dialled[peer["task"]], peer["detail"])
-                for peer in answer["peers"]
-                if peer["verdict"] != READY
-            ),
-            *([_unheard(agent.host, begun.plan, silent)] if silent else []),
-        ]
+        return agent.ask("peers", {**named, "peers_asked": peers, "timeout_s": PEER_TIMEOUT_S})
 
-    found = fleet.each(begun.plan.hosts, ask)
-    unreached = [error for errors in found.values() for error in errors]
+    answers = fleet.each(plan.hosts, ask)
+    unreached = [*_unreached(plan, answers), *_unheard(plan, answers)]
     if unreached:
         seen = status(fleet, begun)  # a short training may be over before all of it was dialled
-        chief = seen.report(str(begun.plan.chief.task))
+        chief = seen.report(str(plan.chief.task))
         done = {t.report.task for t in seen.tasks if t.report and t.report.state == SUCCEEDED}
         if not chief or chief.state != SUCCEEDED:
             raise_all([error for error in unreached if error.task not in done])
 
 
-def _unreached(host: str, peer: Placement, detail: str) -> TaskNotReady:
-    return TaskNotReady(
-        str(peer.task),
-        peer.host,
-        f"{host} can't reach it at {peer.endpoint}: {detail}",
-        f"is a firewall between them? is hosts.{peer.host}.address what {host} can dial?",
-    )
+def _unreached(plan: Plan, answers: Mapping[str, Any]) -> Iterator[TaskNotReady]:
+    """One error a peer that isn't reached, with all who don't reach it."""
+    silent: dict[str, dict[str, str]] = {}
+    for host, answer in answers.items():
+        for peer in answer["peers"]:
+            if peer["verdict"] != READY:
+                silent.setdefault(peer["task"], {})[host] = peer["detail"]
+    for peer in plan.placements:
+        if details := silent.get(str(peer.task)):
+            hosts = folded(details)
+            detail = next(iter(details.values()))
+            yield TaskNotReady(
+                str(peer.task),
+                peer.host,
+                f"{hosts} can't reach it at {peer.endpoint}: {detail}",
+                f"is a firewall between them? is hosts.{peer.host}.address what {hosts} can dial?",
+            )
 
 
-def _unheard(host: str, plan: Plan, detail: str) -> TaskNotReady:
+def _unheard(plan: Plan, answers: Mapping[str, Any]) -> Iterator[TaskNotReady]:
     chief = plan.chief
-    return TaskNotReady(
-        str(chief.task),
-        chief.host,
-        f"{host} can't ask its supervisor at {chief.address}:{plan.beacon_port}: {detail}",
-        f"that port of {chief.host} must be open to the other hosts, as those of the tasks are",
-    )
+    details = {host: answer["chief"] for host, answer in answers.items() if answer["chief"]}
+    if details:
+        detail = next(iter(details.values()))
+        yield TaskNotReady(
+            str(chief.task),
+            chief.host,
+            f"{folded(details)} can't ask its supervisor at {chief.address}:{plan.beacon_port}: "
+            f"{detail}",
+            f"that port of {chief.host} must be open to the other hosts, as those of the tasks are",
+        )
