@@ -38,8 +38,9 @@ bench: .venv/.ready-to-develop
 
 clean:
 	tests/hosts/down
+	tests/bench/fleet down
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf tests/hosts/.keys tests/hosts/.build
+	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
 # Each stamp says: .venv holds what this pyproject.toml asks for.

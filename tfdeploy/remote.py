@@ -21,7 +21,11 @@ TIMEOUT_S = 60.0
 NOT_WRITTEN = 95
 # $1 the agent's path below the home or absolute, $2 the Python. The shell is only there to find the
 # home directory. Neither the environment nor site-packages have a say in the agent.
-SERVE = f'cd "$HOME" && test -d "$1" || exit {ABSENT}; exec "$2" -S -E "$1" serve'
+# The agent's path must stay true in whatever folder its supervisors are.
+SERVE = (
+    'cd "$HOME" && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
+    f'&& test -d "$1" || exit {ABSENT}; exec "$2" -S -E "$1" serve'
+)
 SHIP = (
     'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" && cat > "$1.$$" '
     f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$1.$$" "$1"'

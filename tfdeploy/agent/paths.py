@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def agent() -> str:
-    """The folder that this process runs from."""
-    return os.path.abspath(sys.argv[0])
+    """The folder that this process runs from; whoever runs it names it whole."""
+    return sys.argv[0]
 
 
 def root() -> str:
