@@ -117,13 +117,14 @@ class Console:
         return pushing.shown(self._out, hosts)
 
     def pushed(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
-        for release in (intent.release, *intent.data.values()):
+        named = {f"data {place}, release": data for place, data in intent.data.items()}
+        for what, release in {"release": intent.release, **named}.items():
             sent = [host for host, was_sent in outcome[release.id].items() if was_sent]
             held = [host for host, was_sent in outcome[release.id].items() if not was_sent]
             if sent:
-                self.say(f"pushed release {release.id} ({size(release.size)}) to {folded(sent)}")
+                self.say(f"pushed {what} {release.id} ({size(release.size)}) to {folded(sent)}")
             if held:
-                self.say(f"release {release.id} was there already: {folded(held)}")
+                self.say(f"{what} {release.id} was there already: {folded(held)}")
 
     def report(self, host: str, report: TaskReport) -> None:
         """One line at each change of a task's state, told once however often it is reported."""

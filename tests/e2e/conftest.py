@@ -10,13 +10,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import leftovers
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SSH_CONFIG = ROOT / "tests" / "hosts" / ".keys" / "ssh_config"
 HOSTS = ("ps0", "ps1", "chief", "worker1")
-# What a host's user may run between two runs: the login that asks, and what it asks with.
-OWN = ("sshd", "ps ", "-bash", "bash -c", "sh -c")
 
 
 def ssh(host: str, command: str) -> str:
@@ -26,8 +25,7 @@ def ssh(host: str, command: str) -> str:
 
 def processes(host: str) -> list[str]:
     """The command lines of the user's processes on a host, less the asking itself."""
-    lines = ssh(host, "ps -u trainer -o args= -ww").splitlines()
-    return [line for line in lines if not line.strip().startswith(OWN)]
+    return list(leftovers.parsed(ssh(host, leftovers.LISTING)).values())
 
 
 @dataclass(frozen=True)

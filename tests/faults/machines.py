@@ -9,15 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import leftovers
 import pytest
 from e2e.conftest import HOSTS, ssh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-# What else the tests' user may run there: the login that asks, and what it asks with.
-INIT = "1"
-OWN = ("sshd", "ps ", "-bash", "bash -c", "sh -c")
 # Looks like a task, and is none of ours.
 BYSTANDER = "python train_async.py --job_name=worker --task_index=1"
 LIFE_S = "3600"
@@ -119,16 +117,8 @@ class Machine:
         return docker("inspect", "--format", form, self.container).strip()
 
     def processes(self) -> dict[int, str]:
-        """The command lines of the user's processes by pid, less those that only ask: agents that
-        wait on a connection for the next question are their sshd's children."""
-        lines = self.shell("ps -u trainer -o pid=,ppid=,args= -ww")
-        found = [line.split(None, 2) for line in lines.splitlines()]
-        asked = {pid for pid, parent, args in found if parent != INIT and args.endswith(" serve")}
-        return {
-            int(pid): args
-            for pid, _, args in found
-            if not args.startswith(OWN) and pid not in asked
-        }
+        """The command lines of the user's processes by pid, less those that only ask."""
+        return leftovers.parsed(self.shell(leftovers.LISTING))
 
     def end(self, pids: Iterable[int]) -> None:
         for pid in pids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -62,14 +63,17 @@ def texts(folder: Path) -> dict[str, str]:
 def test_it_comes_once_to_those_who_read_it(project):
     said = project.ok("push")
     [there] = versions(project)
-    assert f"pushed release {there.name} (8.4 MB) to {reader(project)}\n" in said
+    assert f"pushed data {PLACE}, release {there.name} (8.4 MB) to {reader(project)}\n" in said
     assert texts(there) == FILES
     others = [host for host in project.hosts if host != reader(project)]
     assert [list(project.on(host).glob("releases/data-*")) for host in others] == [
         [] for _ in others
     ]
     inodes = [file.stat().st_ino for file in there.rglob("*")]
-    assert f"release {there.name} was there already: {reader(project)}\n" in project.ok("push")
+    assert (
+        f"data {PLACE}, release {there.name} was there already: {reader(project)}\n"
+        in project.ok("push")
+    )
     assert [file.stat().st_ino for file in there.rglob("*")] == inodes
 
 
@@ -90,7 +94,9 @@ def test_tasks_see_it_at_its_place_and_none_starts_without_it(project):
     (project.folder / PLACE / "more").write_text("")
     refused = project.tf("start")
     assert refused.returncode == 1
-    assert f"data set {PLACE} is not on this host\n  tfdeploy push sends it there" in refused.stderr
+    assert re.search(
+        rf"data set {PLACE} \(.*\) is not on this host\n  tfdeploy push sends", refused.stderr
+    )
     (project.folder / PLACE / "more").unlink()
     project.ok("start")
     assert texts((project.work("worker:1") / PLACE).resolve()) == FILES

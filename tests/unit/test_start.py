@@ -44,7 +44,7 @@ def test_a_release_that_is_not_here_is_asked_for(release):
 def test_a_data_set_that_is_not_here_is_asked_for(release):
     (release.parent / "b-1").mkdir()
     assert refused(data={"b": "b-1", "data/a": "data-a-1"}) == (
-        "data set data/a is not on this host",
+        "data set data/a (data-a-1) is not on this host",
         "tfdeploy push sends it there",
     )
 

@@ -57,7 +57,8 @@ def _check(launch: Launch, gpus: Dict[int, str]) -> None:
     where = paths.release(launch.project, launch.release)
     _check_release(where, "release {}".format(launch.release))
     for place, release in launch.data.items():
-        _check_release(paths.release(launch.project, release), "data set {}".format(place))
+        what = "data set {} ({})".format(place, release)
+        _check_release(paths.release(launch.project, release), what)
     if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
         raise _going(launch)
     _check_program(launch, where)
