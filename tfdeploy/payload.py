@@ -19,6 +19,14 @@ KEPT = 8  # what most hosts lack is packed once; a slow one may have it packed a
 LEVEL = 1  # source code to a quarter, at the speed of a fast network
 
 
+class Vanished(Exception):
+    """A file of the release can't be read any more: `path`, as the manifest has it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 class Payloads:
     """What has been packed of one release. Several threads may ask."""
 
@@ -28,7 +36,8 @@ class Payloads:
         self._making = threading.Lock()
 
     def of(self, wanted: Sequence[int]) -> Payload:
-        """The files at these positions of the manifest. Raises OSError where one has vanished."""
+        """The files at these positions of the manifest. Raises Vanished, and OSError where there
+        is no room for them."""
         key = tuple(wanted)
         with self._making:
             if key not in self._made:
@@ -56,8 +65,15 @@ def _pack(release: Release, wanted: Sequence[int]) -> Payload:
     paths, packer = list(release.manifest), zlib.compressobj(LEVEL)
     with tempfile.TemporaryFile() as file:
         for index in wanted:
-            content = (release.root / paths[index]).read_bytes()
+            content = _content(release, paths[index])
             file.write(packer.compress(FRAME.pack(index, len(content))))
             file.write(packer.compress(content))
         file.write(packer.flush())
         return Payload(file)
+
+
+def _content(release: Release, path: str) -> bytes:
+    try:
+        return (release.root / path).read_bytes()
+    except OSError:
+        raise Vanished(path) from None

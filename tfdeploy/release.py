@@ -84,10 +84,16 @@ def snapshot(root: Path, exclude: Sequence[str] = ()) -> Release:
 def data_set(place: str, root: Path, exclude: Sequence[str], compare: str) -> Release:
     """As `snapshot`, of all that is under `root` but `exclude`. Its id begins with the `place`, so
     that it is known as the next version of the one before."""
-    key, slug = f"data.{place}", re.sub(r"[^A-Za-z0-9_]+", "-", place).strip("-")[:SLUG] or "data"
+    key, slug = f"data.{place}", _slug(place)
     named = _hash if compare == "hash" else _size_and_time
     made = _taken(_Tree(key, root, ignore.from_excludes(key, exclude), False, named))
     return replace(made, id=f"{slug}-{made.id}")
+
+
+def _slug(place: str) -> str:
+    """The place, as a name of a folder can begin; no two places begin alike."""
+    slug = re.sub(r"[^A-Za-z0-9_]+", "-", place).strip("-")[:SLUG] or "data"
+    return place if slug == place else f"{slug}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
 
 def _taken(tree: _Tree) -> Release:

@@ -12,10 +12,12 @@ from tfdeploy.errors import AgentError, AgentSilent, CommandFailed, HostError, L
 from tfdeploy.session import Answer, Ended, Session, question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfdeploy.inventory import Host
     from tfdeploy.transport import Completed, Transport
+
+    Payload = Callable[[], Iterable[memoryview]]  # called again where it has to be sent again
 
 TIMEOUT_S = 60.0
 NOT_WRITTEN = 95
@@ -65,10 +67,8 @@ class Agent:
         """One question, one answer. Raises AgentError where the agent refuses, else HostError."""
         return self.put(question(verb, body), timeout_s)
 
-    def put(
-        self, asked: bytes, timeout_s: float = TIMEOUT_S, payload: Iterable[memoryview] = ()
-    ) -> Answer:
-        """As `ask`, for a question that is made already, and what is sent with it."""
+    def put(self, asked: bytes, timeout_s: float = TIMEOUT_S, payload: Payload = tuple) -> Answer:
+        """As `ask`, for a question that is made already; `payload()` is sent with it."""
         session, answer = self.begin(asked, timeout_s, payload)
         self.spare(session)
         return self.accepted(answer)
@@ -77,9 +77,10 @@ class Agent:
         """Ask `follow`: its answers come as long as they are wanted."""
         return self.answers("follow", body)
 
-    def answers(self, verb: str, body: Answer) -> Followed:
-        """One question, many answers; the last one says `end`."""
-        return Followed(self, question(verb, body))
+    def answers(self, verb: str, body: Answer, silence_s: float | None = None) -> Followed:
+        """One question, many answers; the last one says `end`. Between two of them there may be
+        `silence_s` (None: any time)."""
+        return Followed(self, question(verb, body), silence_s)
 
     def close(self) -> None:
         """Nothing more will be asked."""
@@ -90,7 +91,7 @@ class Agent:
         self.transport.close()
 
     def begin(
-        self, asked: bytes, timeout_s: float | None, payload: Iterable[memoryview] = ()
+        self, asked: bytes, timeout_s: float | None, payload: Payload = tuple
     ) -> tuple[Session, Answer]:
         """A session that was asked this, and its first answer; shipped first where it is absent."""
         try:
@@ -105,12 +106,12 @@ class Agent:
             raise self._mute(ended.how) from None
 
     def _asked(
-        self, asked: bytes, timeout_s: float | None, payload: Iterable[memoryview]
+        self, asked: bytes, timeout_s: float | None, payload: Payload
     ) -> tuple[Session, Answer]:
         session = self._session()
         try:
             with suppress(HostError):  # it may have ended: how, is told where its answer is read
-                session.ask(asked, payload)
+                session.ask(asked, payload())
             return session, session.answer(timeout_s)
         except BaseException:
             session.close()
@@ -174,22 +175,23 @@ class Agent:
 class Followed:
     """The answers to one question. Any thread may say that it is enough, or hang up."""
 
-    def __init__(self, agent: Agent, asked: bytes) -> None:
+    def __init__(self, agent: Agent, asked: bytes, silence_s: float | None = None) -> None:
         self._agent = agent
         self._asked = asked
+        self._silence_s = silence_s
         self._session: Session | None = None
         self._enough = False
 
     def __iter__(self) -> Iterator[Answer]:
         """Until it has said its last. Raises AgentSilent where it falls silent before."""
-        session, answer = self._agent.begin(self._asked, None)
+        session, answer = self._agent.begin(self._asked, self._silence_s)
         self._session = session
         if self._enough:
             self.enough()
         try:
             while "end" not in self._agent.accepted(answer):
                 yield answer
-                answer = session.answer(None)
+                answer = session.answer(self._silence_s)
             self._session = None
             self._agent.spare(session)
         except Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 MAX_LINE = 64 << 20
 NEXT = b"\n"
+STUCK_S = 60.0  # so long may an agent take nothing of what it is sent
+SMALL = 16 << 10  # this much is always taken: pipes, windows and buffers have room for more
 
 
 def question(verb: str, body: Answer) -> bytes:
@@ -40,15 +43,18 @@ class Session:
         self._stream = stream
         self._rest = b""
         self._lines: list[bytes] = []
+        self._is_stuck = False
 
     def ask(self, asked: bytes, payload: Iterable[memoryview] = ()) -> None:
-        """Put a question, and send what belongs to it."""
-        self._stream.send(asked)
+        """Put a question, and send what belongs to it, as long as any of it is taken."""
+        self._send(asked)
         for part in payload:
-            self._stream.send(part)
+            self._send(part)
 
     def answer(self, timeout_s: float | None) -> Answer:
         """The next answer. Raises Ended, AgentError for nonsense, CommandTimedOut, Unreachable."""
+        if self._is_stuck:
+            raise CommandTimedOut(self.host, f"the agent took nothing for {STUCK_S:g} s")
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             while self._lines:
@@ -71,6 +77,22 @@ class Session:
 
     def close(self) -> None:
         self._stream.close()
+
+    def _send(self, data: bytes | memoryview) -> None:
+        if len(data) <= SMALL:
+            self._stream.send(data)
+            return
+        watch = threading.Timer(STUCK_S, self._give_up)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._stream.send(data)
+        finally:
+            watch.cancel()
+
+    def _give_up(self) -> None:
+        self._is_stuck = True
+        self._stream.close()  # whoever sends is told so
 
     def _read(self, deadline: float | None, timeout_s: float | None) -> bytes:
         left_s = None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -128,7 +128,7 @@ GOOD = {"path": "a.log", "mtime_ns": 1, "begin": 0, "data": packed(b"x")}
 @pytest.mark.parametrize(
     "lie",
     [
-        {"path": "../a.log"}, {"path": "/etc/passwd"}, {"path": None}, {"begin": -1},
+        {"path": "../a.log"}, {"path": "/etc/passwd"}, {"path": None}, {"path": []}, {"begin": -1},
         {"begin": "0"}, {"begin": 1 << 40}, {"mtime_ns": 1 << 70}, {"mtime_ns": None},
         {"data": "not base64!"}, {"data": None}, {"data": base64.b64encode(b"x").decode()},
         {"data": packed(bytes(bringing.BULK + 1))},
@@ -136,7 +136,7 @@ GOOD = {"path": "a.log", "mtime_ns": 1, "begin": 0, "data": packed(b"x")}
     ids=lambda lie: f"{lie}"[:40],
 )  # fmt: skip
 def test_a_host_that_lies_writes_nothing(here, tmp_path, lie, monkeypatch):
-    monkeypatch.setattr(here, "answers", lambda verb, body: [{**GOOD, **lie}])
+    monkeypatch.setattr(here, "answers", lambda *_: [{**GOOD, **lie}])
     with pytest.raises(AgentError):
         bring(here, "/source", tmp_path / "dest", ["a.log"])
     assert not (tmp_path / "dest").exists()

@@ -23,9 +23,6 @@ ID = "f00d"
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     releases.growing.clear()
-    yield
-    for project, name in list(relay.shared):
-        relay.unshare(project, name)
 
 
 @pytest.fixture
@@ -63,10 +60,6 @@ def test_another_host_gets_all_of_it(tree, another):
     assert manifest(there / "p" / "releases" / ID) == manifest(tree)
 
 
-def test_it_is_shared_once_however_often_it_is_asked(tree, root):
-    assert shared(tree) == relay.share("p", ID, [0], KEY)["port"]
-
-
 def test_the_first_free_port_is_taken(tree, root):
     pushed(tree)
     with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
@@ -86,12 +79,10 @@ def test_what_is_not_here_can_not_be_shared(root):
         relay.share("p", ID, [0], KEY)
 
 
-def test_after_its_end_nobody_is_answered(tree, another):
+def test_what_was_not_begun_can_not_be_fetched(tree, another):
     port = shared(tree)
-    relay.unshare("p", ID)
     another()
-    begun(tree)
-    with pytest.raises(Refusal, match=f"127.0.0.1:{port} can't be fetched from"):
+    with pytest.raises(Refusal, match="release f00d was not begun here"):
         fetched(port)
 
 

@@ -327,6 +327,47 @@ def test_nothing_can_be_added_to_a_release_or_taken_from_it(root, source):
     assert [folder.stat().st_mode & 0o222 for folder in (there, there / "lib")] == [0, 0]
 
 
+@pytest.mark.parametrize("name", ["train.py.{}", ".{}", ".{}~", ".{}/a"])
+def test_what_arrives_is_written_beside_everything_that_the_release_holds(root, source, name):
+    """Also beside what looks like the name of something half written."""
+    other = source / name.format(os.getpid())
+    other.parent.mkdir(exist_ok=True)
+    other.write_text("other")
+    assert pushed(source, "first") == []
+    (source / "train.py").write_text("train better")
+    assert pushed(source, "second") == []
+    second, first = (root / "p" / "releases" / each for each in ("second", "first"))
+    assert manifest(second) == manifest(source)
+    assert (first / name.format(os.getpid())).read_text() == "other"
+    assert (first / "train.py").read_text() == "train"
+
+
+def test_what_went_while_others_came_is_missed(root, source):
+    """A prune takes what an old, broken push has left."""
+    wanted, folder = begun(source)
+    assert sent(source, wanted[:1]) != []
+    wanted, folder = begun(source)
+    shutil.rmtree(folder / "lib")
+    (folder / "lib").mkdir()
+    assert sent(source, wanted) == ["lib/run"]
+    assert not (root / "p" / "releases" / ID).exists()
+    assert pushed(source) == []
+
+
+def test_a_release_is_not_shown_before_it_is_known_what_it_holds(root, source):
+    wanted, _ = begun(source)
+    (root / "p" / "manifests").write_text("in the way")
+    with pytest.raises(OSError):
+        sent(source, wanted)
+    assert releases.offer("p", ID) == {"present": False}
+
+
+def test_what_was_told_of_a_release_is_forgotten_once_it_is_whole(root, source):
+    """Supervisors are forked from the process that heard it."""
+    assert pushed(source) == []
+    assert releases.growing == {}
+
+
 def test_the_faster_of_two_pushes_wins_and_the_other_leaves_nothing(source, monkeypatch):
     real = os.rename
     with tempfile.TemporaryDirectory() as name:

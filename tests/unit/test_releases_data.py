@@ -85,11 +85,16 @@ def test_what_a_broken_push_left_whole_is_not_sent_again(root, source):
     assert begun(source)[0] == ["a", "deep/b"]
 
 
-def test_a_file_system_that_keeps_whole_seconds_is_believed(root, source):
+@pytest.mark.parametrize("unit", [100, 10**3, 10**6, SECOND])
+def test_a_file_system_that_keeps_coarse_times_is_believed(root, source, unit):
+    when = 5 * SECOND + 123_456_789
+    os.utime(source / "c", ns=(1, when))
     _, folder = begun(source)
     (folder / "c").write_text("three")
-    os.utime(folder / "c", (1, 5))
+    os.utime(folder / "c", ns=(1, when - when % unit))
     assert "c" not in begun(source)[0]
+    os.utime(folder / "c", ns=(1, when - when % unit - unit))
+    assert "c" in begun(source)[0]
 
 
 def test_the_next_version_shares_what_has_not_changed(root, source):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     Manifest = Dict[str, List[Any]]
 
 
-SECOND = 10**9
+# In ns: the units in which file systems keep times.
+UNITS = (1, 100, 10**3, 10**6, 10**9)
 
 
 class Incoming:
@@ -29,6 +30,7 @@ class Incoming:
         self._paths = list(manifest)
         self._whole: Set[str] = set()
         self._folders: Set[str] = set()
+        self._fresh = os.path.join(folder, _unused(".{}".format(os.getpid()), manifest))
 
     def begin(self, base: Optional[str], known: str) -> None:
         """Look what a broken push left here; make the links; take from `base`, a whole release,
@@ -54,21 +56,19 @@ class Incoming:
         It appears whole, for another push of the same release may look for it."""
         path = self._paths[index]
         target, entry = self._place(path), self._manifest[path]
-        fresh = "{}.{}".format(target, os.getpid())
-        if _written(fresh, arriving, entry) == entry[1]:
-            os.replace(fresh, target)
+        if _written(self._fresh, arriving, entry) == entry[1]:
+            os.replace(self._fresh, target)
             self._whole.add(path)
         else:
-            os.remove(fresh)
+            os.remove(self._fresh)
 
     def finish(self, final: str, known: str) -> List[str]:
         """Seal it and give it its name, if it is whole; else the paths that are not right."""
-        others = (item for item in self._manifest.items() if item[0] not in self._whole)
-        wrong = [path for path, entry in others if not self._matches(path, entry)]
+        wrong = [path for path, entry in self._manifest.items() if not self._is_right(path, entry)]
         if not wrong:
             self._seal()
+            _remember(self.folder, self._manifest, known)
             os.rename(self.folder, final)
-            _remember(final, self._manifest, known)
         return sorted(wrong)
 
     def _place(self, path: str) -> str:
@@ -94,6 +94,12 @@ class Incoming:
             os.remove(place)
         os.symlink(target, place)
         return True
+
+    def _is_right(self, path: str, entry: List[Any]) -> bool:
+        """What was compared once is only looked for: a prune may have taken it meanwhile."""
+        if path in self._whole:
+            return os.path.lexists(os.path.join(self.folder, path))
+        return self._matches(path, entry)
 
     def _matches(self, path: str, entry: List[Any]) -> bool:
         full = os.path.join(self.folder, path)
@@ -161,7 +167,9 @@ class _Neighbour:
 def _written(path: str, arriving: Iterator[bytes], entry: List[Any]) -> str:
     """Write a file; what its content is named by, as the entry does it."""
     digest, size, when = hashlib.sha256(), 0, _time(entry[1])
-    with open(path, "wb") as file:
+    if os.path.lexists(path):  # never into what it may be a link of
+        os.remove(path)
+    with open(path, "xb") as file:
         for block in arriving:
             size += file.write(block)
             if when is None:
@@ -177,9 +185,16 @@ def _is_named(path: str, info: os.stat_result, name: str) -> bool:
     when = _time(name)
     if when is None:
         return content.sha256(path) == name
-    # Some file systems keep whole seconds only.
-    times = (when, when - when % SECOND)
+    times = [when - when % unit for unit in UNITS]
     return str(info.st_size) == name.partition(".")[0] and info.st_mtime_ns in times
+
+
+def _unused(name: str, manifest: Manifest) -> str:
+    """A name at the top of the release that nothing of it has."""
+    taken = {path.partition("/")[0] for path in manifest}
+    while name in taken:
+        name += "~"
+    return name
 
 
 def _time(name: str) -> Optional[int]:
@@ -205,10 +220,10 @@ def _unseal_one(folder: str) -> None:
         pass
 
 
-def _remember(final: str, manifest: Manifest, known: str) -> None:
+def _remember(folder: str, manifest: Manifest, known: str) -> None:
     """What the next release may be linked from: a file that has changed since has another time."""
     held = {
-        path: [*entry, *_touched(os.path.join(final, path))] for path, entry in manifest.items()
+        path: [*entry, *_touched(os.path.join(folder, path))] for path, entry in manifest.items()
     }
     os.makedirs(os.path.dirname(known), exist_ok=True)
     fresh = "{}.{}".format(known, os.getpid())

@@ -1,4 +1,4 @@
-"""The verbs `share`, `fetch`, `unshare`: a release passes from host to host, not from home to each.
+"""The verbs `share` and `fetch`: a release passes from host to host, not from home to each.
 
 Both ends show the one certificate that the controller made for this push and sent by SSH: nobody
 else can ask, answer or listen. It lies in no file. What comes is compared with the manifest, which
@@ -12,42 +12,34 @@ import os
 import socket
 import ssl
 import threading
+import time
 
 from . import TYPE_CHECKING, paths, releases
 from .payload import BLOCK, FRAME, files
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Dict, List
 
 CONNECT_TIMEOUT_S = 5.0
 SILENCE_S = 20.0
-shared: Dict[Tuple[str, str], socket.socket] = {}
+BREATH_S = 0.1
 
 
 def share(project: str, release: str, ports: List[int], identity: str) -> Dict[str, Any]:
-    """Offer a whole release to whoever shows the PEM `identity`, until `unshare` or our end.
-    Answers `{port}`: one of `ports` (0: any)."""
-    listener = shared.get((project, release))
-    if listener is None:
-        held = _held(project, release)
-        listener = shared[project, release] = _listening(ports)
-        context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
-        arguments = (listener, context, paths.release(project, release), held)
-        threading.Thread(target=_accept, args=arguments, daemon=True).start()
+    """Offer a whole release to whoever shows the PEM `identity`, until our end. Answers `{port}`:
+    one of `ports` (0: any)."""
+    held, listener = _held(project, release), _listening(ports)
+    context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
+    arguments = (listener, context, paths.release(project, release), held)
+    threading.Thread(target=_accept, args=arguments, daemon=True).start()
     return {"port": listener.getsockname()[1]}
-
-
-def unshare(project: str, release: str) -> Dict[str, Any]:
-    listener = shared.pop((project, release), None)
-    if listener is not None:
-        listener.shutdown(socket.SHUT_RDWR)  # else the one who waits for the next would go on
-        listener.close()
-    return {}
 
 
 def fetch(project: str, release: str, address: str, port: int, identity: str) -> Dict[str, Any]:
     """Take what a release lacks from a host that shares it. Answers as `releases.fill`."""
+    if (project, release) not in releases.growing:
+        raise releases.not_begun(release)
     wanted = releases.growing[project, release].wanted()
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
     try:
@@ -102,8 +94,9 @@ def _accept(listener: socket.socket, context: ssl.SSLContext, folder: str, held:
     while True:
         try:
             plain, _ = listener.accept()
-        except OSError:  # no longer shared
-            return
+        except OSError:  # it hung up before we came to it, or there are too many at once
+            time.sleep(BREATH_S)
+            continue
         arguments = (plain, context, folder, held)
         threading.Thread(target=_serve, args=arguments, daemon=True).start()
 

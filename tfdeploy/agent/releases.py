@@ -81,6 +81,7 @@ def abandon(project: str, release: str) -> Dict[str, Any]:
     """Give up a release that grows here: what has arrived of it goes."""
     import shutil  # costs 2 ms, and few pushes need it
 
+    growing.pop((project, release), None)  # what it holds may be much
     folder = paths.incoming(project, release)
     if os.path.isdir(folder):
         unseal(folder)
@@ -100,13 +101,17 @@ def _arriving(size: int) -> Iterator[Arriving]:
 def _write(project: str, release: str, arriving: Arriving) -> None:
     """Whatever arrives; another push of the same release may be done by now, and is as good."""
     if (project, release) not in growing:
-        raise Refusal("release {} was not begun here".format(release), "push it again")
+        raise not_begun(release)
     try:
         for index, content in arriving:
             growing[project, release].write(index, content)
     except OSError:
         if not os.path.isdir(paths.release(project, release)):
             raise
+
+
+def not_begun(release: str) -> Refusal:
+    return Refusal("release {} was not begun here".format(release), "push it again")
 
 
 def kind(release: str) -> str:

@@ -17,6 +17,8 @@ from .refusal import Refusal
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+LONG = 200  # letters; a name has room for 255
+
 
 def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]:
     """Remove these runs and releases, and what was left half removed or half pushed.
@@ -25,7 +27,7 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Dict[str, Any]
     Raises Refusal, before anything is touched, for a name that leads elsewhere.
     """
     _check(project, *runs, *releases)
-    freed, kept = sum(_delete(path)[0] for path in disk.leftovers(project)), []
+    freed, kept = sum(_take_away(path)[0] for path in disk.leftovers(project)), []
     asked: List[Tuple[str, str, Callable[[str, str], str]]] = []
     asked += [(name, paths.run(project, name), _run_stays) for name in runs]
     asked += [(name, paths.release(project, name), _release_stays) for name in releases]
@@ -90,7 +92,8 @@ def _forget(project: str) -> None:
 def _take_away(path: str) -> Tuple[int, str]:
     """The bytes that its removal freed, and why not all of it could go."""
     folder, name = os.path.split(path)
-    hidden = os.path.join(folder, "{}{}-{}".format(disk.REMOVING, name, secrets.token_hex(4)))
+    name = name if name.startswith(disk.REMOVING) else disk.REMOVING + name
+    hidden = os.path.join(folder, "{}-{}".format(name[:LONG], secrets.token_hex(4)))
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             return 0, "it is no folder but a link or a file"

@@ -32,7 +32,6 @@ VERBS = {
     "abandon": "releases.abandon",
     "share": "relay.share",
     "fetch": "relay.fetch",
-    "unshare": "relay.unshare",
     "ports": "verbs.ports",
     "start": "verbs.start",
     "status": "verbs.status",

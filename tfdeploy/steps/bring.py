@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # From so many missing bytes on a connection of its own is worth it.
 BULK = 8 << 20
 HUGE = 1 << 63
+SILENCE_S = 60.0
 
 
 def bring(agent: Agent, source: str, dest: Path, files: Sequence[str]) -> None:
@@ -28,7 +29,7 @@ def bring(agent: Agent, source: str, dest: Path, files: Sequence[str]) -> None:
     wanted = {name: _held(dest / name) for name in files}
     body = {"folder": source, "files": [[n, *held] for n, held in wanted.items()], "limit": BULK}
     given: set[str] = set()
-    for answer in agent.answers("give", body):
+    for answer in agent.answers("give", body, SILENCE_S):
         if "end" not in answer:
             name, data = _checked(agent, wanted, answer)
             _write(dest / name, answer["begin"], data, answer["mtime_ns"])
@@ -52,7 +53,7 @@ def _checked(
     """A host may lie: only what was asked for is written, and no more than that."""
     name, numbers = answer.get("path"), [answer.get("begin"), answer.get("mtime_ns")]
     sound = all(isinstance(number, int) and 0 <= number < HUGE for number in numbers)
-    if name not in wanted or not sound or answer["begin"] > 2 * BULK:
+    if not isinstance(name, str) or name not in wanted or not sound or answer["begin"] > 2 * BULK:
         raise AgentError(agent.host, f"it gives {name!r}, which it was not asked for")
     unpacked = zlib.decompressobj()
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
-from tfdeploy.payload import Payloads
+from tfdeploy.payload import Payloads, Vanished
 from tfdeploy.session import question
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 TAKE_TIMEOUT_S = 600.0
 SLOW_DISK = 20 << 20  # bytes a second, at which a host can surely read what it has to compare
-NO_SPACE = "No space left on device"
+NO_SPACE = ("No space left on device", "Disk quota exceeded")
 # A file of this many bytes goes by rsync: it sends only what differs, and goes on where it broke
 # off. All smaller ones go in one stream over the connection that there is.
 BULK = 8 << 20
@@ -113,7 +114,7 @@ class _Sending:
         return missing
 
     def _bring(self, agent: Agent, on_share: OnShare) -> None:
-        lacking = agent.put(self._lacks, self._patience_s)
+        lacking = self._lacking(agent)
         if lacking["present"]:
             return
         lacked = sum(self._release.sizes[self._paths[index]] for index in lacking["wanted"])
@@ -127,7 +128,7 @@ class _Sending:
         What still differs has changed here since it was hashed."""
         wrong: list[str] = []
         for checksum in (False, True):
-            lacking = lacking or agent.put(self._lacks, self._patience_s)
+            lacking = lacking or self._lacking(agent)
             if lacking["present"]:
                 return
             small = self._send_bulk(agent, lacking, checksum, on_share)
@@ -141,6 +142,14 @@ class _Sending:
                 return
             lacking = None
         raise _changed(agent.host, wrong[0], len(wrong) - 1)
+
+    def _lacking(self, agent: Agent) -> Answer:
+        """A host may lie, but not about what there is."""
+        answer = agent.put(self._lacks, self._patience_s)
+        wanted, all_of_them = answer.get("wanted", []), range(len(self._paths))
+        if any(not isinstance(index, int) or index not in all_of_them for index in wanted):
+            raise AgentError(agent.host, "it lacks what is not in the release")
+        return answer
 
     def _send_bulk(
         self, agent: Agent, lacking: Answer, checksum: bool, on_share: OnShare
@@ -175,13 +184,19 @@ class _Sending:
 
     def _put(self, agent: Agent, verb: str, payload: Payload, on_share: OnShare) -> Answer:
         asked = question(verb, {**self.named, "size": payload.size})
-        return agent.put(asked, self._patience_s, _told(payload, on_share))
+        return agent.put(asked, self._patience_s, lambda: _told(payload, on_share))
 
     def _packed(self, agent: Agent, small: list[int]) -> Payload:
         try:
             return self._payloads.of(small)
+        except Vanished as gone:
+            raise _changed(agent.host, gone.path, 0) from None
         except OSError as error:
-            raise _changed(agent.host, str(error.filename), 0) from None
+            raise TransferFailed(
+                agent.host,
+                f"it can't be packed in {tempfile.gettempdir()} here: {error.strerror}",
+                "make room there, or set TMPDIR to another folder",
+            ) from None
 
     def _refuse_changed(self, agent: Agent, wanted: Sequence[int]) -> None:
         """What is named by its time may have become another while it was read, and none can tell
@@ -194,7 +209,7 @@ class _Sending:
     def _make_room(self, agent: Agent, error: HostError) -> None:
         """What arrived of a push that the network broke helps the next one; on a full disk it is
         only in the way of what trains there."""
-        if NO_SPACE in error.message:
+        if any(words in error.message for words in NO_SPACE):
             error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
             with suppress(TfdeployError):
                 agent.ask("abandon", self.named)

@@ -7,22 +7,33 @@ from another host is sent it from home.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy import identity
 from tfdeploy.errors import TfdeployError
 from tfdeploy.fields import AUTO
+from tfdeploy.session import question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tfdeploy.inventory import Inventory
     from tfdeploy.remote import Agent
+    from tfdeploy.session import Session
 
 AT_ONCE = 2  # to how many a host sends at the same time
 HOME_AT_ONCE = 4  # and home, to those that no other host can reach
+SHARE_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 86_400.0  # the agent itself gives up when nothing moves
+
+
+@dataclass(frozen=True)
+class Share:
+    """A host that passes the release on: on this port, for as long as the session lasts."""
+
+    session: Session
+    port: int
 
 
 class Relay:
@@ -36,7 +47,9 @@ class Relay:
         self._busy = 0
         self._home_sends = False
         self._home = threading.Semaphore(HOME_AT_ONCE)
-        self._shared: dict[str, Agent] = {}
+        self._shares: dict[str, Share] = {}
+        self._sharing = {host.name: threading.Lock() for host in inventory.hosts}
+        self._ended = False
 
     def has(self, agent: Agent) -> None:
         """This host has it, and may pass it on."""
@@ -58,10 +71,13 @@ class Relay:
         self.has(agent)
 
     def end(self) -> None:
-        """Nobody passes it on any more."""
-        for source in self._shared.values():
-            with suppress(TfdeployError):
-                source.ask("unshare", self._named)
+        """Nobody passes it on any more: with its agent a share ends. Of what a Ctrl-C left to
+        itself none begins one later."""
+        with self._changed:
+            self._ended = True
+            shares = list(self._shares.values())
+        for share in shares:
+            share.session.close()
 
     def _source(self) -> Agent | None:
         """Who sends: a host, as soon as one has it. Until then home sends to one at a time."""
@@ -94,11 +110,25 @@ class Relay:
         return fetched
 
     def _fetch(self, agent: Agent, source: Agent) -> bool:
+        with self._sharing[source.host]:
+            share = self._shares.get(source.host) or self._begun(source)
+        where = {"address": self._inventory.host(source.host).address, "port": share.port}
+        answer = agent.ask("fetch", {**self._named, **where}, FETCH_TIMEOUT_S)
+        return not answer["wrong"]
+
+    def _begun(self, source: Agent) -> Share:
+        """One a source, in a session that nobody else is given."""
         host = self._inventory.host(source.host)
         # Tasks take theirs from the first on, so the last ones are the likeliest to be free.
         ports = [0] if host.ports == AUTO else list(reversed(host.ports))
-        shared = source.ask("share", {**self._named, "ports": ports})
-        self._shared[source.host] = source
-        where = {"address": host.address, "port": shared["port"]}
-        answer = agent.ask("fetch", {**self._named, **where}, FETCH_TIMEOUT_S)
-        return not answer["wrong"]
+        session, answer = source.begin(
+            question("share", {**self._named, "ports": ports}), SHARE_TIMEOUT_S
+        )
+        share = Share(session, answer.get("port", 0))
+        with self._changed:
+            if self._ended or not share.port:
+                session.close()
+            else:
+                self._shares[source.host] = share
+        source.accepted(answer)
+        return share
