@@ -40,14 +40,15 @@ def each(do: Callable[[T], R], of: Iterable[T], threads: int) -> list[R]:
 
     # Daemons: the interpreter's own end waits for any other thread.
     crew = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(left)))]
-    going = len(crew)
+    going = 0
     try:
         for thread in crew:
             thread.start()
+            going += 1
         while going:
             ended.get()  # Thread.join, once interrupted, takes a living thread for dead
             going -= 1
-    except KeyboardInterrupt:
+    except BaseException:  # Ctrl-C, or no thread can be begun any more
         left.clear()
         _wait(ended, going)
         raise

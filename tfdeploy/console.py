@@ -5,9 +5,11 @@ What comes from hosts (log lines, reasons) is data: control characters in it nev
 
 from __future__ import annotations
 
+import atexit
 import json
 import shlex
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as Rich
@@ -64,25 +66,34 @@ class Console:
         self._out = Rich(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
         self._err = Rich(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
+        self._in_turn = threading.RLock()  # changes of state are told by threads of their own
         self._changes = Flood(self._reports, TASKS)
         self._lost = Flood(self._waiting, FEW)
         self._found = Flood(self._back, FEW)
         self._told: dict[str, tuple[Any, ...]] = {}
         self._bad: set[BadCheckpoint] = set()
+        atexit.register(self.flush)  # whoever tells the error that ends a command has another one
 
-    def say(self, text: str) -> None:
+    def flush(self) -> None:
+        """What waits to be told together is told now."""
         for flood in (self._changes, self._lost, self._found):
             flood.flush()
+
+    def say(self, text: str) -> None:
+        self.flush()
         self._out.out(printable(text), highlight=False)
 
     def error(self, error: TfdeployError) -> None:
         """What was found, what was expected, what to type next."""
+        self.flush()
         first, *rest = str(error).splitlines() or [""]
-        self._err.out("error: ", style="bold red", end="", highlight=False)
-        for line in (first, *rest):
-            self._err.out(printable(line), highlight=False)
+        with self._in_turn:
+            self._err.out("error: ", style="bold red", end="", highlight=False)
+            for line in (first, *rest):
+                self._err.out(printable(line), highlight=False)
 
     def interrupted(self, text: str) -> None:
+        self.flush()
         self._err.print(f"\n{escape(text)}")
 
     def plan(self, intent: Intent) -> None:
@@ -137,8 +148,10 @@ class Console:
     def _reports(self, changes: Sequence[tuple[str, TaskReport]]) -> None:
         for state, task, host, pid, reason in rows.changes(changes):
             where, why = escape(f"{task:<10} {host}"), escape(printable(reason))
-            told = f"[{STYLES.get(state, 'default')}]{state:<9}[/] {where}"
-            self._out.print(f"{told}{pid and f'  pid {pid}'}{why and f'  {why}'}")
+            shown, process = escape(printable(f"{state!s:<9}")), escape(printable(pid))
+            told = f"[{STYLES.get(state, 'default')}]{shown}[/] {where}"
+            with self._in_turn:
+                self._out.print(f"{told}{process and f'  pid {process}'}{why and f'  {why}'}")
 
     def started(self, run: Run) -> None:
         tasks, hosts = len(run.plan.placements), len(run.plan.hosts)
@@ -159,8 +172,9 @@ class Console:
         for line in lines:
             # A progress bar rewrites its line with "\r": what it came to is what there is to read.
             text = printable(line.rstrip("\r").rpartition("\r")[2])
-            self._out.out(f"{task}@{host} | ", style=style, end="", highlight=False)
-            self._out.out(text, highlight=False)
+            with self._in_turn:
+                self._out.out(f"{task}@{host} | ", style=style, end="", highlight=False)
+                self._out.out(text, highlight=False)
 
     def status(self, seen: RunStatus) -> None:
         self.say(f"run {seen.run.id}  release {seen.run.release}")

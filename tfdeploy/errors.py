@@ -23,7 +23,7 @@ from tfdeploy.hostnames import FEW, folded
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-WORD = re.compile(r"(\bport \d+|[\w.:-]*\w)")
+WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
 # What tells hosts apart that have met the same, beside their names: addresses, ports, tasks.
 APART = re.compile(
     r"\d+(?:\.\d+){3}(?::\d+)?|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}|port \d+"

@@ -256,7 +256,7 @@ def _pause_s(failures: int) -> float:
 
 def _refuse_nonsense(host: str, body: dict[str, Any], answer: dict[str, Any]) -> None:
     """A host may lie; what it says about a task is only taken of the tasks that it has."""
-    told = answer.get("state", answer)
+    told = answer if "cursor" in answer else answer.get("state", answer)
     lines = answer.get("lines", [])
     whole = isinstance(lines, list) and all(isinstance(line, str) for line in lines)
     about = {"lines", "cursor", "state"} & answer.keys()

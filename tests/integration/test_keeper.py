@@ -21,7 +21,7 @@ from tfdeploy import inventory
 from tfdeploy.errors import AuthenticationFailed, HostKeyRefused, Unreachable
 from tfdeploy.fleet import Fleet
 from tfdeploy.transport import frames, link, reaching
-from tfdeploy.transport.kept import KeptStream, KeptTransport
+from tfdeploy.transport.kept import KeptTransport
 from tfdeploy.transport.ssh import SshStream, SshTransport
 
 from .projects import toml
@@ -341,15 +341,6 @@ def test_it_holds_nothing_of_who_began_it(home):
     os.close(read)
     assert os.getsid(home.keepers[0]) == home.keepers[0]
     assert (home.runtime / "tfdeploy/keeper.log").read_text() == ""
-
-
-def test_it_can_begin_beside_other_work(home):
-    reaching.prepare()
-    until(lambda: home.keepers, "its begin")
-    stream = home.transport().stream(TALKER)
-    assert isinstance(stream, KeptStream)
-    stream.close()
-    assert len(home.keepers) == 1
 
 
 # Whose it is

@@ -6,7 +6,7 @@ import shlex
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import paramiko
 
@@ -38,9 +38,7 @@ class Channels:
     def open(self, argv: Sequence[str]) -> paramiko.Channel:
         """Begin a command. Raises HostError where that can't be done."""
         try:
-            channel = self._session()
-            channel.exec_command(shlex.join(argv))
-            return channel
+            return _begun(self._session(), shlex.join(argv))
         except FOREIGN as error:
             raise translated(self.host, error) from None
 
@@ -87,6 +85,15 @@ class Channels:
             return answering
 
 
+def _begun(channel: paramiko.Channel, command: str) -> paramiko.Channel:
+    try:
+        channel.exec_command(command)
+    except BaseException:
+        channel.close()
+        raise
+    return channel
+
+
 def completed(
     host: str, name: str, channel: paramiko.Channel, stdin: bytes, timeout_s: float
 ) -> Completed:
@@ -118,10 +125,8 @@ def _write(channel: paramiko.Channel, data: bytes) -> None:
 
 
 def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes, bytes]:
-    errors: list[bytes] = []
-    reader = threading.Thread(
-        target=lambda: errors.extend(iter(lambda: _received(channel.recv_stderr), b"")), daemon=True
-    )
+    errors = bytearray()
+    reader = threading.Thread(target=_keep_last, args=(channel, errors), daemon=True)
     reader.start()
     output = bytearray()
     while chunk := channel.recv(CHUNK):
@@ -131,11 +136,12 @@ def _drain(host: str, channel: paramiko.Channel, deadline: float) -> tuple[bytes
         if len(output) > MAX_OUTPUT:
             raise CommandFailed(host, f"its answer has no end: {len(output)} bytes came so far")
     reader.join(timeout=1)
-    return bytes(output), b"".join(errors)
+    return bytes(output), bytes(errors)
 
 
-def _received(receive: Any) -> bytes:
-    try:
-        return bytes(receive(CHUNK))
-    except OSError:
-        return b""
+def _keep_last(channel: paramiko.Channel, errors: bytearray) -> None:
+    """What went wrong is said at the end."""
+    with suppress(OSError):
+        while chunk := channel.recv_stderr(CHUNK):
+            errors += chunk
+            del errors[:-CHUNK]

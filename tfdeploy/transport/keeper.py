@@ -28,6 +28,7 @@ LOOK_S = 1.0
 UNUSED_S = 20.0  # one that was begun beside a command waits for it so long
 MAX_LINKS = 128
 MAX_LOG = 64 << 10
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 BACKLOG = 4096
 
 
@@ -159,7 +160,7 @@ def _detach(path: Path) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     os.closerange(READY + 1, min(files, 1 << 16) if files > 0 else 1 << 16)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    log = os.open(path.with_name("keeper.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    log = os.open(path.with_name("keeper.log"), LOG_FLAGS, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandTimedOut, HostError
@@ -85,20 +85,24 @@ class Host:
         self._channels.close()
 
     def _run(self, frames: Frames, argv: Sequence[str], run_s: float) -> None:
-        channel = self._channels.open(argv)
-        frames.send(BEGUN)
-        stdin = _input(frames)
-        threading.Thread(target=_end_with, args=(frames, channel), daemon=True).start()
-        for kind, data in _ending(completed(self.name, argv[0], channel, stdin, run_s)):
-            frames.send(kind, data)
+        with closing(self._channels.open(argv)) as channel:
+            frames.send(BEGUN)  # OSError: who asked has gone meanwhile
+            stdin = _input(frames)
+            threading.Thread(target=_end_with, args=(frames, channel), daemon=True).start()
+            for kind, data in _ending(completed(self.name, argv[0], channel, stdin, run_s)):
+                frames.send(kind, data)
 
     def _talk(self, frames: Frames, argv: Sequence[str]) -> None:
         talk = self._waiting(shlex.join(argv)) or Talk(self.name, argv, self._channels)
-        frames.send(BEGUN)
-        if talk.serve(frames):
-            self._park(talk)
-        else:
-            talk.close()
+        is_given_up = False
+        try:
+            frames.send(BEGUN)  # OSError: who asked has gone meanwhile
+            is_given_up = talk.serve(frames)
+        finally:
+            if is_given_up:
+                self._park(talk)
+            else:
+                talk.close()
 
     def _waiting(self, command: str) -> Talk | None:
         """One that does the same and waits for its next line, where the host still answers."""

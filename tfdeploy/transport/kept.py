@@ -13,9 +13,9 @@ from tfdeploy import errors
 from tfdeploy.errors import CommandTimedOut, HostError, Unreachable
 from tfdeploy.transport import Completed, openssh
 from tfdeploy.transport.frames import ASK, BEGUN, END, ERRORS, EXIT, FAILED, INPUT, KEEP, OUTPUT
-from tfdeploy.transport.reaching import hang_up, prepare, reached
+from tfdeploy.transport.reaching import hang_up, reached
 from tfdeploy.transport.rsync import ByRsync
-from tfdeploy.transport.way import Way, way
+from tfdeploy.transport.way import way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.frames import Frames
     from tfdeploy.transport.ssh import SshTransport
 
-__all__ = ["KeptStream", "KeptTransport", "hang_up", "prepare", "tell", "told"]
+__all__ = ["KeptStream", "KeptTransport", "hang_up", "tell", "told"]
 BEGUN_S = 180.0  # longer than any handshake takes
 KEPT_S = 2.0
 OVERTIME_S = 10.0  # the keeper itself says that a command is late
@@ -38,7 +38,6 @@ class KeptTransport(ByRsync):
         super().__init__(host.name, openssh.command(host, inventory))
         self._host = host
         self._inventory = inventory
-        self._way: Way | None = None
         self._direct: SshTransport | None = None
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
@@ -67,12 +66,12 @@ class KeptTransport(ByRsync):
 
     def _begun(self, argv: Sequence[str], run_s: float | None) -> Frames | None:
         """A command that the keeper has begun; None where it has to be done without it."""
-        self._way = self._way or way(self._host, self._inventory)
+        leads = way(self._host, self._inventory)  # settings may have changed since the last time
         # Such a command belongs to the environment and the folder that tfdeploy was called in.
-        if self._way.config.proxy_command or (frames := reached()) is None:
+        if leads.config.proxy_command or (frames := reached()) is None:
             return None
         keep_s = self._inventory.keep_connections_s
-        asked = {"way": self._way.to_json(), "argv": list(argv), "run_s": run_s, "keep_s": keep_s}
+        asked = {"way": leads.to_json(), "argv": list(argv), "run_s": run_s, "keep_s": keep_s}
         try:
             frames.send(ASK, json.dumps(asked).encode())
             kind, data = frames.next(BEGUN_S)

@@ -107,8 +107,9 @@ def _connected(way: Way, accept_new: bool) -> Link:
     except BaseException:
         _close(gateways)
         raise
-    _tune(connection.transport.sock)
-    connection.transport.set_keepalive(KEEPALIVE_S)
+    for each in (*gateways, connection):
+        _tune(each.transport.sock)
+        each.transport.set_keepalive(KEEPALIVE_S)
     return Link(connection, gateways)
 
 
@@ -137,6 +138,8 @@ def _connection(
             "allow_agent": not config.identities_only,
             "banner_timeout": BANNER_TIMEOUT_S,
             "auth_timeout": BANNER_TIMEOUT_S,
+            # How long a jump host may take to reach what is behind it.
+            "channel_timeout": openssh.CONNECT_TIMEOUT_S,
         },
     )
     for file in config.known_hosts:

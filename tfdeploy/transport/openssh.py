@@ -103,6 +103,8 @@ def _asked(name: str, argv: list[str]) -> tuple[str, str]:
         raise Unreachable(
             name, "OpenSSH's client is not installed here", "apt-get install openssh-client"
         ) from None
+    except OSError as error:
+        raise Unreachable(name, f"ssh can't be run here: {error.strerror}") from None
     if done.returncode != 0:
         lines = (line for line in done.stderr.splitlines() if not line.startswith(CHATTER))
         reason = "\n".join(lines).strip()

@@ -31,12 +31,6 @@ KEEPER = ("-P", "-m", "tfdeploy.transport.keeper")
 MATTERS = ("HOME", "SSH_AUTH_SOCK")
 
 
-def prepare() -> None:
-    """Have a keeper begin beside what else is to be done, where there is none yet."""
-    if way_in := _way_in():
-        way_in.prepare()
-
-
 def reached() -> Frames | None:
     """A connection to the keeper, who is begun if need be; None where there can be none."""
     way_in = _way_in()
@@ -62,11 +56,6 @@ class WayIn:
         self._beginning = threading.Lock()
         self._ready: int | None = None
         self._in_vain = False
-
-    def prepare(self) -> None:
-        with self._beginning:
-            if not self._is_there():
-                self._begin()
 
     def reached(self) -> Frames | None:
         found = None if self._in_vain or self._ready is not None else self.greeted()
@@ -111,7 +100,11 @@ class WayIn:
 
     def _begin(self) -> None:
         if self._ready is None:
-            self._ready, ready = os.pipe()
+            try:
+                self._ready, ready = os.pipe()
+            except OSError:
+                self._in_vain = True
+                return
             try:
                 _spawn(self._path, ready)
             except (OSError, NotImplementedError):
@@ -132,15 +125,21 @@ class WayIn:
 def folder() -> Path | None:
     """Where sockets may lie: nobody else can enter. None where somebody else made it."""
     uid = os.geteuid()
-    given = os.environ.get("XDG_RUNTIME_DIR")
-    path = Path(given, "tfdeploy") if given else Path(tempfile.gettempdir(), f"tfdeploy-{uid}")
     try:
+        path = _own_runtime_dir(uid) or Path(tempfile.gettempdir(), f"tfdeploy-{uid}")
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError:
         return None
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == uid
     return path if mine and not found.st_mode & 0o077 else None
+
+
+def _own_runtime_dir(uid: int) -> Path | None:
+    """`su` and `sudo -E` may keep another user's, who could put something else in the place of what
+    we make there."""
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(given, "tfdeploy") if given and os.stat(given).st_uid == uid else None  # noqa: PTH116
 
 
 def _way_in() -> WayIn | None:
