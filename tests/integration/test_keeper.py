@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -23,6 +24,7 @@ from tfdeploy.fleet import Fleet
 from tfdeploy.transport import frames, link, reaching
 from tfdeploy.transport.kept import KeptTransport
 from tfdeploy.transport.ssh import SshStream, SshTransport
+from tfdeploy.transport.way import way
 
 from .projects import toml
 from .sshd import Sshd, alive, until, write_ssh_config
@@ -125,6 +127,33 @@ def test_the_next_command_comes_by_the_same_connection(home):
 
 def test_a_command_that_was_given_up_goes_on_with_the_next(home):
     assert home.talked() == home.talked()
+
+
+@pytest.mark.parametrize("run_s", [None, 60.0])
+def test_who_goes_before_a_command_has_begun_leaves_none_behind(home, run_s):
+    """Ctrl-C while a host is connected to."""
+    known = home.inventory()
+    argv = ["sh", "-c", f"cat; : {home.folder}"]  # until its input ends
+    leads = way(known.host("one"), known).to_json()
+    body = {"way": leads, "argv": argv, "run_s": run_s, "keep_s": 60}
+    for _ in range(3):
+        asking = reaching.reached()
+        asking.send(frames.ASK, json.dumps(body).encode())
+        asking.close()
+    home.whence()  # the host was reached
+    until(lambda: running(argv) == [], "the end of what nobody waits for")
+
+
+def running(argv: list[str]) -> list[str]:
+    command = "\0".join(argv).encode() + b"\0"
+    return [entry.name for entry in Path("/proc").glob("[0-9]*") if shown(entry) == command]
+
+
+def shown(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_it_goes_on_long_after_nobody_reads_it_any_more(home):
@@ -344,6 +373,15 @@ def test_it_holds_nothing_of_who_began_it(home):
 
 
 # Whose it is
+
+
+@as_root
+def test_a_runtime_folder_of_somebody_else_is_left_alone(home, tmp_path, monkeypatch):
+    """As `su` and `sudo -E` leave it."""
+    monkeypatch.setattr(reaching.tempfile, "tempdir", str(tmp_path))
+    os.chown(home.runtime, NOBODY, NOBODY)
+    assert reaching.folder() == tmp_path / f"tfdeploy-{os.geteuid()}"
+    assert list(home.runtime.iterdir()) == []
 
 
 def test_its_folder_is_closed_to_others(home):

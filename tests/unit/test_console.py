@@ -51,6 +51,27 @@ def test_a_change_of_state_is_one_line(shown):
     assert out == "RUNNING   worker:0   gpu-01  pid 7  [b]\n"
 
 
+@pytest.mark.parametrize(
+    "lie", [{"state": "\x1b]0;owned\x07"}, {"pid": "\x1b[2J"}, {"state": "[/x]"}], ids=str
+)
+def test_what_a_host_says_of_itself_never_reaches_the_terminal_as_it_is(shown, lie):
+    out = shown(lambda c: c.report("gpu", report(**lie)))
+    assert "\x1b" not in out
+    assert out.endswith("\n")
+    assert "worker:0   gpu" in out
+
+
+def test_what_waits_to_be_told_is_told_before_an_error(capsys):
+    """And before the end, where another console tells the error."""
+    one = Console()
+    for index in range(console.TASKS + 3):
+        one.report("gpu", report(task=f"worker:{index}", pid=index))
+    one.report("gpu", report(task="ps:0", state="FAILED", reason="exit 3"))
+    assert "FAILED" not in capsys.readouterr().out
+    one.error(Unreachable("gpu", "gone"))
+    assert "FAILED" in capsys.readouterr().out
+
+
 def test_a_state_is_told_once_however_often_it_is_reported(shown):
     def tell(console):
         for state in ("RUNNING", "RUNNING", "READY", "READY"):

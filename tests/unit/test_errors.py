@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 
 import pytest
 
@@ -211,3 +212,12 @@ def test_many_tasks_that_are_not_ready_show_one_log():
 def test_each_of_many_is_still_there():
     errors = refused(range(1, 51))
     assert raised(*errors).errors == tuple(errors)
+
+
+@pytest.mark.parametrize("char", ".-:x")
+def test_a_host_that_says_much_nonsense_holds_nobody_up(char):
+    """In a second or so; it were hours if each letter were looked at from every other."""
+    began = time.process_time()
+    said = str(FleetError([AgentError(host, char * 300_000) for host in ("a", "b", "c", "d")]))
+    assert char * 300_000 in said
+    assert time.process_time() - began < 20

@@ -318,3 +318,29 @@ def test_leaving_ends_every_listener():
     with following(200, lambda: None) as many:
         next(many.events())
     assert eventually(lambda: threading.active_count() <= before)
+
+
+def test_when_no_thread_can_be_begun_any_more_nothing_more_is_done(monkeypatch):
+    done, begun, start = [], [], threading.Thread.start
+
+    def few(thread):
+        if len(begun) == 2:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    def do(one):
+        time.sleep(0.2)
+        done.append(one)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        at_once.each(do, range(50), 8)
+    assert len(done) <= len(begun)
+    assert not any(thread.is_alive() for thread in begun)
+
+
+def test_a_cursor_of_another_task_than_was_asked_for_is_refused():
+    lie = {"state": {"task": "worker:0"}, "cursor": "x"}
+    with pytest.raises(AgentError, match="a task that it was not asked for"):
+        fleet._refuse_nonsense("here", {"tasks": ["worker:0"]}, lie)
