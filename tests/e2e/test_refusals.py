@@ -42,7 +42,7 @@ def test_a_pair_that_cannot_reach_each_other_is_named(project):
     project.ok("push")
     done = project.tfdeploy("start")
     assert done.returncode == 1
-    assert "ps:0 on ps0: worker1 can't reach it at chief:2777" in done.stderr
+    assert "ps:0 on ps0: chief, worker1 can't reach it at chief:2777" in done.stderr
     assert "hosts.ps0.address" in done.stderr
 
 

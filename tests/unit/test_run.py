@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,14 @@ def refused(act):
 def test_ids_sort_by_their_time_and_never_meet():
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_id())
     assert len({runs.new_id() for _ in range(5)}) > 1
+
+
+def test_ids_sort_by_age_within_a_second_too():
+    ids = []
+    for _ in range(20):
+        ids.append(runs.new_id())
+        time.sleep(0.01)
+    assert ids == sorted(ids)
 
 
 def test_a_run_is_found_again_as_it_was(tmp_path):
