@@ -40,17 +40,16 @@ def each(do: Callable[[T], R], of: Iterable[T], threads: int) -> list[R]:
 
     # Daemons: the interpreter's own end waits for any other thread.
     crew = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(left)))]
-    going = 0
+    heard = 0
     try:
         for thread in crew:
             thread.start()
-            going += 1
-        while going:
+        while heard < len(crew):
             ended.get()  # Thread.join, once interrupted, takes a living thread for dead
-            going -= 1
+            heard += 1
     except BaseException:  # Ctrl-C, or no thread can be begun any more
         left.clear()
-        _wait(ended, going)
+        _wait(ended, sum(thread.ident is not None for thread in crew) - heard)
         raise
     for place in sorted(failed):
         raise failed[place]

@@ -23,6 +23,7 @@ TOO_MANY = 2  # what sshd answers beyond MaxSessions: RFC 4254's SSH_OPEN_CONNEC
 SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
 CHUNK = 1 << 16
 MAX_OUTPUT = 256 << 20  # no answer comes near it, and a hostile host must not fill our memory
+MAX_ERRORS = 16 << 20  # the last of them
 NO_STATUS = -1  # Paramiko's, where a signal or the end of the connection ended a command
 
 
@@ -144,4 +145,4 @@ def _keep_last(channel: paramiko.Channel, errors: bytearray) -> None:
     with suppress(OSError):
         while chunk := channel.recv_stderr(CHUNK):
             errors += chunk
-            del errors[:-CHUNK]
+            del errors[:-MAX_ERRORS]
