@@ -24,7 +24,7 @@ test: .venv/.ready-to-develop
 	tests/hosts/with .venv/bin/pytest tests
 
 quick: .venv/.ready-to-develop
-	.venv/bin/pytest -n 3 --dist worksteal -m "not slow" --ignore=tests/e2e tests
+	.venv/bin/pytest -n 4 --dist worksteal -m "not slow" --ignore=tests/e2e tests
 
 check: .venv/.ready-to-develop
 	.venv/bin/ruff check .

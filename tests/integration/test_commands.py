@@ -218,6 +218,7 @@ def test_what_has_ended_is_shown_and_stopped_without_an_error(ran):
     assert "SUCCEEDED worker:0" in ran.project.ok("stop", "--run", ran.run)
 
 
+@pytest.mark.slow
 def test_a_second_run_right_after_the_first_is_another_run(ran):
     done = ran.project.tf("run", "--json")
     document = json.loads(done.stdout)
@@ -257,6 +258,7 @@ def test_run_ends_when_a_ps_fails_for_good(world):
     assert project.processes() == {}
 
 
+@pytest.mark.slow
 def test_run_goes_on_when_a_ps_falls_and_is_begun_again(world):
     project = world.pushed("--hold")
     with project.begun("run") as running:
@@ -338,6 +340,7 @@ def test_stop_ends_what_ignores_sigterm_with_all_its_children(world):
     assert project.processes() == {}
 
 
+@pytest.mark.slow
 @ONCE
 def test_stop_leaves_another_run_of_the_project_alone(world):
     project = world.started("--hold", hosts=alone(world))

@@ -128,6 +128,7 @@ def counted(
     reaching.hang_up()
 
 
+@pytest.mark.slow
 def test_what_each_command_costs_a_host(counted):
     kept = counted.project.top["keep_connections_s"] > 0
     first = counted.cost("push")

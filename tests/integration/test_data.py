@@ -89,6 +89,7 @@ def test_of_the_next_version_only_what_has_changed_comes(project):
     assert not os.path.samefile(first / "a", second / "a")
 
 
+@pytest.mark.slow
 def test_tasks_see_it_at_its_place_and_none_starts_without_it(project):
     project.ok("push")
     (project.folder / PLACE / "more").write_text("")
@@ -103,6 +104,7 @@ def test_tasks_see_it_at_its_place_and_none_starts_without_it(project):
     assert not (project.work("ps:0") / PLACE).exists()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_data_that_it_began_with(project):
     project.ok("push")
     project.ok("start")
