@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LATER = 0
 """The port of a task whose host's ports are "auto", before a start has found free ones."""
+WITNESSES = 16
 ONE_CHIEF = "say chief = true on one host, or give a host workers: worker:0 is then the chief"
 
 
@@ -92,11 +93,16 @@ class Plan:
         raise PlanError(f"there is no task {task} in this run", f"its tasks are {known}")
 
     def dialled_from(self, host: str) -> tuple[Placement, ...]:
-        """Whom `host` must reach: every ps from every worker; without ps, every worker."""
+        """Whom `host` is to try: of those that its workers talk to, every ps or else every worker,
+        WITNESSES at most. Other hosts try others, so each is tried by many, and with twice the
+        hosts it takes twice the tries."""
         works_here = any(p.task.job in ("worker", "chief") for p in self.on(host))
-        if not works_here:
+        others = [p for p in self.placements if p.task.job in self._dialled and p.host != host]
+        if not works_here or not others:
             return ()
-        return tuple(p for p in self.placements if p.task.job in self._dialled and p.host != host)
+        first = self.hosts.index(host) % len(others)
+        tried = (others[first:] + others[:first])[:WITNESSES]
+        return tuple(sorted(tried, key=lambda placement: placement.task))
 
 
 def make(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tfdeploy import plan as plans
@@ -158,6 +160,19 @@ def test_without_ps_workers_dial_each_other():
     assert dialled(hosts, "a") == ["worker:2"]
     assert dialled(hosts, "b") == ["worker:0", "worker:1"]
     assert dialled(hosts, "c") == []
+
+
+@pytest.mark.parametrize("hosts", [
+    [f"[hosts.w{number}]\nworkers = 1" for number in range(50)],
+    [f"[hosts.w{number}]\nps = 1\nworkers = 1" for number in range(50)],
+], ids=["workers", "ps"])  # fmt: skip
+def test_of_very_many_each_dials_some_and_each_is_dialled(hosts):
+    made = plan("\n".join(hosts))
+    found = [made.dialled_from(host) for host in made.hosts]
+    assert {len({*dialled}) for dialled in found} == {plans.WITNESSES}
+    times = Counter(placement.task for dialled in found for placement in dialled)
+    assert len(times) == 50
+    assert min(times.values()) >= plans.WITNESSES - 1
 
 
 def test_without_ps_workers_dial_the_chief_too():
