@@ -30,6 +30,7 @@ class Incoming:
         self._paths = list(manifest)
         self._whole: Set[str] = set()
         self._folders: Set[str] = set()
+        self._linked: Dict[str, List[int]] = {}  # with what the neighbour knows of each
         self._fresh = os.path.join(folder, _unused(".{}".format(os.getpid()), manifest))
 
     def begin(self, base: Optional[str], known: str) -> None:
@@ -43,7 +44,7 @@ class Incoming:
             if (
                 (left and self._matches(path, entry))
                 or (entry[0] == "link" and self._make_link(path, entry[1]))
-                or neighbour.gives(path, entry, self._place(path))
+                or self._take(neighbour, path, entry)
             ):
                 self._whole.add(path)
 
@@ -64,12 +65,29 @@ class Incoming:
 
     def finish(self, final: str, known: str) -> List[str]:
         """Seal it and give it its name, if it is whole; else the paths that are not right."""
-        wrong = [path for path, entry in self._manifest.items() if not self._is_right(path, entry)]
+        others = (item for item in self._manifest.items() if item[0] not in self._whole)
+        wrong = [path for path, entry in others if not self._matches(path, entry)]
         if not wrong:
-            self._seal()
-            _remember(self.folder, self._manifest, known)
+            seen: Set[str] = set()
+            self._seal("", seen)
+            wrong = list(self._manifest.keys() - seen)  # somebody has removed it meanwhile
+        if not wrong:
+            self._remember(known)
             os.rename(self.folder, final)
         return sorted(wrong)
+
+    def _remember(self, known: str) -> None:
+        """What the next release may be linked from: a file that has changed since has another
+        time."""
+        held = {
+            path: [*entry, *(self._linked.get(path) or _touched(os.path.join(self.folder, path)))]
+            for path, entry in self._manifest.items()
+        }
+        os.makedirs(os.path.dirname(known), exist_ok=True)
+        fresh = "{}.{}".format(known, os.getpid())
+        with open(fresh, "w", encoding="utf-8") as file:
+            file.write(json.dumps(held))  # json.dump takes five times as long
+        os.replace(fresh, known)
 
     def _place(self, path: str) -> str:
         """Where it belongs, in a folder that is no link to elsewhere."""
@@ -79,14 +97,23 @@ class Incoming:
         return os.path.join(self.folder, path)
 
     def _make_folder(self, folder: str) -> None:
-        here = self.folder
-        for name in folder.split("/") if folder else ():
-            here = os.path.join(here, name)
-            if not os.path.isdir(here) or os.path.islink(here):
-                if os.path.lexists(here):
-                    os.remove(here)
+        above, _, _ = folder.rpartition("/")
+        if above and above not in self._folders:
+            self._make_folder(above)
+        here = os.path.join(self.folder, folder)
+        try:
+            os.mkdir(here)
+        except FileExistsError:
+            if folder and (os.path.islink(here) or not os.path.isdir(here)):
+                os.remove(here)
                 os.mkdir(here)
         self._folders.add(folder)
+
+    def _take(self, neighbour: _Neighbour, path: str, entry: List[Any]) -> bool:
+        known = neighbour.gives(path, entry, self._place(path))
+        if known is not None:
+            self._linked[path] = known
+        return known is not None
 
     def _make_link(self, path: str, target: str) -> bool:
         place = self._place(path)
@@ -94,12 +121,6 @@ class Incoming:
             os.remove(place)
         os.symlink(target, place)
         return True
-
-    def _is_right(self, path: str, entry: List[Any]) -> bool:
-        """What was compared once is only looked for: a prune may have taken it meanwhile."""
-        if path in self._whole:
-            return os.path.lexists(os.path.join(self.folder, path))
-        return self._matches(path, entry)
 
     def _matches(self, path: str, entry: List[Any]) -> bool:
         full = os.path.join(self.folder, path)
@@ -114,22 +135,30 @@ class Incoming:
         except OSError:
             return False
 
-    def _seal(self) -> None:
+    def _seal(self, above: str, seen: Set[str]) -> bool:
         """Read-only from now on, so that no run can change what another one trains with. What an
-        earlier, broken push left here and this release doesn't hold, goes, empty folders too."""
-        for folder, folders, names in os.walk(self.folder, topdown=False):
-            links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-            for name in names + links:
-                full = os.path.join(folder, name)
-                entry = self._manifest.get(os.path.relpath(full, self.folder))
-                if entry is None:
-                    os.remove(full)
-                elif entry[0] == "file":
-                    os.chmod(full, _mode(entry))
-            if os.listdir(folder):
-                os.chmod(folder, 0o555)
+        earlier, broken push left here and this release doesn't hold, goes, empty folders too.
+        Collects the paths that it has `seen`; tells whether any of them is in the folder `above`.
+        """
+        folder, keeps = os.path.join(self.folder, above), False
+        with os.scandir(folder) as entries:
+            found = list(entries)
+        for each in found:
+            path = above + each.name
+            if each.is_dir(follow_symlinks=False):
+                keeps = self._seal(path + "/", seen) or keeps
+            elif path in self._manifest:
+                keeps = True
+                seen.add(path)
+                if path not in self._linked and self._manifest[path][0] == "file":
+                    os.chmod(each.path, _mode(self._manifest[path]))
             else:
-                os.rmdir(folder)
+                os.remove(each.path)
+        if keeps:
+            os.chmod(folder, 0o555)
+        else:
+            os.rmdir(folder)
+        return keeps
 
 
 class _Neighbour:
@@ -144,24 +173,32 @@ class _Neighbour:
             if held[0] == "file" and _time(held[1]) is None  # many files have one size and time
         }
 
-    def gives(self, path: str, entry: List[Any], place: str) -> bool:
-        """Link a file of this content to `place`. It must be untouched since it was compared."""
+    def gives(self, path: str, entry: List[Any], place: str) -> Optional[List[int]]:
+        """Link a file of this content to `place`; what is known of it (see _touched), or None. It
+        must be untouched since it was compared."""
         if entry[0] != "file":
-            return False
+            return None
         same = path if self._held.get(path, [])[:3] == entry else ""
         source = same or self._by_content.get((entry[1], entry[2]), "")
         if not source:
-            return False
+            return None
+        known: List[int] = self._held[source][3:]
         full = os.path.join(self._folder, source)
         try:
-            if _touched(full) != self._held[source][3:]:
-                return False
-            if os.path.lexists(place):
-                os.remove(place)
-            os.link(full, place, follow_symlinks=False)
+            if _touched(full) != known:
+                return None
+            _link(full, place)
         except OSError:  # it is gone, or this file system has no such links
-            return False
-        return True
+            return None
+        return known
+
+
+def _link(source: str, place: str) -> None:
+    try:
+        os.link(source, place, follow_symlinks=False)
+    except FileExistsError:  # a broken push left something else here
+        os.remove(place)
+        os.link(source, place, follow_symlinks=False)
 
 
 def _written(path: str, arriving: Iterator[bytes], entry: List[Any]) -> str:
@@ -218,18 +255,6 @@ def _unseal_one(folder: str) -> None:
             os.chmod(folder, 0o755)
     except OSError:
         pass
-
-
-def _remember(folder: str, manifest: Manifest, known: str) -> None:
-    """What the next release may be linked from: a file that has changed since has another time."""
-    held = {
-        path: [*entry, *_touched(os.path.join(folder, path))] for path, entry in manifest.items()
-    }
-    os.makedirs(os.path.dirname(known), exist_ok=True)
-    fresh = "{}.{}".format(known, os.getpid())
-    with open(fresh, "w", encoding="utf-8") as file:
-        json.dump(held, file)
-    os.replace(fresh, known)
 
 
 def _read(known: str) -> Dict[str, List[Any]]:

@@ -83,9 +83,13 @@ def abandon(project: str, release: str) -> Dict[str, Any]:
 
     growing.pop((project, release), None)  # what it holds may be much
     folder = paths.incoming(project, release)
-    if os.path.isdir(folder):
-        unseal(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    going = "{}.{}".format(folder, os.getpid())
+    try:
+        os.rename(folder, going)  # at one stroke, for another push of it may be at work
+    except OSError:
+        return {}
+    unseal(going)
+    shutil.rmtree(going, ignore_errors=True)
     return {}
 
 
