@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HEAD = struct.Struct("!cI")
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 
 # The keeper: it has heard who calls; the command has begun; what it writes; how it ended.
 HELLO, BEGUN, OUTPUT, ERRORS, EXIT, FAILED = b"h", b"b", b"o", b"e", b"x", b"f"
