@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,7 @@ Host *
   GlobalKnownHostsFile none
   BatchMode yes
 """
+NAMES = re.compile(r"\bs(\d{4}|\[[\d,-]+\])")
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,11 @@ class Turn:
 
     def _done(self, step: str, code: int, said: str) -> bool:
         """All of its work, or all but that on the lost hosts, each of which is named."""
-        lost = [_name(place) for place in (*self.dead, *self.silent)]
-        if step == "status" and said.count("READY") < self.n - len(lost):
+        lost = {*self.dead, *self.silent}
+        ready = {place for line in said.splitlines() if " READY " in line for place in _named(line)}
+        if step == "status" and ready != {*range(self.n)} - lost:
             return False
-        return code == (1 if lost else 0) and all(name in said for name in lost)
+        return code == (1 if lost else 0) and lost <= _named(said)
 
 
 class Most:
@@ -188,6 +191,13 @@ class Most:
 
 def _name(place: int) -> str:
     return f"s{place + 1:04d}"
+
+
+def _named(said: str) -> set[int]:
+    """The hosts that a text names: s0001, and s[0001-0003,0007]."""
+    spans = [span for listed in NAMES.findall(said) for span in listed.strip("[]").split(",")]
+    ends = [[int(number) for number in span.split("-")] for span in spans]
+    return {place - 1 for end in ends for place in range(end[0], end[-1] + 1)}
 
 
 def _many(*words: Any) -> None:

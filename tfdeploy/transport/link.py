@@ -14,7 +14,7 @@ import paramiko
 
 from tfdeploy.transport import openssh
 from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
-from tfdeploy.transport.translate import FOREIGN, translated
+from tfdeploy.transport.translate import FOREIGN, NO_ANSWER, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,10 @@ ANSWER_S = 2.0
 PATIENCE_S = 5.0
 # One that goes on while a laptop sleeps, where there is such a clock.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Slow(paramiko.SSHException):
+    """A handshake that was begun on both sides, and not ended in time."""
 
 
 class Link:
@@ -166,7 +170,12 @@ def _open(connection: fabric.Connection) -> None:
     try:
         connection.open()
     except BaseException as error:
+        begun = connection.client.get_transport()
         connection.client.close()  # Fabric closes only what is connected
+        if NO_ANSWER in str(error) and begun and begun.remote_version:
+            raise Slow(
+                f"it answered, and was not done within {openssh.CONNECT_TIMEOUT_S} s"
+            ) from None
         if isinstance(error, paramiko.BadHostKeyException) and connection.port != openssh.PORT:
             error.hostname = f"[{error.hostname}]:{connection.port}"  # it knows the name alone
         raise
@@ -179,10 +188,11 @@ def _close(connections: Sequence[fabric.Connection]) -> None:
 
 
 def _was_dropped(error: BaseException) -> bool:
-    """sshd closes connections beyond MaxStartups before its banner; nothing else looks like it."""
+    """sshd closes connections beyond MaxStartups before its banner; nothing else looks like it.
+    One that has begun to answer may only have too many others to answer."""
     if isinstance(error, paramiko.AuthenticationException | paramiko.BadHostKeyException):
         return False
-    return isinstance(error, EOFError | ConnectionResetError) or "banner" in str(error)
+    return isinstance(error, EOFError | ConnectionResetError | Slow) or "banner" in str(error)
 
 
 def _tune(sock: Any) -> None:

@@ -12,6 +12,7 @@ from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unr
 from tfdeploy.transport import openssh
 from tfdeploy.transport.host_keys import UnknownHostKey
 
+NO_ANSWER = "No existing session"  # Paramiko's words, where a handshake is not done in time
 CONNECT_FAILED = 2  # RFC 4254's SSH_OPEN_CONNECT_FAILED
 FOREIGN = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """What Paramiko and the socket below it raise."""
@@ -79,6 +80,8 @@ def _about_the_way(host: str, error: BaseException) -> HostError:
             return Unreachable(host, f"its name is unknown here: {error.strerror}")
         case paramiko.ChannelException() if error.code == CONNECT_FAILED:
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
+        case paramiko.SSHException() if NO_ANSWER in str(error):
+            return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
         case TimeoutError():
             return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
         case paramiko.SSHException() | OSError() | EOFError():
