@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -22,7 +23,7 @@ from tfdeploy.errors import (
     Unreachable,
 )
 from tfdeploy.fleet import Fleet
-from tfdeploy.transport import channels
+from tfdeploy.transport import channels, openssh
 from tfdeploy.transport.ssh import SshTransport
 from tfdeploy.transport.translate import translated
 
@@ -320,6 +321,48 @@ def test_connections_that_sshd_drops_under_load_are_tried_again(site, sshd, tmp_
     with ThreadPoolExecutor() as pool:
         done = list(pool.map(lambda each: each.run(["echo", "on"], timeout_s=30), transports))
     assert [each.stdout for each in done] == [b"on\n"] * 3
+
+
+@pytest.mark.parametrize(("answers", "said"), [(b"SSH-2.0-busy\r\n", b"on\n"), (b"", None)])
+def test_one_that_is_slow_to_shake_hands_is_asked_again_a_silent_one_is_not(
+    site, one, monkeypatch, answers, said
+):
+    monkeypatch.setattr(openssh, "CONNECT_TIMEOUT_S", 1)
+    with slow_once(one, answers) as port:
+        site.entries["one"] = one.entry(Port=str(port))
+        site.known.write_text(f"[{ADDRESS}]:{port} {public(one.keys.host)}\n")
+        if said:
+            assert site.echo() == said
+        else:
+            with pytest.raises(Unreachable, match="one: no SSH answer within 1 s"):
+                site.echo()
+
+
+@contextmanager
+def slow_once(sshd: Sshd, answers: bytes) -> Iterator[int]:
+    """A port of sshd's, at which the first who comes is not answered, but for this."""
+    with socket.create_server((ADDRESS, 0)) as front:
+
+        def serve() -> None:
+            first, _ = front.accept()
+            first.sendall(answers)
+            with suppress(OSError):
+                while True:
+                    came, _ = front.accept()
+                    behind = socket.create_connection((ADDRESS, sshd.port))
+                    for ends in ((came, behind), (behind, came)):
+                        threading.Thread(target=passed_on, args=ends, daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield front.getsockname()[1]
+        front.shutdown(socket.SHUT_RDWR)
+
+
+def passed_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 def test_transfers_that_sshd_drops_under_load_are_tried_again(site, sshd, tmp_path):
