@@ -214,7 +214,15 @@ def test_ctrl_c_lets_what_is_being_done_end():
         assert process.stdout.read() == "ended\n" * 4 + "interrupted 4\n"
 
 
-def test_what_was_left_at_a_ctrl_c_ends_before_its_host_is_asked_again(monkeypatch):
+@pytest.fixture
+def listening():
+    """As in a terminal: a shell lets what it begins in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_was_left_at_a_ctrl_c_ends_before_its_host_is_asked_again(listening, monkeypatch):
     """A stop must not overtake the start that it takes back."""
     monkeypatch.setattr(at_once, "PATIENCE_S", 0.05)
     two, said = hosts(2), []
