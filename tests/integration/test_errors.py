@@ -287,6 +287,19 @@ def test_an_unknown_jump_host_is_refused_and_named(site, one, sshds):
         site.echo(proxy_jump="jump")
 
 
+def test_a_host_that_its_jump_host_can_not_reach_is_said_to_be_that(site, sshds):
+    site.knows("jump", sshds["two"])
+    site.entries["one"] = sshds["one"].entry(Port=str(free_ports(1)[0]))
+    with pytest.raises(Unreachable, match="one: the jump host can't connect to it"):
+        site.echo(proxy_jump="jump")
+
+
+def test_sessions_that_sshd_allows_none_of_are_no_fault_of_a_jump_host(site, sshd):
+    site.knows("one", sshd("MaxSessions 0"))
+    with pytest.raises(Unreachable, match="one: the SSH connection failed"):
+        site.echo()
+
+
 def test_a_lost_connection_is_no_timeout_and_the_next_command_connects_anew(site, sshd):
     server = sshd()
     site.knows("one", server)

@@ -12,14 +12,13 @@ import paramiko
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import Completed
-from tfdeploy.transport.translate import FOREIGN, translated
+from tfdeploy.transport.translate import CONNECT_FAILED, FOREIGN, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdeploy.transport.link import Link
 
-TOO_MANY = 2  # what sshd answers beyond MaxSessions: RFC 4254's SSH_OPEN_CONNECT_FAILED
 SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
 CHUNK = 1 << 16
 MAX_OUTPUT = 256 << 20  # no answer comes near it, and a hostile host must not fill our memory
@@ -64,7 +63,7 @@ class Channels:
                 try:
                     return link.session()
                 except paramiko.ChannelException as error:
-                    if error.code != TOO_MANY:
+                    if error.code != CONNECT_FAILED:
                         raise
         own = self._connect()
         with self._opening:

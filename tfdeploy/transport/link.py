@@ -14,7 +14,7 @@ import paramiko
 
 from tfdeploy.transport import openssh
 from tfdeploy.transport.host_keys import AcceptNew, RefuseUnknown
-from tfdeploy.transport.translate import FOREIGN, NO_ANSWER, translated
+from tfdeploy.transport.translate import CONNECT_FAILED, FOREIGN, NO_ANSWER, NotReached, translated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,6 +172,8 @@ def _open(connection: fabric.Connection) -> None:
     except BaseException as error:
         begun = connection.client.get_transport()
         connection.client.close()  # Fabric closes only what is connected
+        if isinstance(error, paramiko.ChannelException) and error.code == CONNECT_FAILED:
+            raise NotReached from None  # no session is asked for yet: it is the jump host's answer
         if NO_ANSWER in str(error) and begun and begun.remote_version:
             raise Slow(
                 f"it answered, and was not done within {openssh.CONNECT_TIMEOUT_S} s"

@@ -13,9 +13,15 @@ from tfdeploy.transport import openssh
 from tfdeploy.transport.host_keys import UnknownHostKey
 
 NO_ANSWER = "No existing session"  # Paramiko's words, where a handshake is not done in time
-CONNECT_FAILED = 2  # RFC 4254's SSH_OPEN_CONNECT_FAILED
+# RFC 4254's SSH_OPEN_CONNECT_FAILED: a jump host says so of what is behind it, and sshd of what
+# goes beyond its MaxSessions.
+CONNECT_FAILED = 2
 FOREIGN = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """What Paramiko and the socket below it raise."""
+
+
+class NotReached(paramiko.SSHException):
+    """A jump host can't connect to what is behind it."""
 
 
 def translated(host: str, error: BaseException, *, via: str = "") -> HostError:
@@ -78,7 +84,7 @@ def _about_the_way(host: str, error: BaseException) -> HostError:
             return Unreachable(host, f"its name is unknown here: {error}")
         case socket.gaierror():
             return Unreachable(host, f"its name is unknown here: {error.strerror}")
-        case paramiko.ChannelException() if error.code == CONNECT_FAILED:
+        case NotReached():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
         case paramiko.SSHException() if NO_ANSWER in str(error):
             return Unreachable(host, f"no SSH answer within {openssh.CONNECT_TIMEOUT_S} s")
