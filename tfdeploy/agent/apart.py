@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 
-from . import TYPE_CHECKING
+from . import TYPE_CHECKING, process
 
 if TYPE_CHECKING:
     from typing import Callable, Sequence
@@ -53,12 +53,8 @@ def call_me(title: str) -> None:
     be. Once its last zero is gone, the kernel reads on to the next one, into what was the
     environment. (Source: proc(5) on cmdline; so do PostgreSQL, sshd and others.)"""
     name = os.fsencode(title) + b"\0"
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return
-    begins, ends = int(fields[ARG_START]), int(fields[ENV_END])
+    fields = process.stat(os.getpid())
+    begins, ends = (int(fields[at]) for at in (ARG_START, ENV_END)) if fields else (0, 0)
     if not begins or ends - begins < len(name):
         return
     os.environ.update(os.environ.copy())  # the C library makes copies elsewhere

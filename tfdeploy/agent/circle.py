@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 from . import TYPE_CHECKING, wire
+from .dial import listen
 from .records import ENDED, Circle
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class _Server:
         self._answer = answer
         self._free = threading.Semaphore(AT_ONCE)
         self._asking: Dict[socket.socket, None] = {}  # the oldest first
-        self._listener = _listening(port)
+        self._listener = listen(port, BACKLOG)
         self.server_address = self._listener.getsockname()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -195,10 +196,3 @@ class _Server:
     def _leave(self, connection: socket.socket) -> None:
         del self._asking[connection]
         self._free.release()
-
-
-def _listening(port: int) -> socket.socket:
-    """At every address of this host."""
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
-    return socket.create_server(("", port), family=family, backlog=BACKLOG, dualstack_ipv6=both)

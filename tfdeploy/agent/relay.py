@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import ssl
 import threading
 import time
 
 from . import TYPE_CHECKING, paths, releases
+from .dial import dial, listen
 from .payload import BLOCK, FRAME, files
 from .refusal import Refusal
 
 if TYPE_CHECKING:
+    import socket
     from typing import Any, Dict, List
 
 CONNECT_TIMEOUT_S = 5.0
@@ -43,7 +44,7 @@ def fetch(project: str, release: str, address: str, port: int, identity: str) ->
     wanted = releases.growing[project, release].wanted()
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
     try:
-        with socket.create_connection((address, port), CONNECT_TIMEOUT_S) as plain:
+        with dial(address, port, CONNECT_TIMEOUT_S) as plain:
             plain.settimeout(SILENCE_S)
             with context.wrap_socket(plain) as sock, sock.makefile("rb") as answer:
                 sock.sendall(json.dumps(wanted).encode() + b"\n")
@@ -64,12 +65,10 @@ def _held(project: str, release: str) -> List[str]:
 
 
 def _listening(ports: List[int]) -> socket.socket:
-    """On IPv6 as well, where there is any: the other hosts' addresses say which they dial."""
-    both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if both else socket.AF_INET
+    """At the first of them that is free."""
     for port in ports or [0]:
         try:
-            return socket.create_server(("", port), family=family, dualstack_ipv6=both)
+            return listen(port)
         except OSError:
             continue
     raise Refusal("none of its ports is free", "give the host a wider range of ports")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.transport.keeping import Host
 
 LOOK_S = 1.0
-UNUSED_S = 20.0  # one that was begun beside a command waits for it so long
+UNUSED_S = 20.0  # whoever began it has not asked yet, or has gone meanwhile
 MAX_LINKS = 128
 MAX_LOG = 64 << 10
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW

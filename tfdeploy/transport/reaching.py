@@ -54,17 +54,15 @@ class WayIn:
     def __init__(self, path: str) -> None:
         self._path = path
         self._beginning = threading.Lock()
-        self._ready: int | None = None
         self._in_vain = False
 
     def reached(self) -> Frames | None:
-        found = None if self._in_vain or self._ready is not None else self.greeted()
+        found = None if self._in_vain else self.greeted()
         if found or self._in_vain:
             return found
         with self._beginning:
-            if not self._in_vain and (self._ready is not None or not self._is_there()):
+            if not self._in_vain and not self._is_there():
                 self._begin()
-                self._wait()
             found = None if self._in_vain else self.greeted()
             self._in_vain = found is None
             return found
@@ -99,27 +97,14 @@ class WayIn:
         return sock
 
     def _begin(self) -> None:
-        if self._ready is None:
-            try:
-                self._ready, ready = os.pipe()
-            except OSError:
-                self._in_vain = True
-                return
+        """Begin one, and wait until it listens, or has ended."""
+        with suppress(OSError, NotImplementedError):
+            listens, ready = os.pipe()
             try:
                 _spawn(self._path, ready)
-            except (OSError, NotImplementedError):
-                self._in_vain = True
             finally:
                 os.close(ready)
-
-    def _wait(self) -> None:
-        """Until it listens, or has ended."""
-        if self._ready is not None:
-            closed = select.poll()
-            closed.register(self._ready)
-            closed.poll(BEGIN_S * 1000)
-            os.close(self._ready)
-            self._ready = None
+                _wait(listens)
 
 
 def folder() -> Path | None:
@@ -162,6 +147,13 @@ def _version() -> str:
     files = sorted([*PACKAGE.glob("transport/*.py"), PACKAGE / "errors.py"])
     known = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files]
     return repr([sys.executable, known])
+
+
+def _wait(listens: int) -> None:
+    closed = select.poll()
+    closed.register(listens)
+    closed.poll(BEGIN_S * 1000)
+    os.close(listens)
 
 
 def _spawn(path: str, ready: int) -> None:
