@@ -1,0 +1,67 @@
+"""Runs an example as its README says, through tfdeploy on this machine, and reads what came of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from integration.projects import environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A recipe's run, at its end. `said` is what `tfdeploy run --json` told of it."""
+
+    recipe: str
+    folder: Path
+    said: dict[str, Any]
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        return self.said["tasks"]
+
+    @property
+    def collected(self) -> Path:
+        return Path(self.said["collected"])
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.collected / "checkpoints"
+
+    def log(self, task: str) -> str:
+        return (self.collected / "logs" / f"{task.replace(':', '-')}.log").read_text()
+
+    def accuracy(self) -> float:
+        """What the collected checkpoint comes to on the test images, by digits/eval.py."""
+        return json.loads(self.python("digits/eval.py", str(self.checkpoints), "--json"))[
+            "accuracy"
+        ]
+
+    def python(self, *words: str) -> str:
+        """A script of the examples, run from their folder; what it printed."""
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.folder, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def run(recipe: str, folder: Path, *, hosts: str = "hosts.toml", timeout_s: float = 200) -> Done:
+    """`tfdeploy run` in a copy of the examples below `folder`; it must exit with 0."""
+    copy = folder / "examples"
+    if not copy.exists():
+        shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    words = ["run", "--hosts", hosts, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdeploy", *words], cwd=copy / recipe, env=environment(copy),
+        capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    return Done(recipe, copy, json.loads(done.stdout))
