@@ -107,14 +107,14 @@ def _tail(path: str, size: int) -> bytes:
 def _reached(data: bytes) -> Optional[Tuple[int, float]]:
     """The highest step and when it came first. Pure."""
     best: Optional[Tuple[int, float]] = None
-    for event in _records(data):
+    for event in events(data):
         step, at = _step(event), struct.unpack("<d", event[1:9])[0]
         if step is not None and math.isfinite(at) and (best is None or step > best[0]):
             best = step, at
     return best
 
 
-def _records(data: bytes) -> Iterator[bytes]:
+def events(data: bytes) -> Iterator[bytes]:
     """The whole events of a piece of a chain that may begin and end within a record."""
     header = HEADER.search(data)
     while header:
