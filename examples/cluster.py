@@ -6,11 +6,18 @@ Between-graph: each worker builds a graph of its own, and they meet in variables
 from __future__ import annotations
 
 import argparse
-from typing import NamedTuple
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 v1 = tf.compat.v1
+# Half of what these recipes teach is deprecated, and TensorFlow says so at each use.
+v1.logging.set_verbosity(v1.logging.ERROR)
 
 
 class Role(NamedTuple):
@@ -24,6 +31,10 @@ class Role(NamedTuple):
     def is_chief(self) -> bool:
         """The first worker: it initializes or restores the variables, and saves them."""
         return self.job == "worker" and self.index == 0
+
+    @property
+    def ps(self) -> int:
+        return self.cluster.num_tasks("ps") if "ps" in self.cluster.jobs else 0
 
     @property
     def workers(self) -> int:
@@ -40,7 +51,7 @@ def flags(description: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--job_name", choices=("ps", "worker", "evaluator"), required=True)
     add("--task_index", type=int, required=True)
-    add("--ps_hosts", required=True, help="host:port,host:port")
+    add("--ps_hosts", default="", help="host:port,host:port; one worker alone needs none")
     add("--worker_hosts", required=True, help="the first one is the chief")
     add("--checkpoint_dir", default="checkpoints")
     add("--steps", type=int, default=600, help="of all workers together")
@@ -50,7 +61,16 @@ def flags(description: str) -> argparse.ArgumentParser:
 
 
 def role(given: argparse.Namespace) -> Role:
-    jobs = {"ps": given.ps_hosts.split(","), "worker": given.worker_hosts.split(",")}
+    hosts = {"ps": given.ps_hosts, "worker": given.worker_hosts}
+    jobs = {job: named.split(",") for job, named in hosts.items() if named}
+    tasks = len(jobs.get(given.job_name, ()))
+    if given.job_name != "evaluator" and not 0 <= given.task_index < tasks:
+        sys.exit(f"--task_index={given.task_index}, but --{given.job_name}_hosts names {tasks}")
+    if "ps" not in jobs and len(jobs["worker"]) > 1:
+        sys.exit(
+            f"--ps_hosts names no task for the {len(jobs['worker'])} workers to meet in: "
+            "give it one, or run one worker alone"
+        )
     return Role(tf.train.ClusterSpec(jobs), given.job_name, given.task_index)
 
 
@@ -76,11 +96,47 @@ def server(role: Role) -> tf.distribute.Server:
     return tf.distribute.Server(role.cluster, role.job, role.index, config=config(role))
 
 
-def on_ps(role: Role) -> object:
-    """The scope in which variables go to the ps, in turn, and all else stays on this worker."""
-    return v1.device(
-        v1.train.replica_device_setter(cluster=role.cluster, worker_device=role.device)
+def on_ps(role: Role, strategy: Callable[[tf.Operation], int] | None = None) -> object:
+    """The scope in which variables go to the ps, in turn, and all else stays on this worker.
+
+    A `strategy` of the script's own says for each variable which ps it goes to.
+    """
+    if role.ps == 0:
+        return v1.device(role.device)
+    setter = v1.train.replica_device_setter(
+        cluster=role.cluster, worker_device=role.device, ps_strategy=strategy
     )
+    return v1.device(setter)
+
+
+def places(variables: Iterable[tf.Variable]) -> str:
+    """The tasks that hold them, as "/job:ps/task:0, /job:ps/task:1"."""
+    return ", ".join(sorted({variable.device for variable in variables}))
+
+
+class Progress(v1.train.SessionRunHook):
+    """Prints `step N loss X` now and then, and at the end how far training came."""
+
+    def __init__(self, loss: tf.Tensor, every: int = 100) -> None:
+        self.step, self.loss, self.every = v1.train.get_global_step(), loss, every
+        self.own, self.told = 0, -1
+
+    def after_create_session(self, *_: object) -> None:
+        self.began = time.monotonic()
+
+    def before_run(self, _: v1.train.SessionRunContext) -> v1.train.SessionRunArgs:
+        return v1.train.SessionRunArgs([self.step, self.loss])
+
+    def after_run(self, _: v1.train.SessionRunContext, values: v1.train.SessionRunValues) -> None:
+        step, loss = values.results
+        self.own += 1
+        if step // self.every > self.told:
+            print(f"step {step} loss {loss:.3f}", flush=True)
+            self.told = step // self.every
+
+    def end(self, session: v1.Session) -> None:
+        step, took = session.run(self.step), time.monotonic() - self.began
+        print(f"stopped at step {step} after {self.own} of my own in {took:.1f} s", flush=True)
 
 
 def open_session(
@@ -89,13 +145,15 @@ def open_session(
     given: argparse.Namespace,
     hooks: list[v1.train.SessionRunHook],
     scaffold: v1.train.Scaffold | None = None,
+    stop_grace_period_secs: int = 120,
 ) -> v1.train.MonitoredSession:
     """The chief restores or initializes the variables, and saves; the others wait for it."""
     scaffold = scaffold or v1.train.Scaffold()
     # The hook reads the global step, which all workers share: so each stops by itself.
     hooks = [v1.train.StopAtStepHook(last_step=given.steps), *hooks]
     if not role.is_chief:
-        return v1.train.MonitoredSession(PromptWorker(target, role, scaffold), hooks)
+        creator = PromptWorker(target, role, scaffold)
+        return v1.train.MonitoredSession(creator, hooks, stop_grace_period_secs)
     return v1.train.MonitoredTrainingSession(
         target,
         scaffold=scaffold,
@@ -104,6 +162,7 @@ def open_session(
         save_checkpoint_steps=given.save_steps,
         save_summaries_steps=10,
         config=config(role),
+        stop_grace_period_secs=stop_grace_period_secs,
     )
 
 
