@@ -23,6 +23,7 @@ PURE = (
 HOMES = {
     "fabric": ("transport/link.py",),
     "invoke": ("transport/link.py",),
+    "matplotlib": ("picture.py",),
     "paramiko": (
         "transport/link.py",
         "transport/channels.py",
@@ -183,7 +184,7 @@ def loaded(*words, cwd):
     return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
 
 
-HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy"}
+HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy", "matplotlib"}
 
 
 @pytest.mark.parametrize("module", ["kept", "reaching", "keeper"])
