@@ -1,0 +1,71 @@
+"""ADAG, asynchronous with accumulated gradient normalisation (AGN): a push is a window's mean.
+
+    worker, for each batch:   x  ←  x - η g(x),   a  ←  a + g(x)
+    worker, every λ batches:  push a / λ to the ps,  a  ←  0,  pull  x  ←  w
+    ps, for each push:        w  ←  w - η a / λ
+
+DOWNPOUR pushes the sum: the longer the window, the larger the steps of the ps, until they diverge.
+The mean is as large as one gradient, and points where λ batches went.
+
+J. Hermans, G. Spanakis, R. Möckel, "Accumulated Gradient Normalization", ACML 2017.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cluster
+import replica
+import tensorflow as tf
+from digits import data
+
+if TYPE_CHECKING:
+    import argparse
+
+v1 = tf.compat.v1
+
+
+def main() -> None:
+    given = parse_flags()
+    role = cluster.role(given)
+    if role.job == "ps":
+        cluster.serve(role)
+    else:
+        train(role, given)
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = cluster.flags(__doc__)
+    parser.add_argument("--learning_rate", type=float, default=0.3, help="η")
+    parser.add_argument("--window", type=int, default=5, help="λ, in batches")
+    return parser.parse_args()
+
+
+def train(role: cluster.Role, given: argparse.Namespace) -> None:
+    examples = data.load("train")
+    server = cluster.server(role)
+    with tf.Graph().as_default():
+        with cluster.on_ps(role):
+            copy = replica.Replica(role, examples.side)
+            steps = adag(copy, given)
+        with cluster.open_session(server.target, role, given, hooks=[]) as session:
+            replica.train(session, copy, steps, given, examples)
+
+
+def adag(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
+    accrued = copy.accrued()
+    computed = copy.descend(given.learning_rate, accrued)
+    with tf.control_dependencies([computed]):
+        push = [a.read_value() / given.window for a in accrued]
+    # Pushes of several workers may come at once: locked, none of them is lost.
+    update = v1.train.GradientDescentOptimizer(given.learning_rate, use_locking=True)
+    pushed = update.apply_gradients(zip(push, copy.central, strict=True))
+    with tf.control_dependencies([pushed]):
+        counted = copy.step.assign_add(given.window)
+    with tf.control_dependencies([counted]):
+        communicated = tf.group(copy.pull(), replica.forget(accrued))
+    return copy.steps(computed, communicated)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""AEASGD, asynchronous elastic averaging SGD: a spring ties each worker to a common centre.
+
+    worker, for each batch:   x  ←  x - η g(x)
+    worker, every τ batches:  e  =  α (x - c),   x  ←  x - e,   c  ←  c + e
+
+The workers may stray from each other, and so find more than one would. The centre c, on the ps, is
+the mean of where they have been: it is the result.
+
+S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cluster
+import replica
+import tensorflow as tf
+from digits import data
+
+if TYPE_CHECKING:
+    import argparse
+
+v1 = tf.compat.v1
+
+
+def main() -> None:
+    given = parse_flags()
+    role = cluster.role(given)
+    if role.job == "ps":
+        cluster.serve(role)
+    else:
+        train(role, given)
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = cluster.flags(__doc__)
+    parser.add_argument("--learning_rate", type=float, default=0.1, help="η")
+    parser.add_argument("--alpha", type=float, default=0.45, help="α, the spring; 0.9 / workers")
+    parser.add_argument("--window", type=int, default=5, help="τ, in batches")
+    return parser.parse_args()
+
+
+def train(role: cluster.Role, given: argparse.Namespace) -> None:
+    examples = data.load("train")
+    server = cluster.server(role)
+    with tf.Graph().as_default():
+        with cluster.on_ps(role):
+            copy = replica.Replica(role, examples.side)
+            steps = aeasgd(copy, given)
+        with cluster.open_session(server.target, role, given, hooks=[]) as session:
+            replica.train(session, copy, steps, given, examples)
+
+
+def aeasgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
+    computed = copy.descend(given.learning_rate, accrued=[])
+    with tf.control_dependencies([computed]):
+        communicated = elastic(copy, given)
+    return copy.steps(computed, communicated)
+
+
+def elastic(copy: replica.Replica, given: argparse.Namespace) -> tf.Operation:
+    """Move both ends of the spring by the same: each force is taken once, before either moves."""
+    pairs = list(zip(copy.own, copy.central, strict=True))
+    forces = [given.alpha * (x.read_value() - c.read_value()) for x, c in pairs]
+    with tf.control_dependencies(forces):
+        own = [x.assign_sub(e) for (x, _), e in zip(pairs, forces, strict=True)]
+        centre = [c.assign_add(e) for (_, c), e in zip(pairs, forces, strict=True)]
+    with tf.control_dependencies([*own, *centre]):
+        return copy.step.assign_add(given.window).op
+
+
+if __name__ == "__main__":
+    main()

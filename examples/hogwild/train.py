@@ -1,0 +1,87 @@
+"""Hogwild!: every worker changes the shared weights at any time, and nobody holds a lock.
+
+    worker, for each batch:   w  ←  w - η g(w)
+
+The weights may change while they are read, and two changes at the same moment may spoil each
+other. That costs less than waiting would.
+
+F. Niu, B. Recht, C. Ré, S. J. Wright, "HOGWILD!: A Lock-Free Approach to Parallelizing Stochastic
+Gradient Descent", NIPS 2011.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cluster
+import tensorflow as tf
+from digits import data, model
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+v1 = tf.compat.v1
+
+
+def main() -> None:
+    given = parse_flags()
+    role = cluster.role(given)
+    if role.job == "ps":
+        cluster.serve(role)
+    else:
+        train(role, given)
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = cluster.flags(__doc__)
+    parser.add_argument("--learning_rate", type=float, default=0.1, help="η")
+    return parser.parse_args()
+
+
+def train(role: cluster.Role, given: argparse.Namespace) -> None:
+    examples = data.load("train")
+    server = cluster.server(role)
+    with tf.Graph().as_default():
+        with cluster.on_ps(role):
+            net = Hogwild(examples.side, given.learning_rate)
+        with cluster.open_session(server.target, role, given, hooks=[]) as session:
+            run(session, net, given, data.batches(examples, given.batch_size, seed=role.index))
+
+
+class Hogwild:
+    """The weights lie on the ps, and only there; what a worker computes goes straight to them."""
+
+    def __init__(self, side: int, learning_rate: float) -> None:
+        self.images, self.labels = model.placeholders(side)
+        self.loss = model.loss(model.logits(self.images), self.labels)
+        self.weights = v1.trainable_variables()
+        self.step = v1.train.get_or_create_global_step()
+        descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
+        gradients = tf.gradients(self.loss, self.weights)
+        self.updated = descent.apply_gradients(zip(gradients, self.weights, strict=True), self.step)
+        with tf.control_dependencies([self.updated]):
+            self.step_after = self.step.read_value()
+        v1.summary.scalar("loss", self.loss)
+
+
+def run(
+    session: v1.train.MonitoredSession,
+    net: Hogwild,
+    given: argparse.Namespace,
+    batches: Iterator[data.Examples],
+) -> None:
+    print(f"weights on {net.weights[0].device}", flush=True)
+    step, own, reported = 0, 0, -1
+    while step < given.steps and not session.should_stop():
+        batch, own = next(batches), own + 1
+        feed = {net.images: batch.images, net.labels: batch.labels}
+        step, loss = session.run([net.step_after, net.loss], feed)
+        if step // 100 > reported:
+            print(f"step {step} loss {loss:.3f}", flush=True)
+            reported = step // 100
+    print(f"stopped at step {step} after {own} batches of my own", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A worker's own copy of the net: it trains there by itself, and meets the others now and then.
+
+The central weights lie on the ps: they are saved and evaluated, and they have the names that
+digits/model.py gives. The copies are local variables of their workers: nobody else sees them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+from digits import data, model
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from cluster import Role
+
+v1 = tf.compat.v1
+
+
+class Steps(NamedTuple):
+    """What a worker runs for a batch, within a window and at its end; both give the global step."""
+
+    compute: tf.Tensor
+    communicate: tf.Tensor
+
+
+class Replica:
+    """The net, computed at this worker's `own` weights, each a copy of one of the `central` ones.
+
+    Every read and write is an operation of its own: who builds on them says their order with
+    tf.control_dependencies, as nothing else orders them within a session's run.
+    """
+
+    def __init__(self, role: Role, side: int) -> None:
+        self.role = role
+        self.central: list[tf.Variable] = []
+        self.own: list[tf.Variable] = []
+        self.points: list[tf.Tensor] = []
+        self.images, self.labels = model.placeholders(side)
+        with v1.variable_scope(v1.get_variable_scope(), custom_getter=self._copied):
+            outputs = model.logits(self.images)
+        self.loss = model.loss(outputs, self.labels)
+        self.gradients = tf.gradients(self.loss, self.points)
+        self.step = v1.train.get_or_create_global_step()
+        v1.summary.scalar("loss", self.loss)
+
+    def _copied(self, getter: Callable[..., tf.Variable], name: str, **how: Any) -> tf.Tensor:
+        """What model.py gets for a variable: the value of this worker's copy of it."""
+        central = getter(name, **how)
+        # It is initialized after the central ones are, or restored: a worker begins where they are.
+        own = self.local(central.read_value(), f"own/{name}")
+        self.central.append(central)
+        self.own.append(own)
+        self.points.append(self.point(own))
+        return self.points[-1]
+
+    def point(self, own: tf.Variable) -> tf.Tensor:
+        """Where the net is computed, and its gradients: here, at the worker's own weights."""
+        return own.read_value()
+
+    def local(self, value: tf.Tensor, name: str) -> tf.Variable:
+        """A variable on this worker, in no checkpoint."""
+        with v1.device(self.role.device):
+            return v1.Variable(
+                value, name=name, trainable=False, collections=[v1.GraphKeys.LOCAL_VARIABLES]
+            )
+
+    def accrued(self) -> list[tf.Variable]:
+        """Where the gradients of a window add up."""
+        return [self.local(tf.zeros(own.shape), f"accrued/{own.op.name}") for own in self.own]
+
+    def descend(self, rate: float, accrued: list[tf.Variable]) -> tf.Operation:
+        """own ← own - rate · gradient, accrued ← accrued + gradient."""
+        steps = [x.assign_sub(rate * g) for x, g in zip(self.own, self.gradients, strict=True)]
+        sums = [a.assign_add(g) for a, g in zip(accrued, self.gradients, strict=True)]
+        return tf.group(*steps, *sums)
+
+    def pull(self) -> tf.Operation:
+        """own ← central."""
+        pairs = zip(self.own, self.central, strict=True)
+        return tf.group(*[own.assign(central.read_value()) for own, central in pairs])
+
+    def steps(self, computed: tf.Operation, communicated: tf.Operation) -> Steps:
+        return Steps(self._step_after(computed), self._step_after(communicated))
+
+    def _step_after(self, done: tf.Operation) -> tf.Tensor:
+        with tf.control_dependencies([done]):
+            return self.step.read_value()
+
+
+def forget(accrued: list[tf.Variable]) -> tf.Operation:
+    return tf.group(*[a.assign(tf.zeros(a.shape)) for a in accrued])
+
+
+def train(
+    session: v1.train.MonitoredSession,
+    copy: Replica,
+    steps: Steps,
+    given: argparse.Namespace,
+    examples: data.Examples,
+) -> None:
+    """Batch after batch on one's own, with the last one of each window the exchange."""
+    print(f"weights on {copy.central[0].device}, own copy on {copy.own[0].device}", flush=True)
+    batches = data.batches(examples, given.batch_size, seed=copy.role.index)
+    step, own, reported = 0, 0, -1
+    while step < given.steps and not session.should_stop():
+        batch, own = next(batches), own + 1
+        run = steps.compute if own % given.window else steps.communicate
+        feed = {copy.images: batch.images, copy.labels: batch.labels}
+        step, loss = session.run([run, copy.loss], feed)
+        if step // 100 > reported:
+            print(f"step {step} loss {loss:.3f}", flush=True)
+            reported = step // 100
+    print(f"stopped at step {step} after {own} batches of my own", flush=True)
