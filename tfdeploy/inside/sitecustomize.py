@@ -40,6 +40,12 @@ PATCHES = (
         "end_at_exit",
         "a coordinator may hang as it ends",
     ),
+    Patch(
+        "TFDEPLOY_END_AT_EXIT",
+        "tfdeploy_coordinator",
+        "tell_failures",
+        "a coordinator may wait for ever when a worker and a ps are lost at once",
+    ),
 )
 
 
