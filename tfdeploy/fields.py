@@ -52,6 +52,13 @@ def _word(value: str) -> str:
     return value
 
 
+def _job_name(value: str) -> str:
+    """Source: TensorFlow's DeviceNameUtils, which reads it out of /job:NAME/task:0."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
+        raise ValueError('expected letters, digits and "_", as "master"')
+    return value
+
+
 def _directory(value: str) -> str:
     """A folder of tfdeploy's own: absolute, or below the home directory."""
     inside = value.removeprefix("~/").strip("/")
@@ -163,6 +170,7 @@ Directory = Annotated[str, AfterValidator(_directory)]
 Place = Annotated[str, AfterValidator(_place)]
 Word = Annotated[str, AfterValidator(_word)]
 Name = Annotated[str, AfterValidator(_name)]
+JobName = Annotated[str, AfterValidator(_job_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=1024)]
 Workers = Annotated[
@@ -194,4 +202,5 @@ Jobs = Annotated[
     BeforeValidator(_tuple),
     Field(min_length=1),
 ]
-Role = Literal["flags", "positional", "environment", "tf_config"]
+Role = Literal["flags", "dashed", "positional", "environment", "tf_config"]
+Ready = Literal["server", "port", "process"]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import toml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tfdeploy.cluster import JOBS
 from tfdeploy.errors import InventoryError
 from tfdeploy.fields import (
     ANY_SIGNAL,
@@ -22,11 +23,13 @@ from tfdeploy.fields import (
     Environment,
     Exits,
     GpuIds,
+    JobName,
     Jobs,
     Name,
     Place,
     Port,
     Ports,
+    Ready,
     Role,
     Seconds,
     Timeout,
@@ -74,14 +77,31 @@ class DataSet(_Table):
     exclude: Words = ()
 
 
+class JobTraining(_Table):
+    """What holds for the tasks of one job, over [training]. `name` is what scripts call the job."""
+
+    name: JobName | None = None
+    command: Command | None = None
+    role_args: Words | None = None
+    role_env: Environment = {}
+    env: Environment = {}
+
+
 class Training(_Table):
-    """What every task runs, how it is told its role, and where the chief saves."""
+    """What every task runs, how it is told its role, when it is READY, and where the chief saves.
+    [training.worker] and the like hold for one job, over it."""
 
     command: Command
     role: Role = "tf_config"
     role_args: Words = ()
     role_env: Environment = {}
+    role_files: dict[Place, str] = {}
     env: Environment = {}
+    ready: Ready | None = None
+    ps: JobTraining = JobTraining()
+    worker: JobTraining = JobTraining()
+    chief: JobTraining = JobTraining()
+    evaluator: JobTraining = JobTraining()
     checkpoint_dir: CheckpointDir = "checkpoints"
     checkpoints_on_chief: bool = True
     save_on_stop: bool = False
@@ -92,6 +112,31 @@ class Training(_Table):
     max_duration_s: Timeout | None = None
     orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
     log_limit_mb: Annotated[int, Field(ge=1)] = 100
+
+    def named(self, job: str) -> str:
+        """What scripts call the job, and TensorFlow with them."""
+        own: JobTraining = getattr(self, job)
+        return own.name or job
+
+    def words(self, job: str) -> tuple[Command, Words]:
+        """The command of a job's tasks, and the words behind its role."""
+        own: JobTraining = getattr(self, job)
+        command = self.command if own.command is None else own.command
+        return command, self.role_args if own.role_args is None else own.role_args
+
+    def variables(self, job: str) -> tuple[Environment, Environment]:
+        """The environment of a job's tasks, and the templates of what tells their role."""
+        own: JobTraining = getattr(self, job)
+        return {**self.env, **own.env}, {**self.role_env, **own.role_env}
+
+    @model_validator(mode="after")
+    def _one_name_a_job(self) -> Self:
+        seen: dict[str, str] = {}
+        for job in JOBS:
+            first = seen.setdefault(self.named(job), job)
+            if first != job:
+                raise ValueError(f'{first} and {job} would both be called "{self.named(job)}"')
+        return self
 
 
 class RestartSettings(_Table):
@@ -373,6 +418,8 @@ def _suggestion(loc: tuple[Any, ...]) -> str:
         "defaults": HostSettings, "hosts": Host,
     }  # fmt: skip
     model = tables.get(str(loc[0]), _File) if len(loc) > 1 else _File
+    if len(loc) == 3 and loc[1] in JOBS:
+        model = JobTraining if model is Training else RestartSettings
     allowed = [name for name in model.model_fields if name != "name"]
     close = difflib.get_close_matches(str(loc[-1]), allowed, n=1)
     return f'; did you mean "{close[0]}"?' if close else f"; allowed are {', '.join(allowed)}"

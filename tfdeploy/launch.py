@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import roles
-from tfdeploy.agent.records import Circle, Launch, Policy
+from tfdeploy.agent.records import PROCESS, SERVER, Circle, Launch, Policy
+from tfdeploy.cluster import JOBS
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ DEFAULT_ENV = {
 # Asynchronous workers end within a moment of each other; a worker in server.join() never does.
 STRAGGLERS_S = 4.0
 MEGA = 1000 * 1000
+# From a task's directory: the copy of the newest checkpoint that a host keeps (see agent/paths.py).
+COPY = "../../replica"
 
 
 def make(
@@ -50,18 +54,40 @@ def make(
 
 def check_script(inventory: Inventory, files: Collection[str]) -> None:
     """Refuse a command whose script isn't among the release's files. Raises PlanError."""
-    command = inventory.training.command
-    if command[0] not in PYTHON_WORDS or len(command) < 2 or not command[1].endswith(".py"):
-        return
+    training = inventory.training
+    for key, command in {
+        "training.command": training.command,
+        **{f"training.{job}.command": getattr(training, job).command or () for job in JOBS},
+    }.items():
+        script = _script(command)
+        if script and script not in files:
+            close = difflib.get_close_matches(script, files, n=1)
+            raise PlanError(
+                f"{key}: {script} is not among the files that would be pushed "
+                f"from {inventory.source_root}",
+                f"did you mean {close[0]}?"
+                if close
+                else "see source.path, source.exclude and .gitignore",
+            )
+
+
+def _script(command: tuple[str, ...]) -> str:
+    """The file of the source that the command runs; "" where we can't tell."""
+    if len(command) < 2 or command[0] not in PYTHON_WORDS or not command[1].endswith(".py"):
+        return ""
     script = command[1].removeprefix("./")
-    if script.startswith("/") or "{" in script or script in files:
-        return
-    close = difflib.get_close_matches(script, files, n=1)
-    raise PlanError(
-        f"training.command: {script} is not among the files that would be pushed "
-        f"from {inventory.source_root}",
-        f"did you mean {close[0]}?" if close else "see source.path, source.exclude and .gitignore",
-    )
+    return "" if script.startswith("/") or "{" in script else script
+
+
+def check_files(inventory: Inventory, files: Collection[str]) -> None:
+    """Refuse a file that tells the role where something else has its place. Raises PlanError."""
+    for place in inventory.training.role_files:
+        taken = next((file for file in [*files, *inventory.data] if _overlap(place, file)), None)
+        if taken:
+            raise PlanError(
+                f"training.role_files.{place}: {taken} would stand at this place",
+                "give the file another name",
+            )
 
 
 def check_data(inventory: Inventory, plan: Plan, files: Collection[str]) -> None:
@@ -108,15 +134,36 @@ def _circle(training: Training, plan: Plan, secret: str) -> Circle:
 
 
 def _replicas(training: Training, plan: Plan) -> list[str]:
-    """The tasks whose supervisors keep a copy: one on each of the first other hosts."""
+    """The tasks whose supervisors keep a copy: one on each of the first other hosts, the
+    evaluator's before all: it reads that copy."""
+    reads = _evaluator_apart(training, plan)
     hosts = [host for host in plan.hosts if host != plan.chief.host]
+    hosts.sort(key=lambda host: host != reads)  # the others stay in the plan's order
     if training.replicas > len(hosts):
         raise PlanError(
             f"training.replicas: {training.replicas} copies need as many hosts besides the "
             f"chief's, found {len(hosts)}",
             "lower it: a copy on the chief's own host would be lost with it",
         )
-    return [str(plan.on(host)[0].task) for host in hosts[: training.replicas]]
+    count = max(training.replicas, reads is not None)
+    return [str(plan.on(host)[0].task) for host in hosts[:count]]
+
+
+def _evaluator_apart(training: Training, plan: Plan) -> str | None:
+    """The evaluator's host, if it reads a copy of the checkpoints: it is not the chief's."""
+    readers = {p.host for p in plan.placements if _links(training, plan, p)}
+    return next(iter(readers - {plan.chief.host}), None)
+
+
+def _links(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Where an evaluator finds what the chief saves, under the same path as the chief. An absolute
+    path is for the user to share."""
+    place = posixpath.normpath(training.checkpoint_dir)
+    if placement.task.job != "evaluator" or place == "." or place.startswith("/"):
+        return {}
+    chief = f"../../{plan.chief.task.file_name}/work/{place}"
+    target = chief if placement.host == plan.chief.host else COPY
+    return {place: posixpath.relpath(target, posixpath.dirname(place) or ".")}
 
 
 def _launch(
@@ -138,6 +185,13 @@ def _launch(
         release=release,
         argv=_argv(training, plan, placement, values),
         env=_env(training, plan, placement, host, values),
+        files={
+            place: roles.fill(text, values, f"training.role_files.{place}")
+            for place, text in training.role_files.items()
+        },
+        links=_links(training, plan, placement),
+        ready=_ready(training, plan),
+        name=values["task"],
         port=placement.port,
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,
@@ -161,22 +215,30 @@ def _policy(settings: RestartSettings) -> Policy:
 def _argv(
     training: Training, plan: Plan, placement: Placement, values: Mapping[str, str]
 ) -> list[str]:
-    first, *rest = [roles.fill(word, values, "training.command") for word in training.command]
+    command, role_args = training.words(placement.task.job)
+    first, *rest = [roles.fill(word, values, "training.command") for word in command]
     program = values["python"] if first in PYTHON_WORDS else first
-    template = [roles.fill(word, values, "training.role_args") for word in training.role_args]
+    template = [roles.fill(word, values, "training.role_args") for word in role_args]
     return [program, *rest, *roles.arguments(training, plan, placement), *template]
+
+
+def _ready(training: Training, plan: Plan) -> str:
+    """What makes a task READY. A task that is alone needs no port: there is nobody to dial it."""
+    alone = sum(p.task.in_cluster for p in plan.placements) == 1
+    return training.ready or (PROCESS if alone else SERVER)
 
 
 def _env(
     training: Training, plan: Plan, placement: Placement, host: Host, values: Mapping[str, str]
 ) -> dict[str, str]:
+    env, role_env = training.variables(placement.task.job)
     told = {
         name: roles.fill(value, values, f"training.role_env.{name}")
-        for name, value in training.role_env.items()
+        for name, value in role_env.items()
     }
     return {
         **DEFAULT_ENV,
-        **training.env,
+        **env,
         **host.env,
         **told,
         **roles.environment(training, plan, placement),
@@ -201,4 +263,5 @@ def _checkpoints_on_chief(training: Training, plan: Plan, placement: Placement) 
     if not wanted or not placement.task.in_cluster:
         return {}
     chief = plan.chief.task
-    return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}
+    job = training.named(chief.job)
+    return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{job}/task:{chief.index}/device:CPU:0"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfdeploy import inventory, launch, plan, roles
+from tfdeploy.cluster import JOBS
 
 FILE = Path(__file__).parents[2] / "hosts.example.toml"
 LINES = FILE.read_text().splitlines()
@@ -27,7 +28,8 @@ FIELDS = {
     *(set(inventory._File.model_fields) - TABLES),
     *inventory.Source.model_fields,
     *inventory.DataSet.model_fields,
-    *inventory.Training.model_fields,
+    *(set(inventory.Training.model_fields) - set(JOBS)),
+    *inventory.JobTraining.model_fields,
     *inventory.RestartSettings.model_fields,
     *inventory.HostSettings.model_fields,
     *(set(inventory.Host.model_fields) - {"name"}),
@@ -106,10 +108,10 @@ def test_the_example_launches():
     assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(4)]
 
 
-def test_every_job_may_have_its_own_restart():
-    jobs = inventory.Restart.model_fields.keys() - inventory.RestartSettings.model_fields.keys()
-    sentence = next(line for line in LINES if "hold for one job" in line)
-    assert set(re.findall(r"\[restart\.(\w+)\]", sentence)) == jobs
+@pytest.mark.parametrize("table", ["training", "restart"])
+def test_every_job_may_have_its_own(table):
+    sentence = next(x for x in LINES if f"[{table}.chief]" in x and "hold for one job" in x)
+    assert set(re.findall(rf"\[{table}\.(\w+)\]", sentence)) == {*JOBS}
 
 
 def test_every_field_of_a_command_is_listed():
@@ -144,6 +146,6 @@ def written(default):
 @pytest.mark.parametrize("key", sorted(TOLD))
 def test_the_default_that_is_told_is_the_models_own(key):
     tables = (inventory.Source, inventory.DataSet, inventory.Training, inventory.RestartSettings)
-    models = (*tables, inventory.Host)
+    models = (inventory.Host, *tables)
     default = next(m.model_fields[key].default for m in models if key in m.model_fields)
     assert tomllib.loads(f"value = {told()[key]}")["value"] == written(default)

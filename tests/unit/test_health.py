@@ -153,10 +153,11 @@ def test_a_task_that_does_not_answer_is_frozen():
 
 def test_many_asking_at_once_are_all_answered():
     with tensorflow(lambda *_: device("worker", 1)) as port:
-        asked = [{"task": "worker:1", "address": "localhost", "port": port}] * 20
-        answers = peers.ask([*asked, {"task": "ps:0", "address": "localhost", "port": port}], 5.0)
+        there = {"address": "localhost", "port": port}
+        asked = [{"task": "chief:0", "name": "worker:1", **there}] * 20
+        answers = peers.ask([*asked, {"task": "ps:0", "name": "ps:0", **there}], 5.0)
     assert answers == [
-        *[{"task": "worker:1", "verdict": "READY", "detail": ""}] * 20,
+        *[{"task": "chief:0", "verdict": "READY", "detail": ""}] * 20,
         {"task": "ps:0", "verdict": "WRONG_TASK", "detail": "worker:1 answers there"},
     ]
     assert peers.ask([], 1.0) == []

@@ -117,8 +117,8 @@ def test_what_is_no_name_is_refused(name):
     [
         (
             'role = "flag"',
-            "training.role: found \"flag\"; it should be 'flags', 'positional', 'environment' or "
-            "'tf_config'",
+            "training.role: found \"flag\"; it should be 'flags', 'dashed', 'positional', "
+            "'environment' or 'tf_config'",
         ),
         (
             "ready_timeout_s = 0",

@@ -124,7 +124,33 @@ def test_how_long_one_may_be_silent_is_told():
 
 
 def test_nobody_keeps_copies_unless_that_is_asked():
-    assert launches()["ps:0"].circle.replicas == []
+    assert launches(SYNC)["worker:0"].circle.replicas == []
+
+
+def test_an_evaluator_on_another_host_has_a_copy_to_read():
+    order = launches()["evaluator:0"]
+    assert order.circle.replicas == ["evaluator:0"]
+    assert order.links == {"checkpoints": "../../replica"}
+    deeper = launches(training='checkpoint_dir = "out/./saved/"')["evaluator:0"]
+    assert deeper.links == {"out/saved": "../../../replica"}
+
+
+def test_an_evaluator_beside_the_chief_reads_what_that_saves():
+    order = launches("[hosts.w]\nworkers = 1\nevaluator = true")["evaluator:0"]
+    assert order.circle.replicas == []
+    assert order.links == {"checkpoints": "../../worker-0/work/checkpoints"}
+
+
+@pytest.mark.parametrize("where", ["/shared/run", "."])
+def test_an_evaluator_looks_itself_where_no_link_can_lead(where):
+    order = launches(training=f'checkpoint_dir = "{where}"')["evaluator:0"]
+    assert order.links == {}
+
+
+def test_the_evaluators_host_is_the_first_to_keep_a_copy():
+    hosts = "[hosts.w]\nworkers = 1\n[hosts.x]\nps = 1\n[hosts.e]\nevaluator = true"
+    assert launches(hosts, "replicas = 1")["worker:0"].circle.replicas == ["evaluator:0"]
+    assert launches(hosts, "replicas = 2")["worker:0"].circle.replicas == ["evaluator:0", "ps:0"]
 
 
 def test_copies_are_kept_on_other_hosts_one_task_each():

@@ -87,6 +87,18 @@ def test_a_newer_one_takes_its_place(root):
     assert copied() == copy_of(7)
 
 
+def test_what_an_evaluator_writes_beside_them_stays(root):
+    with offered(root) as there:
+        for step in (1, 7):
+            save(there.folder, step)
+            assert is_offered(there, step)
+            replicas._fetch(there.keeper, there.beacon.checkpoint)
+            (home() / "eval").mkdir(exist_ok=True)
+            (home() / "eval" / "events").write_text("its own")
+            (home() / "best.txt").write_text("7")
+    assert copied() == {**copy_of(7), "eval/events": "its own", "best.txt": "7"}
+
+
 def test_a_large_file_comes_in_pieces(root, monkeypatch):
     monkeypatch.setattr(replicas, "PIECE", 1000)
     data = os.urandom(2500)

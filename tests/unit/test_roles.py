@@ -8,7 +8,7 @@ import pytest
 
 from tfdeploy import launch, roles
 from tfdeploy.cluster import Task
-from tfdeploy.errors import PlanError
+from tfdeploy.errors import InventoryError, PlanError
 from unit.made import inventory, plan
 
 HOSTS = """
@@ -53,6 +53,15 @@ def refusal(training):
                 "--task_index=1",
                 "--ps_hosts=10.0.0.1:2222",
                 f"--worker_hosts={WORKERS}",
+            ],
+        ),
+        (
+            "dashed",
+            [
+                "--job-name=worker",
+                "--task-index=1",
+                "--ps-hosts=10.0.0.1:2222",
+                f"--worker-hosts={WORKERS}",
             ],
         ),
         ("positional", ["worker", "1"]),
@@ -108,6 +117,65 @@ def test_no_other_role_sets_variables(role):
     assert not {"JOB_NAME", "TASK_INDEX", "PS_HOSTS", "CLUSTER_SPEC"} & set(env)
 
 
+def test_a_list_may_have_another_separator():
+    argv = launched("worker:1", 'role_args = ["{worker_hosts:;}", "{worker_hosts: }"]').argv
+    assert argv[-2:] == ["10.0.0.2:2222;10.0.0.2:2223", "10.0.0.2:2222 10.0.0.2:2223"]
+
+
+def test_a_job_may_have_another_name_wherever_scripts_meet_it():
+    named = '[training.ps]\nname = "dispatcher"\n[training.worker]\nname = "trainer"'
+    told = launched("worker:1", f'role = "environment"\nrole_args = ["{{task}}"]\n{named}')
+    assert told.argv[-1] == told.name == "trainer:1"
+    assert json.loads(told.env["TF_CONFIG"]) == {
+        "cluster": {"dispatcher": CLUSTER["ps"], "trainer": CLUSTER["worker"]},
+        "task": {"type": "trainer", "index": 1},
+    }
+    assert told.env["DISPATCHER_HOSTS"] == "10.0.0.1:2222"
+    assert told.env["TFDEPLOY_CHECKPOINT_DEVICE"].startswith("/job:trainer/task:0/")
+    flags = launched("worker:1", f'role = "flags"\n{named}')
+    assert flags.argv[2:4] == ["--job_name=trainer", "--task_index=1"]
+    assert flags.argv[4] == "--dispatcher_hosts=10.0.0.1:2222"
+    assert flags.task == "worker:1"
+
+
+def test_two_jobs_of_one_name_are_refused():
+    with pytest.raises(InventoryError, match='ps and worker would both be called "worker"'):
+        inventory(HOSTS, training='[training.ps]\nname = "worker"')
+
+
+def test_a_job_may_have_its_own_command_and_words():
+    own = (
+        'role_args = ["all"]\nenv = {A = "1", B = "1"}\nrole_env = {R = "{job}"}\n'
+        '[training.evaluator]\ncommand = "python eval.py"\nrole_args = ["{index}"]\n'
+        'env = {B = "2"}\nrole_env = {S = "{job}"}'
+    )
+    evaluator, worker = (launched(task, own) for task in ("evaluator:0", "worker:0"))
+    assert evaluator.argv == ["python3", "eval.py", "0"]
+    assert worker.argv == ["python3", "train.py", "all"]
+    assert [evaluator.env.get(name) for name in "ABRS"] == ["1", "2", "evaluator", "evaluator"]
+    assert [worker.env.get(name) for name in "ABRS"] == ["1", "1", "worker", None]
+
+
+def test_a_file_tells_the_role():
+    told = launched("worker:1", 'role_files = {"role.json" = \'{"me": "{task}"}\'}')
+    assert told.files == {"role.json": '{"me": "worker:1"}'}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "training", "ready"),
+    [
+        (HOSTS, "", "server"),
+        (HOSTS, 'ready = "port"', "port"),
+        ("[hosts.a]\nworkers = 1", "", "process"),
+        ("[hosts.a]\nworkers = 1\nevaluator = true", "", "process"),
+        ("[hosts.a]\nworkers = 1", 'ready = "server"', "server"),
+        ("[hosts.a]\nworkers = 2", "", "server"),
+    ],
+)
+def test_a_task_that_is_alone_needs_no_port(hosts, training, ready):
+    assert launched("worker:0", training, hosts).ready == ready
+
+
 def test_role_args_follow_the_role():
     argv = launched("worker:1", 'role = "positional"\nrole_args = ["at", "{host}"]').argv
     assert argv[2:] == ["worker", "1", "at", "w"]
@@ -133,6 +201,8 @@ def test_role_env_is_filled():
         ("ps_hosts", "10.0.0.1:2222", "10.0.0.1:2222"),
         ("worker_hosts", WORKERS, WORKERS),
         ("chief_hosts", "", ""),
+        ("chief_address", "10.0.0.2", "10.0.0.2"),
+        ("chief_port", "2222", "2222"),
         ("num_ps", "1", "1"),
         ("num_workers", "2", "2"),
         ("is_chief", "false", "false"),
@@ -191,8 +261,9 @@ def test_an_unknown_field_is_met_with_the_nearest():
 def test_an_unknown_field_that_resembles_none_is_met_with_all():
     hint = refusal('role_args = ["{zzz}"]').hint
     assert hint == (
-        "fields are address, checkpoint_dir, chief_hosts, cluster, host, index, is_chief, job, "
-        "num_ps, num_workers, port, ps_hosts, python, task, worker_hosts; "
+        "fields are address, checkpoint_dir, chief_address, chief_hosts, chief_port, cluster, "
+        "host, index, is_chief, job, num_ps, num_workers, port, ps_hosts, python, task, "
+        "worker_hosts; "
         "{{zzz}} stands for the text itself"
     )
 

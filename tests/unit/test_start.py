@@ -220,6 +220,35 @@ def test_a_folder_that_is_saved_into_is_not_the_releases(release, tmp_path):
     assert shown(release, tmp_path, "out/") == {"run": "run"}
 
 
+def test_a_file_that_tells_the_role_is_the_tasks_own(release, tmp_path):
+    (release / "config").mkdir()
+    (release / "config" / "net.json").write_text("")
+    order = launch(checkpoint_dir="out", files={"config/cluster.json": "{}"})
+    work = tmp_path / "work"
+    for _ in range(2):  # as it goes on
+        work.mkdir(exist_ok=True)
+        start._link_releases(order, os.fspath(work))
+        start._write_files(order, os.fspath(work))
+    assert (work / "config" / "cluster.json").read_text() == "{}"
+    assert (work / "config" / "net.json").is_symlink()
+    assert [path.name for path in (release / "config").iterdir()] == ["net.json"]
+
+
+def test_a_link_leads_to_a_folder_that_is_there_and_follows_when_it_moves(tmp_path):
+    work = tmp_path / "evaluator-0" / "work"
+    for path in ("../../../worker-0/work/out/saved", "../../../replica"):
+        start._link_paths(launch(links={"out/saved": path}), os.fspath(work))
+        assert (work / "out" / "saved").readlink() == Path(path)
+        assert (work / "out" / "saved").is_dir()
+    assert (tmp_path / "worker-0" / "work" / "out" / "saved").is_dir()
+
+
+def test_what_the_task_has_itself_at_a_links_place_stays(tmp_path):
+    (tmp_path / "out").mkdir()
+    start._link_paths(launch(links={"out": "../replica"}), os.fspath(tmp_path))
+    assert not (tmp_path / "out").is_symlink()
+
+
 def test_what_a_task_has_written_stays_when_it_goes_on(release, tmp_path):
     (release / "data").mkdir()
     shown(release, tmp_path, "out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 
 import pytest
 
@@ -88,6 +89,33 @@ def test_a_task_without_a_port_that_ends_too_soon_is_not_begun_again(keep):
 def test_a_task_without_a_port_is_begun_again_once_it_has_lived_for_a_while(keep):
     code = "first = attempt() == 1; time.sleep(1.0 if first else 60); sys.exit(7)"
     assert alone(keep, code, port=None).comes_to("READY", restarts=1)
+
+
+def test_a_task_whose_process_is_enough_needs_not_listen(keep):
+    task = alone(keep, "time.sleep(1)", ready="process", ready_timeout_s=0.1)
+    assert task.comes_to("READY")
+    assert task.ends().state == "SUCCEEDED"
+
+
+def test_a_port_is_enough_where_that_is_asked(keep):
+    listens = "listener = socket.create_server(('', int(os.environ['PORT']))); time.sleep(60)"
+    assert alone(keep, listens, ready="port").comes_to("READY")
+
+
+def test_a_port_that_somebody_else_has_opened_is_not_enough(keep):
+    with socket.create_server(("", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        silent = alone(keep, "time.sleep(60)", port=port, ready="port", ready_timeout_s=0.3)
+        assert silent.ends().reason == "not READY within 0.3 s"
+
+
+@pytest.mark.parametrize(("name", "reason"), [("worker:0", "as asked"), ("master:0", "not READY")])
+def test_a_server_must_answer_with_the_name_that_its_script_has_for_the_job(keep, name, reason):
+    task = alone(keep, "serve()", name=name, ready_timeout_s=0.3)
+    if name == "worker:0":
+        assert task.comes_to("READY")
+        task.process.terminate()
+    assert task.ends().reason.startswith(reason)
 
 
 def test_what_a_task_leaves_behind_ends_with_it(keep):

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 from . import TYPE_CHECKING
 from .dial import dial
+from .records import SERVER
 
 if TYPE_CHECKING:
     from typing import Iterator, Optional, Tuple
+
+    from .records import Launch
 
 READY = "READY"
 NOT_LISTENING = "NOT_LISTENING"
@@ -42,6 +45,19 @@ class Health:
 
     verdict: str
     detail: str = ""
+
+
+def of(launch: Launch, timeout_s: float = 3.0) -> str:
+    """What the port of a task of this host says: one of the words above, or "-" where it has none
+    that tells. Where an open port is all that is asked for, nothing is said to it."""
+    port = launch.asked_port
+    if port is None:
+        return "-"
+    if launch.ready == SERVER:
+        return ask("localhost", port, launch.name or launch.task, timeout_s).verdict
+    from .process import holder  # most launches don't come by here
+
+    return NOT_LISTENING if holder(port) is None else READY
 
 
 def ask(host: str, port: int, task: str, timeout_s: float = 3.0) -> Health:

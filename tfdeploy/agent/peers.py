@@ -12,10 +12,11 @@ AT_ONCE = 32
 
 
 def ask(peers: List[Dict[str, Any]], timeout_s: float) -> List[Dict[str, str]]:
-    """For each `{task, address, port}` what its port answers: `{task, verdict, detail}`."""
+    """For each `{task, name, address, port}` what its port answers: `{task, verdict, detail}`. The
+    name is what the task's own server calls it."""
 
     def one(peer: Dict[str, Any]) -> Dict[str, str]:
-        answer = health.ask(peer["address"], peer["port"], peer["task"], timeout_s)
+        answer = health.ask(peer["address"], peer["port"], peer["name"], timeout_s)
         return {"task": peer["task"], "verdict": answer.verdict, "detail": answer.detail}
 
     return at_once.each(one, peers, AT_ONCE)

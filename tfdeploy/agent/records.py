@@ -22,6 +22,7 @@ SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
+SERVER, PORT, PROCESS = "server", "port", "process"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 
 
@@ -82,7 +83,9 @@ class Launch:
     directory, or absolute. `no_proxy` holds the addresses that must not go through a proxy.
     `linger_s` is how long it may go on after the chief's success, `max_duration_s` how long the
     run may last (its chief looks to that), and `log_limit_bytes` how much of its log is kept.
-    `data` says which release is to be seen at which place in the task's directory.
+    `data` says which release is to be seen at which place in the task's directory, `files` which
+    text, `links` which path, relative to the place. `ready` is what makes it READY: its SERVER
+    answers with its own `name`, its PORT is open, or its PROCESS runs.
     """
 
     project: str
@@ -104,6 +107,15 @@ class Launch:
     policy: Policy = field(metadata={"kind": Policy})
     circle: Circle = field(metadata={"kind": Circle})
     data: Dict[str, str] = field(default_factory=dict)
+    files: Dict[str, str] = field(default_factory=dict)
+    links: Dict[str, str] = field(default_factory=dict)
+    ready: str = SERVER
+    name: str = ""
+
+    @property
+    def asked_port(self) -> Optional[int]:
+        """The port that tells how the task is; None where its process is all there is."""
+        return None if self.ready == PROCESS else self.port
 
     @property
     def is_chief(self) -> bool:

@@ -106,7 +106,8 @@ def _fetch(launch: Launch, offered: Body) -> None:
     os.makedirs(incoming)
     for file in offered["files"]:
         _fetch_file(launch, file["path"], int(file["size"]), incoming)
-    old = [name for name in os.listdir(home) if not name.startswith(".")]
+    # An evaluator may write things of its own beside them.
+    old = [name for name in os.listdir(home) if state_file.is_part(name)]
     fresh = checkpoints.install(incoming, home, offered["name"])
     for name in set(old) - set(fresh):
         os.remove(os.path.join(home, name))

@@ -170,6 +170,8 @@ def _prepared(launch: Launch) -> Iterator[int]:
     try:
         records.write(paths.launch(task_dir), records.to_json(launch))
         _link_releases(launch, paths.work(task_dir))
+        _write_files(launch, paths.work(task_dir))
+        _link_paths(launch, paths.work(task_dir))
         yield taken
     finally:
         os.close(taken)
@@ -177,13 +179,36 @@ def _prepared(launch: Launch) -> Iterator[int]:
 
 def _link_releases(launch: Launch, work: str) -> None:
     """The task's directory shows the releases by links, and holds what the task itself writes."""
-    own = [os.path.normpath(path).split(os.sep) for path in (launch.checkpoint_dir, *launch.data)]
+    places = (launch.checkpoint_dir, *launch.data, *launch.files)
+    own = [os.path.normpath(path).split(os.sep) for path in places]
     _link_all(paths.release(launch.project, launch.release), work, own)
     for place, release in launch.data.items():
         here = os.path.join(work, place)
         os.makedirs(os.path.dirname(here), exist_ok=True)
         if not os.path.lexists(here):
             os.symlink(paths.release(launch.project, release), here)
+
+
+def _write_files(launch: Launch, work: str) -> None:
+    """What tells the task its role by a file: as it is now, for a run may go on elsewhere."""
+    for place, text in launch.files.items():
+        here = os.path.join(work, place)
+        os.makedirs(os.path.dirname(here), exist_ok=True)
+        with open(here, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _link_paths(launch: Launch, work: str) -> None:
+    """What they lead to is made, for a link to nothing is in the way of a makedirs()."""
+    for place, path in launch.links.items():
+        here = os.path.join(work, place)
+        folder = os.path.dirname(here)
+        os.makedirs(os.path.join(folder, path), exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
+        if os.path.islink(here):
+            os.remove(here)
+        if not os.path.lexists(here):
+            os.symlink(path, here)
 
 
 def _link_all(source: str, target: str, own: List[List[str]]) -> None:

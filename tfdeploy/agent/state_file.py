@@ -15,6 +15,7 @@ LINE = re.compile(
     r'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"', re.M
 )
 SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
+BESIDE = (".index", ".meta")
 LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
@@ -67,12 +68,16 @@ def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
     total = int(shards[0][1])
     if sorted(shards) != [("%05d" % number, "%05d" % total) for number in range(total)]:
         return None
-    known = (".index", ".meta")
     return sorted(
         name
         for name in mine
-        if name[len(checkpoint) :] in known or SHARD.fullmatch(name[len(checkpoint) :])
+        if name[len(checkpoint) :] in BESIDE or SHARD.fullmatch(name[len(checkpoint) :])
     )
+
+
+def is_part(name: str) -> bool:
+    """Whether a file, by its name, belongs to some checkpoint."""
+    return not name.startswith(".") and bool(name.endswith(BESIDE) or SHARD.search(name))
 
 
 def step(checkpoint: str) -> Optional[int]:

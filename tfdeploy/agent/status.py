@@ -46,7 +46,7 @@ def _probed(told: TaskReport, task_dir: str, log: str) -> TaskReport:
     newest = progress.newest(checkpoint_dir)
     return replace(
         told,
-        health=health.ask("localhost", launch.port, told.task).verdict if launch.port else "-",
+        health=health.of(launch),
         step=newest.step if newest else None,
         step_age_s=newest.age_s if newest else None,
         quiet_s=progress.quiet_s(log, checkpoint_dir),

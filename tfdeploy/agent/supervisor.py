@@ -97,7 +97,7 @@ class Supervisor:
             why = "{} can't be run: {}".format(self.launch.argv[0], error.strerror)
             return Exit(127, why=why, final=True), ""
         # Without a port there's nothing to wait for, though it has yet to show that it works.
-        begun = records.READY if self.launch.port is None else records.RUNNING
+        begun = records.READY if self.launch.asked_port is None else records.RUNNING
         self.write(begun, pid=child.pid, restarts=len(self.history) - 1)
         order = self._order = self._watched(child)
         if order is None:
@@ -131,7 +131,7 @@ class Supervisor:
         if left:
             why = "{}; processes {} could not be ended".format(restart.named(code), left)
             return Exit(code, why=why, final=True)
-        if self.launch.port is None and not any(attempt.ready for attempt in self.history):
+        if self.launch.asked_port is None and not any(attempt.ready for attempt in self.history):
             why = "{}, within {:g} s of its start".format(restart.named(code), SETTLED_S)
             return Exit(code, why=why, final=True)
         self.log.settle()

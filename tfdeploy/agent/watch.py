@@ -85,14 +85,13 @@ class Watch:
 
     def _probed(self) -> Optional[Order]:
         now = time.monotonic()
-        if self.launch.port is None:
+        if self.launch.asked_port is None:
             self._settle(now)
             return None
         if self._ready and now < self._probed_at + LIVE_PROBE_S:
             return None
         gap_s, self._probed_at = now - self._probed_at, now
-        answer = health.ask("localhost", self.launch.port, self.launch.task, PROBE_TIMEOUT_S)
-        return self._judged(answer.verdict, now, gap_s)
+        return self._judged(health.of(self.launch, PROBE_TIMEOUT_S), now, gap_s)
 
     def _settle(self, now: float) -> None:
         if not self._ready and now > self._began + SETTLED_S:
@@ -108,7 +107,7 @@ class Watch:
         return self._frozen_order()
 
     def _not_yet(self, verdict: str, now: float) -> Optional[Order]:
-        port = self.launch.port
+        port = self.launch.asked_port
         ours = verdict == health.READY and port is not None and self._is_ours(port)
         if ours:
             self._be_ready()

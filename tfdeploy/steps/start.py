@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy import bundle, launch, run
 from tfdeploy import plan as plans
+from tfdeploy.agent.health import FROZEN, NOT_GRPC, WRONG_TASK
 from tfdeploy.agent.records import (
     ENDED,
+    PORT,
+    PROCESS,
     READY,
     STOPPED,
     SUCCEEDED,
@@ -38,12 +41,12 @@ from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Inventory
-    from tfdeploy.plan import Plan
+    from tfdeploy.plan import Placement, Plan
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
     from tfdeploy.steps.plan import Intent
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 
 TAIL = 20
 PEER_TIMEOUT_S = 5.0
+# What shows that a port is reached, whoever's server it is.
+ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 YIELD_S = 20.0
 YIELD_LOOK_S = 0.5
 
@@ -243,17 +248,20 @@ def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
 def _check_peers(fleet: Fleet, begun: Run) -> None:
     """Each worker's host asks every ps under the address that the cluster spec gives, and every
     host asks the chief's how the run goes: whoever can't would give up after a while."""
-    plan, named = begun.plan, {"project": begun.inventory.project, "run": begun.id}
+    plan, training = begun.plan, begun.inventory.training
+    named = {"project": begun.inventory.project, "run": begun.id}
 
     def ask(agent: Agent) -> Any:
         peers = [
-            {"task": str(p.task), "address": p.address, "port": p.port}
+            {"task": str(p.task), "name": _named(begun, p), "address": p.address, "port": p.port}
             for p in plan.dialled_from(agent.host)
+            if training.ready != PROCESS
         ]
         return agent.ask("peers", {**named, "peers_asked": peers, "timeout_s": PEER_TIMEOUT_S})
 
     answers = fleet.each(plan.hosts, ask)
-    unreached = [*_unreached(plan, answers), *_unheard(plan, answers)]
+    reached = ANY_ANSWER if training.ready == PORT else (READY,)
+    unreached = [*_unreached(plan, answers, reached), *_unheard(plan, answers)]
     if unreached:
         seen = status(fleet, begun)  # a short training may be over before all of it was dialled
         chief = seen.report(str(plan.chief.task))
@@ -262,12 +270,20 @@ def _check_peers(fleet: Fleet, begun: Run) -> None:
             raise_all([error for error in unreached if error.task not in done])
 
 
-def _unreached(plan: Plan, answers: Mapping[str, Any]) -> Iterator[TaskNotReady]:
+def _named(run: Run, placement: Placement) -> str:
+    """What the task's own server calls it."""
+    job = run.inventory.training.named(placement.task.job)
+    return f"{job}:{placement.task.index}"
+
+
+def _unreached(
+    plan: Plan, answers: Mapping[str, Any], reached: Collection[str]
+) -> Iterator[TaskNotReady]:
     """One error a peer that isn't reached, with all who don't reach it."""
     silent: dict[str, dict[str, str]] = {}
     for host, answer in answers.items():
         for peer in answer["peers"]:
-            if peer["verdict"] != READY:
+            if peer["verdict"] not in reached:
                 silent.setdefault(peer["task"], {})[host] = peer["detail"]
     for peer in plan.placements:
         if details := silent.get(str(peer.task)):

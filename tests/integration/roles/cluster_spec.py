@@ -1,0 +1,9 @@
+"""The cluster as JSON in a variable, the count of workers in another, TensorBoard's port in one."""
+
+import json
+import os
+
+cluster = json.loads(os.environ["CLUSTER_SPEC"])
+me = [os.environ["JOB_NAME"], int(os.environ["TASK_INDEX"])]
+more = [int(os.environ["WORKER_CNT"]), int(os.environ["TB_PORT"])]
+print(json.dumps({"me": me, "ps": cluster["ps"], "workers": cluster["worker"], "more": more}))

@@ -1,0 +1,13 @@
+"""Strict argparse: a flag that it doesn't know ends it with 2."""
+
+import argparse
+import json
+
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("--job_name", choices=("ps", "worker"), required=True)
+parser.add_argument("--task_index", type=int, required=True)
+parser.add_argument("--ps_hosts", required=True)
+parser.add_argument("--worker_hosts", required=True)
+given = parser.parse_args()
+ps, workers = given.ps_hosts.split(","), given.worker_hosts.split(",")
+print(json.dumps({"me": [given.job_name, given.task_index], "ps": ps, "workers": workers}))

@@ -1,0 +1,199 @@
+"""Scripts are told their role in every way that the world has found, and need not be touched.
+
+Each script in roles/ reads its role in one of those ways, and says what it was told. It is run as
+`tfdeploy plan` says that it would be; the last ones are run by tfdeploy itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .projects import Project
+from .sshd import free_ports
+
+ROLES = Path(__file__).parent / "roles"
+PS, W0, W1, CHIEF = "10.0.0.1:2222", "10.0.0.2:2222", "10.0.0.2:2223", "10.0.0.2:2224"
+LISTS = {"ps": [PS], "workers": [W0, W1]}
+SERVERS = {
+    "p": {"address": "10.0.0.1", "ps": 1},
+    "w": {"address": "10.0.0.2", "workers": 2},
+}
+WITH_CHIEF = {
+    "p": SERVERS["p"],
+    "w": {"address": "10.0.0.2", "workers": 2, "chief": True},
+    "e": {"address": "10.0.0.3", "evaluator": True},
+}
+WORKERS = {"w": SERVERS["w"]}
+SEMICOLONS = ["--chief-hosts={chief_hosts:;}", "--ps-hosts={ps_hosts:;}"]
+SEMICOLONS += ["--worker-hosts={worker_hosts:;}"]
+FULL = {"ps": [PS], "worker": [W0, W1], "chief": [CHIEF]}
+
+
+def told(folder, script, training, hosts):
+    """What each task says that it was told: {task: its line}."""
+    project = Project(folder, hosts, training={"role": "tf_config", **training})
+    shutil.copy(ROLES / f"{script}.py", project.folder / "train.py")
+    planned = json.loads(project.ok("plan", "--json"))["tasks"]
+    return {task["task"]: said(task, project.folder) for task in planned}
+
+
+def said(task, folder):
+    argv = [sys.executable if word == "python3" else word for word in task["argv"]]
+    env = {**os.environ, **task["env"]}
+    done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def each(**more):
+    """What every task of SERVERS was told, besides which one it is."""
+    tasks = {"ps:0": ["ps", 0], "worker:0": ["worker", 0], "worker:1": ["worker", 1]}
+    return {task: {"me": me, **more} for task, me in tasks.items()}
+
+
+@pytest.mark.parametrize(
+    ("script", "training"),
+    [
+        ("flags_argparse", {"role": "flags"}),
+        ("flags_absl", {"role": "flags"}),
+        (
+            "flags_apart",
+            {"role_args": ["--job_name", "{job}", "--task_index", "{index}",
+                           "--ps_hosts", "{ps_hosts}", "--worker_hosts", "{worker_hosts}"]},
+        ),
+        ("dashed", {"role": "dashed"}),
+        (
+            "short",
+            {"role_args": ["-j", "{job}", "-x{index}", "-p", "{ps_hosts}", "-w{worker_hosts}"]},
+        ),
+        ("environment", {"role": "environment"}),
+        (
+            "brackets",
+            {"role_env": {"JOB_NAME": "{job}", "JOB_INDEX": "{index}",
+                          "PS_HOSTS": "[{ps_hosts}]", "WORKER_HOSTS": "[{worker_hosts}]"}},
+        ),
+    ],
+)  # fmt: skip
+def test_who_one_is_and_who_the_others_are(tmp_path, script, training):
+    assert told(tmp_path, script, training, SERVERS) == each(**LISTS)
+
+
+def test_a_cluster_spec_in_a_variable_with_counts(tmp_path):
+    training = {
+        "role": "environment",
+        "role_env": {"WORKER_CNT": "{num_workers}", "TB_PORT": "6006"},
+    }
+    assert told(tmp_path, "cluster_spec", training, SERVERS) == each(**LISTS, more=[2, 6006])
+
+
+def test_two_words(tmp_path):
+    assert told(tmp_path, "positional", {"role": "positional"}, SERVERS) == each()
+
+
+def test_one_word(tmp_path):
+    seen = told(tmp_path, "index", {"role_args": ["{index}"]}, WORKERS)
+    assert seen == {"worker:0": {"index": 0}, "worker:1": {"index": 1}}
+
+
+def test_counts_and_a_directory_for_what_is_logged(tmp_path):
+    words = ["--job-name={job}", "--task={index}", "--num-workers={num_workers}"]
+    training = {"role_args": [*words, "--log-dir={checkpoint_dir}"], "checkpoint_dir": "logs"}
+    assert told(tmp_path, "numbers", training, SERVERS) == each(count=2, log="logs")
+
+
+def test_ones_own_address_as_a_url(tmp_path):
+    words = ["--worker_grpc_url=grpc://{address}:{port}", "--worker_index={index}"]
+    words += ["--num_workers={num_workers}", "--num_parameter_servers={num_ps}"]
+    seen = told(tmp_path, "grpc_url", {"role_args": [*words, "--grpc_port={port}"]}, SERVERS)
+    assert seen["ps:0"] == {"own": [f"grpc://{PS}", 0, 2222], "counts": [1, 2]}
+    assert seen["worker:1"] == {"own": [f"grpc://{W1}", 1, 2223], "counts": [1, 2]}
+
+
+def test_where_the_first_one_is(tmp_path):
+    words = ["--coord_host={chief_address}", "--controller_host={chief_address}:{chief_port}"]
+    seen = told(tmp_path, "coordinator", {"role_args": [*words, "--id={index}"]}, WORKERS)
+    assert seen == {f"worker:{i}": {"id": i, "first": ["10.0.0.2", W0]} for i in (0, 1)}
+
+
+def test_semicolons_and_a_switch_for_one_job(tmp_path):
+    words = [*SEMICOLONS, "--worker-type={job}", "--worker-index={index}"]
+    training = {"role_args": words, "evaluator": {"role_args": [*SEMICOLONS, "--evaluator"]}}
+    seen = told(tmp_path, "semicolons", training, WITH_CHIEF)
+    lists = {"chief": [CHIEF], **LISTS}
+    assert seen["evaluator:0"] == {"me": ["evaluator", 0], **lists}
+    assert seen["worker:1"] == {"me": ["worker", 1], **lists}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cluster"),
+    [
+        (SERVERS, {"ps": [PS], "worker": [W0, W1]}),
+        (WITH_CHIEF, FULL),
+        (WORKERS, {"worker": [W0, W1]}),
+    ],
+    ids=["ps and workers", "a chief and an evaluator too", "workers alone"],
+)
+def test_tf_config(tmp_path, hosts, cluster):
+    for task, seen in told(tmp_path, "tf_config", {}, hosts).items():
+        job, index = task.split(":")
+        assert seen == {"me": [job, int(index)], **cluster}
+
+
+def test_tf_config_with_a_master_instead_of_a_chief(tmp_path):
+    seen = told(tmp_path, "tf_config", {"chief": {"name": "master"}}, WITH_CHIEF)
+    assert seen["chief:0"] == {
+        "me": ["master", 0], "ps": [PS], "worker": [W0, W1], "master": [CHIEF]
+    }  # fmt: skip
+
+
+def test_addresses_that_stand_in_the_script(tmp_path):
+    here = {"transport": "local", "address": "localhost", "ps": 1, "workers": 2}
+    hosts = {"here": {**here, "ports": [23451, 23452, 23453, 23454]}}
+    seen = told(tmp_path, "fixed", {"role": "positional"}, hosts)
+    mine = {task: line["mine"].rpartition(":")[2] for task, line in seen.items()}
+    assert mine == {"ps:0": "23451", "worker:0": "23452", "worker:1": "23453"}
+
+
+# Run by tfdeploy
+
+
+def run(folder, script, training, **tasks):
+    ports = free_ports(1 + sum(tasks.values()))
+    here = {"transport": "local", "python": sys.executable, "ports": ports, **tasks}
+    hosts = {"here": {**here, "directory": str(folder / "host")}}
+    common = {"command": ["python", "train.py"], "ready_timeout_s": 60}
+    project = Project(folder / "project", hosts, training={**common, **training})
+    shutil.copy(ROLES / f"{script}.py", project.folder / "train.py")
+    done = project.tf("run", timeout_s=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_file_beside_the_script(tmp_path):
+    training = {
+        "role": "tf_config",
+        "role_args": ["--job={job}", "--task={index}", "--cluster=conf/cluster.json"],
+        "role_files": {"conf/cluster.json": "{cluster}"},
+        "ready": "process",
+    }
+    out = run(tmp_path, "json_file", training, workers=2)
+    assert '{"me": ["worker", 1], "worker": ["127.0.0.1:' in out
+
+
+@pytest.mark.slow
+def test_tf_data_service_whose_jobs_have_names_of_their_own(tmp_path):
+    training = {
+        "role": "flags",
+        "ready": "port",
+        "ps": {"name": "dispatcher"},
+        "chief": {"name": "reader"},
+    }
+    out = run(tmp_path, "data_service", training, ps=1, workers=1, chief=True)
+    assert "read [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" in out
