@@ -1,7 +1,7 @@
 """Scripts are told their role in every way that the world has found, and need not be touched.
 
-Each script in roles/ reads its role in one of those ways, and says what it was told. It is run as
-`tfdeploy plan` says that it would be; the last ones are run by tfdeploy itself.
+Each script in roles/ reads its role in one of those ways, and says what it was told. It is run with
+the words and the environment of its launch; the last ones are run by tfdeploy itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tfdeploy import inventory
+from tfdeploy.steps.plan import plan_all
 
 from .projects import Project
 from .sshd import free_ports
@@ -40,13 +43,13 @@ def told(folder, script, training, hosts):
     """What each task says that it was told: {task: its line}."""
     project = Project(folder, hosts, training={"role": "tf_config", **training})
     shutil.copy(ROLES / f"{script}.py", project.folder / "train.py")
-    planned = json.loads(project.ok("plan", "--json"))["tasks"]
-    return {task["task"]: said(task, project.folder) for task in planned}
+    intent = plan_all(inventory.load(project.folder / "hosts.toml"))
+    return {x.task: said(x, project.folder) for x in intent.launches()}
 
 
-def said(task, folder):
-    argv = [sys.executable if word == "python3" else word for word in task["argv"]]
-    env = {**os.environ, **task["env"]}
+def said(launch, folder):
+    argv = [sys.executable if word == "python3" else word for word in launch.argv]
+    env = {**os.environ, **launch.env}
     done = subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
