@@ -46,6 +46,8 @@ VERBS = {
     "unpin": "verbs.unpin",
     "logs": "verbs.logs",
     "give": "give.give",
+    "load": "load.load",
+    "events": "load.events",
     "disk": "disk.disk",
     "weigh": "remove.weigh",
     "remove": "remove.remove",

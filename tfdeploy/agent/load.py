@@ -1,0 +1,61 @@
+"""What a run's tasks cost this host, and where their chief tells of its steps: asked by a sweep."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import TYPE_CHECKING, paths, process, records
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+NET = "/proc/net/dev"
+# proc(5), stat, behind the name: utime, stime, and what children used that were waited for.
+SPENT = slice(11, 15)
+RECEIVED, SENT = 0, 8  # the columns of NET
+
+
+def load(project: str, run: str) -> Dict[str, Any]:
+    """`{at, cpu_s: {task: seconds}, received, sent}`, all since some begin: who asks twice knows
+    what came between. `at` is on this host's own clock, and only tasks that live are told. Bytes
+    are those of all interfaces, loopback among them: between tasks of one host that is where the
+    traffic is.
+    """
+    received, sent = traffic(NET)
+    cpu_s: Dict[str, float] = {}
+    for task, seconds in _spent(project, run):
+        cpu_s[task] = cpu_s.get(task, 0.0) + seconds
+    return {"at": time.monotonic(), "cpu_s": cpu_s, "received": received, "sent": sent}
+
+
+def events(project: str, run: str, task: str) -> Dict[str, Any]:
+    """The folder in which `task` saves, and the event files below it, relative to it."""
+    from .progress import EVENTS
+
+    task_dir = paths.task(project, run, task)
+    launch = records.load(records.Launch, paths.launch(task_dir))
+    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+    found: List[str] = []
+    for parent, _, names in os.walk(folder):
+        here = (os.path.join(parent, name) for name in names if EVENTS in name)
+        found += (os.path.relpath(p, folder) for p in here if os.path.isfile(p))
+    return {"folder": folder, "events": sorted(found)}
+
+
+def traffic(path: str) -> Tuple[int, int]:
+    """Bytes received and sent. Source: proc(5), /proc/net/dev: two lines of heading, then
+    `name: ` and eight columns for each of both."""
+    with open(path, encoding="ascii") as file:
+        rows = [line.rpartition(":")[2].split() for line in file.readlines()[2:]]
+    return sum(int(row[RECEIVED]) for row in rows), sum(int(row[SENT]) for row in rows)
+
+
+def _spent(project: str, run: str) -> Iterator[Tuple[str, float]]:
+    """Of each living process of the run its task, and the CPU seconds that it has used."""
+    tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+    for name in os.listdir("/proc"):
+        found = process.marked(int(name)) if name.isdecimal() else None
+        if found and found[:2] == (project, run):
+            ticks = process.stat(int(name))[SPENT]
+            yield found[2], sum(int(tick) for tick in ticks) * tick_s

@@ -1,0 +1,243 @@
+"""`tfdeploy sweep`: the same training with other numbers of ps and workers, one short run each.
+
+sweep/sweep.json     what was measured (see logbook.py), and
+sweep/speedup.svg    the picture of it
+runs/<run>/          the record, the events and the logs of each run, as of any other
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tfdeploy import bundle, curves, picture, plan, rescale, run
+from tfdeploy.errors import PlanError, TaskError, TfdeployError, parts
+from tfdeploy.fields import AUTO
+from tfdeploy.fleet import Fleet
+from tfdeploy.logbook import FILE, Logbook, alone
+from tfdeploy.picture import Line, Panel
+from tfdeploy.speedup import FAILED, GOING, Cell, Result, Sweep
+from tfdeploy.steps.measure import measure
+from tfdeploy.steps.plan import Intent, plan_all
+from tfdeploy.steps.push import push
+from tfdeploy.steps.start import NothingStarted, begin, with_ports
+from tfdeploy.steps.stop import stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from tfdeploy.inventory import Inventory
+    from tfdeploy.run import Run
+
+FOLDER, PICTURE = "sweep", "speedup.svg"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells to measure, and how: each for so many seconds, its steps read off its events or by
+    a `pattern` off its chief's log, and counted as Sweep says."""
+
+    cells: tuple[Cell, ...]
+    seconds: float = 60.0
+    pattern: str | None = None
+    examples_per_step: int | None = None
+    synchronous: bool = False
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Whom to tell how a sweep goes: which run a cell is about to begin, and what it came to."""
+
+    on_begin: Callable[[Cell, str], None] = lambda cell, run: None
+    on_result: Callable[[Sweep, Result], None] = lambda sweep, result: None
+
+
+def cells(ps: str, workers: str) -> tuple[Cell, ...]:
+    """Each number of ps with each number of workers, the smallest first. Raises PlanError."""
+    pairs = product(_numbers("--workers", workers, 1), _numbers("--ps", ps, 0))
+    return tuple(sorted(Cell(*pair) for pair in pairs))
+
+
+def _numbers(flag: str, text: str, least: int) -> set[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and least <= int(word) <= 1024 for word in words):
+        raise PlanError(
+            f'{flag}: found "{text}", expected whole numbers from {least} to 1024',
+            f"say them with commas between them, as {flag} 1,2,4",
+        )
+    return {int(word) for word in words}
+
+
+def sweep(
+    asked: Inventory,
+    grid: Grid,
+    folder: Path,
+    watcher: Watcher = Watcher(),
+    *,
+    accept_new: bool = False,
+) -> Sweep:
+    """Measure every cell of the grid that the folder's record lacks, and draw what there is then.
+
+    Raises PlanError where any cell can't be planned, and RunError where the record is of something
+    else, before anything runs; what `push`, `start` and `stop` raise of hosts; and at Ctrl-C
+    KeyboardInterrupt, when nothing of its run is left. What was measured by then is kept.
+    """
+    pattern = curves.log_pattern(grid.pattern) if grid.pattern else None
+    _refuse_one_for_all(asked.training.checkpoint_dir)
+    whole = plan_all(_without_sweeps(asked, folder))
+    intents = _planned(whole, grid.cells)
+    with alone(folder):
+        book = Logbook(folder, _asked(asked, whole, grid))
+        _end_what_was_left(asked, book)
+        with Fleet(_used(whole.inventory, intents), accept_new=accept_new) as fleet:
+            sweeping = _Sweeping(fleet, book, watcher, grid.seconds, pattern)
+            for cell, intent in intents.items():
+                sweeping.measure(cell, intent)
+        draw(book.sweep, folder / PICTURE)
+    return book.sweep
+
+
+class _Sweeping:
+    """Cell after cell, each written down before it begins and after it has ended."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        book: Logbook,
+        watcher: Watcher,
+        seconds: float,
+        pattern: re.Pattern[str] | None,
+    ) -> None:
+        self._fleet, self._book, self._watcher = fleet, book, watcher
+        self._seconds, self._pattern = seconds, pattern
+
+    def measure(self, cell: Cell, intent: Intent) -> None:
+        """Unless it was measured before. A task that falls is a result, a host that does is not."""
+        known = self._book.sweep.results.get(cell)
+        if known and known.rate:
+            self._watcher.on_result(self._book.sweep, known)
+            return
+        push(self._fleet, intent)  # of the first cell; then the release is there
+        planned = _run(self._fleet, intent)
+        self._watcher.on_begin(cell, planned.id)
+        self._book.put(Result(cell, planned.id))
+        try:
+            result = self._result(cell, planned)
+        except KeyboardInterrupt:
+            self._book.drop(cell)  # all of it was stopped
+            raise
+        self._book.put(result)
+        self._watcher.on_result(self._book.sweep, result)
+
+    def _result(self, cell: Cell, planned: Run) -> Result:
+        try:
+            begun = begin(self._fleet, planned, lambda host, report: None)
+        except NothingStarted as refused:
+            run.forget(planned)
+            raise refused.error from None
+        except TfdeployError as error:
+            if not all(isinstance(part, TaskError) for part in parts(error)):
+                raise
+            return Result(cell, planned.id, FAILED, str(error))
+        return measure(self._fleet, begun, cell, self._seconds, self._pattern)
+
+
+def _refuse_one_for_all(checkpoint_dir: str) -> None:
+    if checkpoint_dir.startswith("/"):
+        raise PlanError(
+            f"training.checkpoint_dir is {checkpoint_dir}: each run would go on from the last one",
+            "say a relative one, so that each run has its own",
+        )
+
+
+def _planned(whole: Intent, wanted: Iterable[Cell]) -> dict[Cell, Intent]:
+    """What each cell is going to be, with the releases that the whole has. Raises one PlanError for
+    all that can't be."""
+    intents: dict[Cell, Intent] = {}
+    wrong: dict[str, str] = {}
+    for cell in wanted:
+        try:
+            intents[cell] = _intent(whole, cell)
+        except PlanError as error:
+            wrong[f"{cell}: {error.message}"] = error.hint
+    if wrong:
+        raise PlanError("\n".join(wrong), "\n  ".join(dict.fromkeys(wrong.values())))
+    return intents
+
+
+def _intent(whole: Intent, cell: Cell) -> Intent:
+    inventory = rescale.to(whole.inventory, whole.plan, cell.ps, cell.workers)
+    data = {place: whole.data[place] for place in inventory.data}
+    intent = Intent(inventory, plan.remake(inventory), whole.release, data)
+    intent.launches()  # so that a wrong {field} is found now
+    return intent
+
+
+def _run(fleet: Fleet, intent: Intent) -> Run:
+    """The run that an intent is going to be, on ports that are free now."""
+    inventory = with_ports(fleet, intent.inventory, intent.plan)
+    auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
+    named = (run.new_id(), intent.release.id, bundle.current_version())
+    return run.Run(*named, inventory, plan.remake(inventory), auto, data=intent.data_ids)
+
+
+def _asked(asked: Inventory, whole: Intent, grid: Grid) -> Sweep:
+    """The sweep with no result yet. Its terms are what results must have in common."""
+    hosts = {h.name: h.model_dump(mode="json", exclude={"name"}) for h in asked.hosts}
+    table = asked.model_dump(mode="json", exclude={"file", "hosts"})
+    terms = {
+        "project": asked.project,
+        "release": whole.release.id,
+        "data": whole.data_ids,
+        "seconds": grid.seconds,
+        "pattern": grid.pattern,
+        asked.file.name: {**table, "hosts": hosts},
+    }
+    return Sweep({}, terms, grid.examples_per_step, grid.synchronous)
+
+
+def _end_what_was_left(asked: Inventory, book: Logbook) -> None:
+    """A sweep that was killed left its run going. One whose record is gone never began."""
+    for left in [each for each in book.sweep if each.result == GOING]:
+        if (asked.file.parent / run.FOLDER / left.run / "run.json").exists():
+            known = run.load(asked.file, left.run)
+            with Fleet(known.inventory, version=known.agent) as fleet:
+                stop(fleet, known)
+        book.drop(left.cell)
+
+
+def _used(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventory:
+    """With those hosts alone that any cell needs."""
+    names = {host for intent in intents.values() for host in intent.plan.hosts}
+    hosts = tuple(host for host in inventory.hosts if host.name in names)
+    return inventory.model_copy(update={"hosts": hosts})
+
+
+def _without_sweeps(asked: Inventory, folder: Path) -> Inventory:
+    """What sweeps write is no part of the source: it would be another after each run."""
+    root = asked.source_root
+    folders = {folder.resolve(), *(f.parent.resolve() for f in asked.file.parent.glob(f"*/{FILE}"))}
+    if root.is_relative_to(folder.resolve()):
+        raise PlanError(f"--out: {folder} holds the source", "name a folder of its own")
+    within = (f.relative_to(root).as_posix() for f in sorted(folders) if f.is_relative_to(root))
+    exclude = (*asked.source.exclude, *(f"/{re.escape(path)}/" for path in within))
+    return asked.model_copy(update={"source": asked.source.model_copy(update={"exclude": exclude})})
+
+
+def draw(found: Sweep, file: Path) -> None:
+    """Speed-up against workers, one line a ps count, and the ideal one."""
+    measured = [each for each in found if each.rate]
+    if not measured or not found.base:
+        return
+    lines = []
+    for ps in sorted({each.cell.ps for each in measured}):
+        mine = [each for each in measured if each.cell.ps == ps]
+        speedups = [found.speedup(each) or 0.0 for each in mine]
+        lines.append(Line(f"{ps} ps", [each.cell.workers for each in mine], speedups))
+    workers = sorted({each.cell.workers for each in measured})
+    ideal = Line("ideal", workers, [found.ideal(count) for count in workers])
+    title = f"{found.terms['project']}: times as fast as {found.base.cell}"
+    picture.draw(file, [Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)])
