@@ -72,11 +72,15 @@ class Replica:
         """Where the gradients of a window add up."""
         return [self.local(tf.zeros(own.shape), f"accrued/{own.op.name}") for own in self.own]
 
-    def descend(self, rate: float, accrued: list[tf.Variable]) -> tf.Operation:
-        """own ← own - rate · gradient, accrued ← accrued + gradient."""
-        steps = [x.assign_sub(rate * g) for x, g in zip(self.own, self.gradients, strict=True)]
-        sums = [a.assign_add(g) for a, g in zip(accrued, self.gradients, strict=True)]
-        return tf.group(*steps, *sums)
+    def descend(self, rate: float) -> tf.Operation:
+        """own ← own - rate · gradient."""
+        return tf.group(
+            *[own.assign_sub(rate * g) for own, g in zip(self.own, self.gradients, strict=True)]
+        )
+
+    def accrue(self, accrued: list[tf.Variable]) -> tf.Operation:
+        """accrued ← accrued + gradient."""
+        return tf.group(*[a.assign_add(g) for a, g in zip(accrued, self.gradients, strict=True)])
 
     def pull(self) -> tf.Operation:
         """own ← central."""

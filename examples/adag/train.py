@@ -54,7 +54,7 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
 
 def adag(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     accrued = copy.accrued()
-    computed = copy.descend(given.learning_rate, accrued)
+    computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
     with tf.control_dependencies([computed]):
         push = [a.read_value() / given.window for a in accrued]
     # Pushes of several workers may come at once: locked, none of them is lost.

@@ -53,7 +53,7 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
 
 
 def aeasgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
-    computed = copy.descend(given.learning_rate, accrued=[])
+    computed = copy.descend(given.learning_rate)
     with tf.control_dependencies([computed]):
         communicated = elastic(copy, given)
     return copy.steps(computed, communicated)

@@ -59,7 +59,7 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
 
 def downpour(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     accrued = copy.accrued()
-    computed = copy.descend(given.learning_rate, accrued)
+    computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
     with tf.control_dependencies([computed]):
         push = [a.read_value() for a in accrued]
     update = UPDATES[given.update](given.learning_rate)

@@ -57,7 +57,7 @@ def dynsgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     pushes = v1.get_variable("pushes", [], tf.int64, v1.zeros_initializer(), trainable=False)
     pulled_at = copy.local(pushes.read_value(), "pulled_at")
     accrued = copy.accrued()
-    computed = copy.descend(given.learning_rate, accrued)
+    computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
     with tf.control_dependencies([computed]):
         staleness = pushes.read_value() - pulled_at.read_value()
         share = 1 / tf.cast(staleness + 1, tf.float32)

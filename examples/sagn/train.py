@@ -56,7 +56,7 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
 
 def sagn(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     accrued = copy.accrued()
-    computed = copy.descend(given.learning_rate, accrued)
+    computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
     with tf.control_dependencies([computed]):
         normalised = [a.read_value() / given.window for a in accrued]
     update = v1.train.GradientDescentOptimizer(given.learning_rate)

@@ -42,11 +42,11 @@ def parse_flags() -> argparse.Namespace:
 
 
 def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
+    examples, rate = data.load("train"), own_rate(given.learning_rates, role)
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):
-            net = Synchronous(role, examples.side, own_rate(given.learning_rates, role))
+            net = Synchronous(role, examples.side, rate)
         with cluster.open_session(server.target, role, given, hooks=[]) as session:
             run(session, net, given, data.batches(examples, given.batch_size, seed=role.index))
 

@@ -1,0 +1,336 @@
+"""What each algorithm computes in its first batches, beside what its formula comes to in NumPy.
+
+One ps and two workers live in this one process, and each worker steps when it is told to: so the
+order is known. Run in the folder of the examples; prints one JSON document: for each check the
+largest difference between a weight and what it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import tensorflow as tf
+from adag.train import adag
+from aeamsgd.train import Rolling, aeamsgd
+from aeasgd.train import aeasgd
+from cluster import Role, on_ps
+from digits import data, model
+from downpour.train import downpour
+from dynsgd.train import dynsgd
+from hogwild.train import Hogwild
+from replica import Replica
+from sagn.train import sagn
+from ssgd.train import Synchronous
+
+v1 = tf.compat.v1
+RATE = 0.25
+EXAMPLES = data.load("train")
+BATCHES = [EXAMPLES._replace(images=EXAMPLES.images[i : i + 8], labels=EXAMPLES.labels[i : i + 8])
+           for i in range(0, 80, 8)]  # fmt: skip
+
+
+def free_addresses(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for s in sockets:
+        s.close()
+    return addresses
+
+
+ADDRESSES = free_addresses(3)
+CLUSTER = tf.train.ClusterSpec({"ps": ADDRESSES[:1], "worker": ADDRESSES[1:]})
+SERVERS = {
+    (job, index): tf.distribute.Server(CLUSTER, job, index)
+    for job, index in [("ps", 0), ("worker", 0), ("worker", 1)]
+}
+
+
+class Worker:
+    """A graph and a session of its own, as a worker has; `build` gives what it runs."""
+
+    def __init__(self, index, build, initialize):
+        self.role = Role(CLUSTER, "worker", index)
+        with tf.Graph().as_default() as self.graph:
+            tf.random.set_seed(1)
+            with on_ps(self.role):
+                self.net, self.steps = build(self.role)
+            self.globals, self.locals = v1.global_variables(), v1.local_variables()
+            self.weights = v1.trainable_variables()
+            self.session = v1.Session(SERVERS["worker", index].target)
+            if initialize:
+                self.session.run(v1.global_variables_initializer())
+            self.session.run(v1.local_variables_initializer())
+
+    def run(self, what, batch):
+        feed = {self.net.images: batch.images, self.net.labels: batch.labels}
+        return self.session.run(what, feed)
+
+    def compute(self, batch):
+        return self.run(self.steps.compute, batch)
+
+    def communicate(self, batch):
+        return self.run(self.steps.communicate, batch)
+
+    def central(self):
+        return self.session.run(self.weights)
+
+    def own(self):
+        return self.session.run(self.net.own)
+
+
+class Reference:
+    """The gradient of the net's loss, at any weights and for any batch, by itself."""
+
+    def __init__(self):
+        self.weights = []
+        with tf.Graph().as_default():
+            with v1.variable_scope("", custom_getter=self.place):
+                self.images, self.labels = model.placeholders(EXAMPLES.side)
+                loss = model.loss(model.logits(self.images), self.labels)
+            self.gradients = tf.gradients(loss, self.weights)
+            self.session = v1.Session()
+
+    def place(self, getter, name, shape, **how):
+        self.weights.append(v1.placeholder(tf.float32, shape))
+        return self.weights[-1]
+
+    def __call__(self, weights, batch):
+        feed = dict(zip(self.weights, weights, strict=True))
+        feed |= {self.images: batch.images, self.labels: batch.labels}
+        return self.session.run(self.gradients, feed)
+
+
+gradient = Reference()
+
+
+def plus(weights, factor, others):
+    return [w + factor * o for w, o in zip(weights, others, strict=True)]
+
+
+def minus(weights, others):
+    return plus(weights, -1, others)
+
+
+def difference(seen, expected):
+    return max(float(abs(s - e).max()) for s, e in zip(seen, expected, strict=True))
+
+
+def workers(algorithm, copy=lambda role: Replica(role, EXAMPLES.side), **flags):
+    """Both workers, with what `algorithm` makes of their copies."""
+    given = argparse.Namespace(learning_rate=RATE, **flags)
+
+    def build(role):
+        net = copy(role)
+        return net, algorithm(net, given)
+
+    return [Worker(index, build, initialize=index == 0) for index in (0, 1)]
+
+
+def descended(weights, batches, rate=RATE):
+    """Where plain SGD leads, and the sum of the gradients on the way."""
+    accrued = [np.zeros_like(w) for w in weights]
+    for batch in batches:
+        g = gradient(weights, batch)
+        weights, accrued = plus(weights, -rate, g), plus(accrued, 1, g)
+    return weights, accrued
+
+
+# The checks, each of which gives what it saw and what it expected
+
+
+def hogwild_is_sgd():
+    def build(role):
+        return Hogwild(EXAMPLES.side, RATE), None
+
+    worker, _ = (Worker(index, build, initialize=index == 0) for index in (0, 1))
+    w = worker.central()
+    for batch in BATCHES[:3]:
+        worker.run(worker.net.step_after, batch)
+    updates = [op for op in worker.graph.get_operations() if op.type.startswith("ResourceApply")]
+    assert [op.get_attr("use_locking") for op in updates] == [False] * 6
+    return worker.central(), descended(w, BATCHES[:3])[0]
+
+
+def downpour_sgd_with_window_1_is_sgd():
+    one, _ = workers(downpour, update="sgd", window=1)
+    w = one.central()
+    for batch in BATCHES[:3]:
+        one.communicate(batch)
+    return one.central(), descended(w, BATCHES[:3])[0]
+
+
+def downpour_keeps_a_window_to_itself():
+    one, _ = workers(downpour, update="sgd", window=3)
+    w = one.central()
+    one.compute(BATCHES[0])
+    one.compute(BATCHES[1])
+    assert difference(one.own(), w) > 1e-3
+    return one.central(), w
+
+
+def downpour_loses_no_push():
+    one, two = workers(downpour, update="sgd", window=2)
+    w = one.central()
+    one.compute(BATCHES[0])
+    two.compute(BATCHES[2])
+    two.communicate(BATCHES[3])
+    assert one.communicate(BATCHES[1]) == 4
+    _, first = descended(w, BATCHES[:2])
+    _, second = descended(w, BATCHES[2:4])
+    assert difference(one.own(), one.central()) == 0
+    return one.central(), plus(plus(w, -RATE, second), -RATE, first)
+
+
+def downpour_forgets_what_it_pushed():
+    one, _ = workers(downpour, update="sgd", window=2)
+    w = one.central()
+    for batch in BATCHES[0:4:2]:
+        one.compute(batch)
+        one.communicate(batch)
+    return one.central(), descended(w, [BATCHES[0], BATCHES[0], BATCHES[2], BATCHES[2]])[0]
+
+
+def downpour_adagrad():
+    one, _ = workers(downpour, update="adagrad", window=2)
+    w = one.central()
+    one.compute(BATCHES[0])
+    one.communicate(BATCHES[1])
+    _, a = descended(w, BATCHES[:2])
+    return one.central(), [x - RATE * s / np.sqrt(0.1 + s**2) for x, s in zip(w, a, strict=True)]
+
+
+def adag_pushes_the_mean():
+    one, _ = workers(adag, window=4)
+    w = one.central()
+    for batch in BATCHES[:3]:
+        one.compute(batch)
+    one.communicate(BATCHES[3])
+    return one.central(), plus(w, -RATE / 4, descended(w, BATCHES[:4])[1])
+
+
+def together(*calls):
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return [done.result(60) for done in [threads.submit(*call) for call in calls]]
+
+
+def sagn_applies_the_mean_of_all():
+    one, two = workers(sagn, window=2)
+    w = one.central()
+    one.compute(BATCHES[0])
+    two.compute(BATCHES[2])
+    assert together((one.communicate, BATCHES[1]), (two.communicate, BATCHES[3])) == [4, 4]
+    _, first = descended(w, BATCHES[:2])
+    _, second = descended(w, BATCHES[2:4])
+    assert difference(two.own(), one.central()) == 0
+    return one.central(), plus(plus(w, -RATE / 4, first), -RATE / 4, second)
+
+
+def ssgd_with_differing_rates():
+    rates = (0.3, 0.1)
+
+    def build(role):
+        return Synchronous(role, EXAMPLES.side, rates[role.index]), None
+
+    one, two = (Worker(index, build, initialize=index == 0) for index in (0, 1))
+    expected = one.central()
+    for own, others in (BATCHES[0:2], BATCHES[2:4], BATCHES[4:6]):
+        together((one.run, one.net.step_after, own), (two.run, two.net.step_after, others))
+        mine, theirs = gradient(expected, own), gradient(expected, others)
+        expected = plus(plus(expected, -0.3 / 2, mine), -0.1 / 2, theirs)
+    return one.central(), expected
+
+
+def dynsgd_divides_by_staleness():
+    one, two = workers(dynsgd, window=1)
+    w = one.central()
+    two.communicate(BATCHES[1])
+    two.communicate(BATCHES[2])
+    after, _ = descended(w, BATCHES[1:3])  # The second worker was never stale.
+    one.communicate(BATCHES[0])
+    return one.central(), plus(after, -RATE / 3, gradient(w, BATCHES[0]))
+
+
+def dynsgd_counts_none_of_its_own():
+    one, _ = workers(dynsgd, window=1)
+    w = one.central()
+    for batch in BATCHES[:3]:
+        one.communicate(batch)
+    return one.central(), descended(w, BATCHES[:3])[0]
+
+
+def elastic(x, c, alpha=0.25):
+    e = [alpha * d for d in minus(x, c)]
+    return minus(x, e), plus(c, 1, e)
+
+
+def aeasgd_moves_both_ends():
+    one, two = workers(aeasgd, window=2, alpha=0.25)
+    c = one.central()
+    one.compute(BATCHES[0])
+    one.communicate(BATCHES[1])
+    two.communicate(BATCHES[2])
+    x, c1 = elastic(descended(c, BATCHES[:2])[0], c)
+    y, c2 = elastic(descended(c, BATCHES[2:3])[0], c1)
+    return one.own() + two.own() + one.central(), x + y + c2
+
+
+def rolling(role):
+    return Rolling(role, EXAMPLES.side, momentum=0.9)
+
+
+def aeamsgd_rolls_on():
+    one, _ = workers(aeamsgd, rolling, window=3, alpha=0.25)
+    x = c = one.central()
+    v = [np.zeros_like(w) for w in x]
+    for number, batch in enumerate(BATCHES[:6], start=1):
+        (one.compute if number % 3 else one.communicate)(batch)
+        v = plus([0.9 * a for a in v], -RATE, gradient(plus(x, 0.9, v), batch))
+        x = plus(x, 1, v)
+        if number % 3 == 0:
+            x, c = elastic(x, c)
+    return one.own() + one.central(), x + c
+
+
+def a_copy_begins_where_the_central_weights_are():
+    one, _ = workers(downpour, update="sgd", window=1)
+    one.communicate(BATCHES[0])
+    with one.graph.as_default():
+        late = Worker(1, lambda role: (Replica(role, EXAMPLES.side), None), initialize=False)
+    return late.own(), one.central()
+
+
+def places():
+    """Which variables are saved, and where they and the copies lie."""
+    seen = {}
+    for algorithm, how in {
+        downpour: {"update": "adagrad"}, adag: {}, sagn: {}, dynsgd: {}, aeasgd: {"alpha": 0.5},
+        aeamsgd: {"alpha": 0.5, "copy": rolling},
+    }.items():  # fmt: skip
+        one, _ = workers(algorithm, window=2, **how)
+        seen[algorithm.__name__] = {
+            "saved": sorted(v.op.name for v in one.globals),
+            "saved on": sorted({v.device for v in one.globals}),
+            "not saved": sorted({v.op.name.split("/")[0] for v in one.locals}),
+            "not saved on": sorted({v.device for v in one.locals}),
+        }
+    return seen
+
+
+CHECKS = [
+    hogwild_is_sgd, downpour_sgd_with_window_1_is_sgd, downpour_keeps_a_window_to_itself,
+    downpour_loses_no_push, downpour_forgets_what_it_pushed, downpour_adagrad,
+    adag_pushes_the_mean, sagn_applies_the_mean_of_all, ssgd_with_differing_rates,
+    dynsgd_divides_by_staleness, dynsgd_counts_none_of_its_own, aeasgd_moves_both_ends,
+    aeamsgd_rolls_on, a_copy_begins_where_the_central_weights_are,
+]  # fmt: skip
+
+if __name__ == "__main__":
+    answer = {"differences": {check.__name__: difference(*check()) for check in CHECKS}}
+    answer["places"] = places()
+    print(json.dumps(answer), flush=True)
+    os._exit(0)  # The servers in this process never end by themselves.
