@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import shlex
 import sys
 import threading
@@ -31,17 +32,19 @@ from tfdeploy.agent.records import (
 from tfdeploy.errors import FleetError
 from tfdeploy.flood import Flood
 from tfdeploy.hostnames import FEW, folded
-from tfdeploy.words import counted, duration, few, gpus, printable, size
+from tfdeploy.words import counted, crew, duration, few, gpus, printable, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from tfdeploy.errors import HostError, TfdeployError
     from tfdeploy.pushing import Tally
     from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import BadCheckpoint, Collected
+    from tfdeploy.steps.compare import Comparison
     from tfdeploy.steps.plan import Intent
     from tfdeploy.steps.prune import Going, Pruned
     from tfdeploy.steps.resume import Resumed
@@ -267,6 +270,22 @@ class Console:
             freed = size(sum(done.freed.values()))
             self.say(f"\n{freed} became free; results at home were not touched")
 
+    def compared(self, seen: Comparison, picture: Path) -> None:
+        """STEPS and SECONDS are those of a curve's last point."""
+        best = "HIGHEST" if seen.rises else "LOWEST"
+        columns = ("RUN", "TASKS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST", best)
+        table = _table(*columns, *([] if seen.target is None else [f"REACHED {seen.target:g}"]))
+        for told in seen.runs:
+            name, last = escape(printable(told.label)), str(told.curve[-1].step)
+            speed = [_figure(told.seconds[-1], ".1f"), _figure(told.rate, ".1f")]
+            values = (told.smoothed[0], told.smoothed[-1], seen.best(told))
+            figures = [_figure(value, ".4g") for value in values]
+            reached = [] if seen.target is None else [_moment(seen.reached(told))]
+            table.add_row(name, crew(told.tasks) or "-", last, *speed, *figures, *reached)
+        self._table(table)
+        mean = f"a mean over {counted(seen.smooth, 'step')}" if seen.smooth > 1 else "not smoothed"
+        self.say(f"\n{seen.tag}: {mean} (--smooth)\npicture: {picture}")
+
     def delayed(self, error: TfdeployError) -> None:
         self._warn(error, "the next checkpoint is tried again")
 
@@ -302,6 +321,17 @@ def document(data: Any) -> None:
 def _told(release: Release) -> str:
     files = f"{counted(len(release.manifest), 'file')}, {size(release.size)}"
     return f"{release.id}  {files} of {release.root}"
+
+
+def _figure(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _moment(reached: tuple[int, float] | None) -> str:
+    if reached is None:
+        return "-"
+    step, seconds = reached
+    return f"step {step}" if math.isnan(seconds) else f"step {step}, {seconds:.1f} s"
 
 
 def _table(*columns: str) -> Table:

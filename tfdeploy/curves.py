@@ -16,7 +16,7 @@ from tfdeploy.agent import progress
 from tfdeploy.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 GROUPS = r"(?P<step>\d+), and as you like (?P<loss>…) or (?P<value>…), and (?P<time>…)"
@@ -72,13 +72,13 @@ def log_pattern(text: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise RunError(f"the pattern {text!r} can't be read: {error}", f"say {GROUPS}") from None
+        raise RunError(f'the pattern "{text}" can\'t be read: {error}', f"say {GROUPS}") from None
     if "step" not in pattern.groupindex:
-        raise RunError(f"the pattern {text!r} names no step", f"say {GROUPS}")
+        raise RunError(f'the pattern "{text}" names no step', f"say {GROUPS}")
     return pattern
 
 
-def steps(curves: dict[str, Curve]) -> Curve:
+def steps(curves: Mapping[str, Curve]) -> Curve:
     """When each step was first told, by any of the curves; without values. Steps and times rise."""
     told = sorted((point.at, point.step) for curve in curves.values() for point in curve
                   if math.isfinite(point.at))  # fmt: skip

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from tfdeploy.plan import Placement
     from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import Collected
+    from tfdeploy.steps.compare import Comparison, Told
     from tfdeploy.steps.plan import Intent
     from tfdeploy.steps.prune import Going, Pruned
     from tfdeploy.steps.run import Finished
@@ -100,6 +103,49 @@ def pruned(seen: ProjectRuns, going: Mapping[str, Going], done: Pruned | None) -
         for host, what in going.items()
     }
     return {"project": seen.project, "hosts": hosts, "errors": [str(error) for error in errors]}
+
+
+def compared(seen: Comparison, picture: Path) -> dict[str, Any]:
+    """Values are smoothed, but for the curves' own; null stands for what is no number."""
+    return {
+        "tag": seen.tag,
+        "smooth_steps": seen.smooth,
+        "best_is": "highest" if seen.rises else "lowest",
+        "target": seen.target,
+        "picture": str(picture),
+        "runs": [_told(told, seen) for told in seen.runs],
+    }
+
+
+def _told(told: Told, seen: Comparison) -> dict[str, Any]:
+    step, seconds = seen.reached(told) or (None, None)
+    values = {"first": told.smoothed[0], "last": told.smoothed[-1], "best": seen.best(told)}
+    return {
+        "label": told.label,
+        "run": told.run,
+        "folder": str(told.folder),
+        "tasks": dict(told.tasks),
+        "steps": told.curve[-1].step,
+        "seconds": _number(told.seconds[-1]),
+        "steps_per_s": _number(told.rate),
+        **{name: _number(value) for name, value in values.items()},
+        "reached": None if step is None else {"step": step, "seconds": _number(seconds)},
+        "curve": {
+            "step": [point.step for point in told.curve],
+            "seconds": _numbers(told.seconds),
+            "value": _numbers(point.value for point in told.curve),
+            "smoothed": _numbers(told.smoothed),
+        },
+    }
+
+
+def _numbers(values: Iterable[float | None]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _room(disk: Disk) -> dict[str, Any]:

@@ -103,16 +103,22 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     base = hosts_file.absolute().parent / FOLDER
     chosen = run_id or _newest(base, hosts_file)
     try:
-        record = _record(base / chosen)
-        text = (base / chosen / "hosts.toml").read_text()
+        return read(base / chosen)
     except OSError:
         known = _ids(base)[-3:]
         hint = f"the newest here are {', '.join(known)}" if known else "nothing was started here"
         raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
-    inventory = inventories.parse(text, hosts_file.absolute().parent / record["hosts_file"])
+
+
+def read(folder: Path) -> Run:
+    """The run whose record lies in the folder. Raises RunError, and OSError where there is none."""
+    record = _record(folder)
+    folder = folder.absolute()
+    hosts_file = folder.parent.parent / record["hosts_file"]
+    inventory = inventories.parse((folder / "hosts.toml").read_text(), hosts_file)
     plan = plans.remake(inventory)
     more = (tuple(record["auto_ports"]), record["launched"], record["data"])
-    return Run(chosen, record["release"], record["agent"], inventory, plan, *more)
+    return Run(folder.name, record["release"], record["agent"], inventory, plan, *more)
 
 
 def forget(run: Run) -> None:

@@ -75,6 +75,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def crew(jobs: Mapping[str, int]) -> str:
+    """How many tasks of each job: `1 ps, 2 workers`."""
+    return ", ".join(f"{n} ps" if job == "ps" else counted(n, job) for job, n in jobs.items())
+
+
 def few(names: Sequence[str]) -> str:
     """All names, where there is room for them; else the first and how many more."""
     text = folded(names)

@@ -275,9 +275,9 @@ def test_what_is_no_time_and_no_step_is_no_point(line):
 
 def test_a_pattern_is_checked_before_it_is_used():
     assert curves.log_pattern(r"step (?P<step>\d+)").search("step 7")["step"] == "7"
-    with pytest.raises(RunError, match="'step' names no step"):
+    with pytest.raises(RunError, match='"step" names no step'):
         curves.log_pattern("step")
-    with pytest.raises(RunError, match=r"'\(' can't be read: missing \)"):
+    with pytest.raises(RunError, match=r"\"\(\" can't be read: missing \)"):
         curves.log_pattern("(")
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 
 # In the order in which --help shows the commands.
-from tfdeploy.cli import training, watching, keeping  # isort: skip
+from tfdeploy.cli import training, watching, keeping, measuring  # isort: skip
 from tfdeploy.cli.options import INTERRUPTED, app
 from tfdeploy.errors import TfdeployError
 
-__all__ = ["app", "keeping", "main", "training", "watching"]
+__all__ = ["app", "keeping", "main", "measuring", "training", "watching"]
 
 
 def main() -> None:
