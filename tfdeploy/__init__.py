@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.steps.collect import collect
+    from tfdeploy.steps.compare import compare
     from tfdeploy.steps.logs import logs
     from tfdeploy.steps.plan import plan_all
     from tfdeploy.steps.push import push
@@ -38,6 +39,7 @@ __all__ = [
     "Run",
     "TfdeployError",
     "collect",
+    "compare",
     "finish",
     "follow",
     "load",
