@@ -1,13 +1,160 @@
-"""The basics, each run through tfdeploy on this machine, and what each one is to show."""
+"""The basics, each run through tfdeploy on this machine: does it show what it is there to show?"""
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
+from examples.recipes import run
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# How far fewer steps, or other first weights, may leave a recipe behind: 7 images of 359.
+MARGIN = 0.02
+HELD = """
+import json, sys, tensorflow as tf
+checkpoint = tf.train.load_checkpoint(sys.argv[1])
+names = checkpoint.get_variable_to_dtype_map()
+print(json.dumps({name: checkpoint.get_tensor(name).tolist() for name in names}))
+"""
+
+
+def losses(log):
+    """The losses that a log tells, in their order."""
+    return [float(loss) for loss in re.findall(r"^step \d+ loss ([\d.]+)$", log, re.MULTILINE)]
+
+
+def places(log):
+    """Which variable lies where, as a log tells it."""
+    return dict(re.findall(r"^(\S+) .*lies on (\S+)$", log, re.MULTILINE))
 
 
 def test_serial_learns(serial):
+    log = serial.log("worker:0")
     assert serial.tasks == {"worker:0": "SUCCEEDED"}
-    assert serial.log("worker:0").endswith("ended after 600 steps\n")
+    assert log.endswith("ended after 600 steps\n")
+    assert losses(log)[0] > 1 > 0.2 > losses(log)[-1]
     assert serial.accuracy() >= 0.96
+
+
+def test_matmul_times_the_cpu(tmp_path):
+    done = run("matmul", tmp_path)
+    log = done.log("worker:0")
+    assert done.tasks == {"worker:0": "SUCCEEDED"}
+    size, speed, middle, fastest, slowest = (
+        float(value)
+        for value in re.search(
+            r"/device:CPU:0 (\d+) x \d+: (\d+) GFLOP/s\n"
+            r".* median of \d+ ([\d.]+) ms\n"
+            r"  fastest ([\d.]+) ms, slowest ([\d.]+) ms",
+            log,
+        ).groups()
+    )
+    assert fastest <= middle <= slowest
+    assert speed == pytest.approx(2 * size**3 / (middle / 1e3) / 1e9, rel=0.1)
+    assert log.endswith(
+        "left to itself, TensorFlow takes /job:localhost/replica:0/task:0/device:CPU:0\n"
+    )
+
+
+def test_one_process_keeps_variables_in_its_server(tmp_path):
+    done = run("one_process", tmp_path)
+    log = done.log("worker:0")
+    assert done.tasks == {"worker:0": "SUCCEEDED"}
+    assert re.search(r"^the server listens at grpc://localhost:\d+$", log, re.MULTILINE)
+    assert "the first session counts to 3\n" in log
+    assert "the second goes on, and counts to 6\n" in log
+    assert "a session without a server counts to 3\n" in log
+    assert log.endswith("and leaves nothing to the next one\n")
+
+
+def test_placement_puts_each_variable_and_op_where_it_says(tmp_path):
+    done = run("placement", tmp_path)
+    log = done.log("worker:0")
+    assert done.tasks == {
+        "ps:0": "STOPPED",
+        "ps:1": "STOPPED",
+        "worker:0": "SUCCEEDED",
+        "worker:1": "STOPPED",
+    }
+    assert places(log) == {"slopes": "/job:ps/task:0", "offset": "/job:ps/task:1"}
+    ran = {
+        f"{job}:{index}": set(ops.split(", "))
+        for job, index, ops in re.findall(
+            r"^/job:(\w+)/replica:0/task:(\d)\S+ ran (.*)$", log, re.MULTILINE
+        )
+    }
+    assert (
+        ran["ps:0"]
+        == ran["ps:1"]
+        == {"VarHandleOp", "ReadVariableOp", "ResourceApplyGradientDescent"}
+    )
+    assert "MatMul" in ran["worker:1"]
+    assert "MatMul" not in ran["worker:0"]
+    assert losses(log)[0] > 1
+    assert losses(log)[-1] < 0.01
+
+
+def test_towers_learn_as_one_big_batch_does(tmp_path, serial):
+    done = run("towers", tmp_path)
+    log = done.log("worker:0")
+    assert done.tasks == {"worker:0": "SUCCEEDED"}
+    assert "\nweights on /device:CPU:0\ntowers on /device:CPU:1, /device:CPU:2\n" in log
+    apart = float(re.search(r"differ from one big batch's by at most (\S+)", log)[1])
+    assert 0 < apart < 1e-5
+    assert done.accuracy() >= serial.accuracy() - MARGIN
+
+
+def test_model_parallel_learns_with_its_layers_on_two_tasks(tmp_path, serial):
+    done = run("model_parallel", tmp_path)
+    log = done.log("worker:0")
+    assert done.tasks == {"worker:0": "SUCCEEDED", "worker:1": "STOPPED"}
+    first, second = "/job:worker/task:0", "/job:worker/task:1"
+    assert places(log) == {
+        "convolution_1/kernel": first,
+        "convolution_1/bias": first,
+        "convolution_2/kernel": first,
+        "convolution_2/bias": first,
+        "dense/kernel": second,
+        "dense/bias": second,
+    }
+    # One tensor forth and its gradient back, and no other.
+    assert re.search(r"other go convolution_2/MaxPool2d\S* \S+ .* and gradients/\S+ \(.*\)\n", log)
+    assert done.accuracy() >= serial.accuracy() - MARGIN
+    whole = list(done.checkpoints.glob("model.ckpt-400.data-*"))
+    assert [file.name for file in whole] == ["model.ckpt-400.data-00000-of-00001"]
+
+
+def test_local_variables_all_come_into_the_global_one(tmp_path):
+    done = run("local_variables", tmp_path)
+    assert done.tasks == {"ps:0": "STOPPED", "worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED"}
+    for index in (0, 1):
+        log = done.log(f"worker:{index}")
+        assert places(log) == {"local": f"/job:worker/task:{index}", "total": "/job:ps/task:0"}
+        assert log.endswith("ended with a total of 2000\n")
+    assert variables(done) == {"global_step": 400, "total": 2000}
+
+
+def variables(done):
+    """What the collected checkpoint holds."""
+    return json.loads(done.python("-c", HELD, str(done.checkpoints / "model.ckpt-400")))
+
+
+def test_shared_variables_are_read_by_the_other_worker(tmp_path):
+    done = run("shared_variables", tmp_path)
+    assert done.tasks == {"ps:0": "STOPPED", "worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED"}
+    assert spoken(done.log("worker:0")) == [
+        "assigned 41 to on_ps, on /job:ps/task:0",
+        "assigned 42 to on_worker_1, on /job:worker/task:1",
+        "read 43 from on_worker_0, on /job:worker/task:0",
+    ]
+    assert spoken(done.log("worker:1")) == [
+        "read 42 from on_worker_1, on /job:worker/task:1",
+        "read 41 from on_ps, on /job:ps/task:0",
+        "assigned 43 to on_worker_0, on /job:worker/task:0",
+    ]
+
+
+def spoken(log):
+    return re.findall(r"^(?:read|assigned) .*$", log, re.MULTILINE)

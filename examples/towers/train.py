@@ -1,0 +1,118 @@
+"""Towers: one graph, a copy of the net on each device, one set of weights, the mean gradient."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from digits import data, model
+
+v1 = tf.compat.v1
+WEIGHTS = "/device:CPU:0"  # where the one set of weights lies, and is updated
+
+
+def main() -> None:
+    flags = parse_flags()
+    with tf.Graph().as_default():
+        graph = Graph(tower_devices(flags.towers), flags.learning_rate)
+        print(f"weights on {', '.join({weight.device for weight in graph.weights})}", flush=True)
+        print(f"towers on {', '.join(tower.loss.device for tower in graph.towers)}", flush=True)
+        with open_session(flags) as session:
+            train(session, graph, flags.batch_size * flags.towers)
+
+
+def parse_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--checkpoint_dir", default="checkpoints")
+    add("--towers", type=int, default=2)
+    add("--steps", type=int, default=300)
+    add("--batch_size", type=int, default=64, help="of each tower")
+    add("--learning_rate", type=float, default=0.003)
+    return parser.parse_args()
+
+
+def tower_devices(count: int) -> list[str]:
+    """GPUs where there are enough; else CPU devices, which share the cores but not the tensors."""
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    return [f"/device:GPU:{i}" if gpus >= count else f"/device:CPU:{i + 1}" for i in range(count)]
+
+
+class Tower(NamedTuple):
+    loss: tf.Tensor
+    gradients: list[tf.Tensor]  # one for each weight, in the same order in every tower
+
+
+class Graph:
+    """Every tower has its part of the batch. The update waits for all of them."""
+
+    def __init__(self, devices: list[str], learning_rate: float) -> None:
+        self.images, self.labels = model.placeholders(side=8)
+        images, labels = tf.split(self.images, len(devices)), tf.split(self.labels, len(devices))
+        self.towers = [tower(*own) for own in zip(devices, images, labels, strict=True)]
+        self.weights = v1.trainable_variables()
+        self.loss = mean([tower.loss for tower in self.towers])
+        v1.summary.scalar("loss", self.loss)
+
+        each = [tower.gradients for tower in self.towers]
+        self.averaged = [mean(of_one_weight) for of_one_weight in zip(*each, strict=True)]
+        self.step = v1.train.get_or_create_global_step()
+        optimizer = v1.train.AdamOptimizer(learning_rate)
+        self.update = optimizer.apply_gradients(
+            zip(self.averaged, self.weights, strict=True), self.step
+        )
+        # Not for the training: what one device would make of the batch as a whole.
+        self.whole = tower(WEIGHTS, self.images, self.labels).gradients
+
+    def feed(self, batch: data.Examples) -> dict[tf.Tensor, np.ndarray]:
+        return {self.images: batch.images, self.labels: batch.labels}
+
+
+def tower(device: str, images: tf.Tensor, labels: tf.Tensor) -> Tower:
+    """The first one makes the weights; the others find the same ones by their names."""
+    place = v1.train.replica_device_setter(ps_tasks=1, ps_device=WEIGHTS, worker_device=device)
+    with v1.device(place), v1.variable_scope("", reuse=v1.AUTO_REUSE):
+        loss = model.loss(model.logits(images), labels)
+        return Tower(loss, tf.gradients(loss, v1.trainable_variables()))
+
+
+def mean(tensors: list[tf.Tensor]) -> tf.Tensor:
+    with tf.device(WEIGHTS):
+        return tf.add_n(tensors) / len(tensors)
+
+
+def open_session(flags: argparse.Namespace) -> v1.train.MonitoredSession:
+    return v1.train.MonitoredTrainingSession(
+        checkpoint_dir=flags.checkpoint_dir,
+        hooks=[v1.train.StopAtStepHook(last_step=flags.steps)],
+        save_checkpoint_steps=100,
+        save_summaries_steps=10,
+        config=v1.ConfigProto(device_count={"CPU": 1 + flags.towers}),
+    )
+
+
+def train(session: v1.train.MonitoredSession, graph: Graph, batch_size: int) -> None:
+    batches = data.batches(data.load("train"), batch_size, seed=0)
+    compare(session, graph, next(batches))
+    while not session.should_stop():
+        fetches = [graph.update, graph.step, graph.loss]
+        _, step, loss = session.run(fetches, graph.feed(next(batches)))
+        if step % 50 == 0:
+            print(f"step {step} loss {loss:.3f}", flush=True)
+    print(f"ended after {step + 1} steps", flush=True)
+
+
+def compare(session: v1.train.MonitoredSession, graph: Graph, batch: data.Examples) -> None:
+    fetches = [graph.averaged, graph.whole]
+    # Past the session's hooks, which count every run as a step.
+    averaged, whole = session.run_step_fn(
+        lambda step_context: step_context.session.run(fetches, graph.feed(batch))
+    )
+    apart = max(np.abs(a - w).max() for a, w in zip(averaged, whole, strict=True))
+    print(f"mean gradients differ from one big batch's by at most {apart:.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
