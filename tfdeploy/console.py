@@ -277,9 +277,9 @@ class Console:
         table = _table(*columns, *([] if seen.target is None else [f"REACHED {seen.target:g}"]))
         for told in seen.runs:
             name, last = escape(printable(told.label)), str(told.curve[-1].step)
-            speed = [_figure(told.seconds[-1], ".1f"), _figure(told.rate, ".1f")]
+            speed = [_tenths(told.seconds[-1]), _tenths(told.rate)]
             values = (told.smoothed[0], told.smoothed[-1], seen.best(told))
-            figures = [_figure(value, ".4g") for value in values]
+            figures = [f"{value:.4g}" for value in values]
             reached = [] if seen.target is None else [_moment(seen.reached(told))]
             table.add_row(name, crew(told.tasks) or "-", last, *speed, *figures, *reached)
         self._table(table)
@@ -323,15 +323,15 @@ def _told(release: Release) -> str:
     return f"{release.id}  {files} of {release.root}"
 
 
-def _figure(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)
+def _tenths(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1f}"
 
 
 def _moment(reached: tuple[int, float] | None) -> str:
     if reached is None:
         return "-"
     step, seconds = reached
-    return f"step {step}" if math.isnan(seconds) else f"step {step}, {seconds:.1f} s"
+    return f"step {step}" if math.isnan(seconds) else f"step {step}, {_tenths(seconds)} s"
 
 
 def _table(*columns: str) -> Table:

@@ -210,6 +210,12 @@ def test_what_is_no_number_spoils_the_means_around_it_alone():
     assert found[-1] == 5.5
 
 
+def test_a_huge_value_is_not_felt_behind_it():
+    values = [1e38, *[0.1] * 5000]
+    found = steps.smoothed(tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 1000)
+    assert found[-1] == 0.1
+
+
 def test_all_runs_are_smoothed_alike_by_the_longest(folder):
     trained(folder, ONE, [1.0] * 11)
     trained(folder, TWO, [1.0] * 101)
@@ -324,7 +330,7 @@ def test_a_log_without_times_is_told_by_steps(folder, tfdeploy):  # noqa: F811
     words = ["compare", ONE, "--pattern", LOG, "--target", "2.5", "--picture", "a.png"]
     code, out, _ = tfdeploy(*words)
     assert code == 0
-    row = [ONE, "1 ps, 2 workers", "9", "-", "-", "2.5", "-", "2.5", "step 1"]
+    row = [ONE, "1 ps, 2 workers", "9", "-", "-", "2.5", "nan", "2.5", "step 1"]
     assert lines_of(out)[1:5] == [row, [""], ["loss: not smoothed (--smooth)"], ["picture: a.png"]]
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
 

@@ -9,6 +9,8 @@ import math
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,13 +133,17 @@ def _values(curve: Curve) -> list[float]:
 
 
 def smoothed(curve: Curve, steps: int) -> tuple[float, ...]:
-    """At each point the mean of all that was told within so many steps up to it."""
-    values = _values(curve)
+    """At each point the mean of all that was told within so many steps up to it. Sums are exact, or
+    one huge loss would be felt in every mean after it."""
+    numbers = [Fraction(value) if math.isfinite(value) else None for value in _values(curve)]
+    sums = list(accumulate((number or Fraction() for number in numbers), initial=Fraction()))
+    odd = list(accumulate((number is None for number in numbers), initial=0))
     begin, means = 0, []
     for end, point in enumerate(curve, 1):
         while curve[begin].step <= point.step - steps:
             begin += 1
-        means.append(sum(values[begin:end]) / (end - begin))
+        mean = float((sums[end] - sums[begin]) / (end - begin))
+        means.append(math.nan if odd[end] > odd[begin] else mean)
     return tuple(means)
 
 
