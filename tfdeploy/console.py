@@ -11,6 +11,7 @@ import math
 import shlex
 import sys
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as Rich
@@ -18,7 +19,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from tfdeploy import pushing, rows
+from tfdeploy import pushing, rows, verdict
 from tfdeploy.agent.records import (
     BACKOFF,
     FAILED,
@@ -35,7 +36,7 @@ from tfdeploy.hostnames import FEW, folded
 from tfdeploy.words import counted, crew, duration, few, gpus, printable, size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tfdeploy.pushing import Tally
     from tfdeploy.release import Release
     from tfdeploy.run import Run
+    from tfdeploy.speedup import Cell, Result, Sweep
     from tfdeploy.steps.collect import BadCheckpoint, Collected
     from tfdeploy.steps.compare import Comparison
     from tfdeploy.steps.plan import Intent
@@ -269,6 +271,29 @@ class Console:
         else:
             freed = size(sum(done.freed.values()))
             self.say(f"\n{freed} became free; results at home were not touched")
+
+    @contextmanager
+    def sweeping(self) -> Iterator[Callable[[Cell, str], None]]:
+        """To be told which run is measured. Nothing of it is left on a terminal."""
+        if not self._out.is_terminal:
+            yield lambda cell, run: None
+            return
+        with self._out.status("push") as status:
+            yield lambda cell, run: status.update(escape(f"{cell}: run {run}"))
+
+    def cell(self, sweep: Sweep, result: Result) -> None:
+        self.say(verdict.line(sweep, result))
+
+    def swept(self, sweep: Sweep, picture: Path) -> None:
+        self.say("")
+        table = _table(*verdict.columns(sweep))
+        for result in sweep:
+            table.add_row(*(escape(printable(cell)) for cell in verdict.row(sweep, result)))
+        self._table(table)
+        for remark in verdict.remarks(sweep):
+            self.say(remark)
+        if sweep.base:
+            self.say(f"picture: {picture}")
 
     def compared(self, seen: Comparison, picture: Path) -> None:
         """STEPS and SECONDS are those of a curve's last point."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tfdeploy.plan import Placement
     from tfdeploy.release import Release
     from tfdeploy.run import Run
+    from tfdeploy.speedup import Result, Sweep
     from tfdeploy.steps.collect import Collected
     from tfdeploy.steps.compare import Comparison, Told
     from tfdeploy.steps.plan import Intent
@@ -103,6 +104,36 @@ def pruned(seen: ProjectRuns, going: Mapping[str, Going], done: Pruned | None) -
         for host, what in going.items()
     }
     return {"project": seen.project, "hosts": hosts, "errors": [str(error) for error in errors]}
+
+
+def swept(sweep: Sweep) -> dict[str, Any]:
+    """Speed-ups are against `base`. A figure that nobody told is null."""
+    base = sweep.base and {"ps": sweep.base.cell.ps, "workers": sweep.base.cell.workers}
+    enough = {str(workers): cell.ps for workers, cell in sweep.enough().items()}
+    return {
+        "terms": dict(sweep.terms),
+        "examples_per_step": sweep.examples_per_step,
+        "synchronous": sweep.synchronous,
+        "base": base,
+        "cells": [_measured(sweep, each) for each in sweep],
+        "enough_ps": enough,
+    }
+
+
+def _measured(sweep: Sweep, result: Result) -> dict[str, Any]:
+    steps_per_s, seconds = result.rate or (None, None)
+    return {
+        "ps": result.cell.ps,
+        "workers": result.cell.workers,
+        "run": result.run,
+        "result": result.result,
+        "reason": result.reason,
+        "steps_per_s": steps_per_s,
+        "seconds": seconds,
+        "examples_per_s": sweep.examples_per_s(result),
+        "speedup": sweep.speedup(result),
+        "load": asdict(result.load),
+    }
 
 
 def compared(seen: Comparison, picture: Path) -> dict[str, Any]:

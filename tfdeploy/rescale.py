@@ -10,6 +10,7 @@ from tfdeploy.errors import PlanError
 from tfdeploy.fields import AUTO
 from tfdeploy.hostnames import folded
 from tfdeploy.plan import gpus_of
+from tfdeploy.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,8 +77,9 @@ def _no_room(job: str, found: int, hosts: list[str]) -> PlanError:
     key = KEYS[job]
     if not hosts:
         return PlanError(f"no host carries {key}", f"say {key} = 1 on a host that may")
+    room = f"{found} ps" if job == "ps" else counted(found, job)
     return PlanError(
-        f"found room for {found} {key} on {folded(hosts)}, as far as their ports and GPUs go",
+        f"found room for {room} on {folded(hosts)}, as far as their ports and GPUs go",
         f"ask for fewer, or let more hosts carry {key}",
     )
 

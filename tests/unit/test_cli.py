@@ -51,7 +51,7 @@ def tfdeploy(monkeypatch, capsys):
 
 COMMANDS = (
     *("plan", "push", "start", "run", "resume", "status", "logs", "collect", "stop"),
-    *("runs", "prune", "compare"),
+    *("runs", "prune", "compare", "sweep"),
 )
 
 

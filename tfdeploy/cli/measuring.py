@@ -1,13 +1,15 @@
-"""The commands that measure trainings: compare."""
+"""The commands that measure trainings: compare, sweep."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, Hosts, Json, app
+from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app
 
 
 @app.command()
@@ -46,3 +48,51 @@ def compare(
         document(documents.compared(seen, picture))
     else:
         Console().compared(seen, picture)
+
+
+@app.command()
+def sweep(
+    workers: Annotated[str, typer.Option("--workers", metavar="N,N…",
+                       help="How many workers, as 1,2,4.")],
+    ps: Annotated[str, typer.Option("--ps", metavar="N,N…", help="How many ps; 0 is none.")] = "1",
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, metavar="S",
+                       help="How long each run is measured.")] = 60.0,
+    examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
+                                 help="The batch of a step: tell examples a second, too.")] = None,
+    synchronous: Annotated[bool, typer.Option("--synchronous",
+                           help="A step takes such a batch from every worker.")] = False,
+    pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
+                       help=r"Read steps off the chief's log, as 'step (?P<step>\d+)', "
+                            "not off TensorBoard events.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR",
+                   help="Where record and picture go. Default: sweep, beside the --hosts file.")]
+    = None,
+    hosts: Hosts = HOSTS,
+    accept_new_host_keys: AcceptNew = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Measure short runs with other numbers of ps and workers. Again: what is missing."""
+    from tfdeploy import documents, inventory
+    from tfdeploy.console import Console, document
+    from tfdeploy.steps import sweep as steps
+
+    console = Console(for_json=json)
+    asked = inventory.load(hosts)
+    folder = (out or asked.file.parent / steps.FOLDER).absolute()
+    cells = steps.cells(ps, workers)
+    grid = steps.Grid(cells, seconds, pattern, examples_per_step, synchronous)
+    try:
+        with console.sweeping() as on_begin:
+            watcher = steps.Watcher(on_begin, console.cell)
+            found = steps.sweep(asked, grid, folder, watcher, accept_new=accept_new_host_keys)
+    except KeyboardInterrupt:
+        again = shlex.join(sys.argv[1:])
+        console.interrupted(
+            "interrupted: what ran is stopped, what was measured is kept. Go on with\n"
+            f"  tfdeploy {again}"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    console.swept(found, folder / steps.PICTURE)
+    if json:
+        document(documents.swept(found))
+    raise typer.Exit(0 if found.base else 1)

@@ -64,7 +64,7 @@ def _judged(
     if told:
         reason = f"told only {counted(len(told), 'step')}: give it more --seconds"
     elif pattern:
-        reason = f"no line of its chief's log matches {pattern.pattern!r}: see tfdeploy logs"
+        reason = f'no line of its chief\'s log matches "{pattern.pattern}": see tfdeploy logs'
     else:
         reason = "no events in its checkpoint_dir tell a step: say --pattern, to read its log"
     return Result(cell, run, speedup.FAILED, reason, load=load)
