@@ -70,7 +70,7 @@ def where_it_ran(session: v1.Session, op: tf.Operation) -> dict[str, list[str]]:
     kinds = {made.name: made.type for made in session.graph.get_operations()}
     return {
         stats.device: sorted({kinds[n.node_name] for n in stats.node_stats if n.node_name in kinds})
-        for stats in trace.step_stats.dev_stats
+        for stats in sorted(trace.step_stats.dev_stats, key=lambda stats: stats.device)
     }
 
 
