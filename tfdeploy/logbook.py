@@ -34,7 +34,7 @@ class Logbook:
         record = _read(self._file)
         results = _results(self._file, record)
         if any(each.result == MEASURED for each in results.values()):
-            _refuse_others(folder, record["terms"], asked.terms)
+            _refuse_others(folder, record.get("terms", {}), asked.terms)
         self.sweep = replace(asked, results=results)
 
     def put(self, result: Result) -> None:

@@ -1,0 +1,149 @@
+"""A sweep's record: what it holds, what it goes on with, and what it refuses to mix."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tfdeploy import documents
+from tfdeploy.errors import PlanError, RunError
+from tfdeploy.logbook import Logbook, alone
+from tfdeploy.speedup import FAILED, GOING, MEASURED, Cell, Load, Rate, Result, Sweep
+from tfdeploy.steps.sweep import PICTURE, _without_sweeps, cells, draw
+from unit.made import inventory
+
+TERMS = {"project": "p", "release": "f00d", "hosts.toml": {"training": {"role": "flags"}}}
+ONE, TWO = Cell(1, 1), Cell(2, 1)
+MEASURED_ONE = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0), Load(0.5, 1.0, 2e6))
+
+
+def asked(**terms):
+    return Sweep({}, {**TERMS, **terms})
+
+
+def book(folder, sweep=None, *results):
+    made = Logbook(folder, sweep or asked())
+    for result in results:
+        made.put(result)
+    return made
+
+
+def refused(folder, **terms):
+    with pytest.raises(RunError) as error:
+        Logbook(folder, asked(**terms))
+    assert "--out" in error.value.hint
+    return error.value.message
+
+
+# The grid
+
+
+def test_a_grid_begins_with_what_all_others_are_compared_with():
+    assert cells("2, 1", "4,1,1") == (Cell(1, 1), Cell(1, 2), Cell(4, 1), Cell(4, 2))
+    assert str(Cell(4, 1)) == "1 ps, 4 workers"
+
+
+@pytest.mark.parametrize(
+    ("ps", "workers"), [("", "1"), ("1", "0"), ("-1", "1"), ("1,", "1"), ("1", "1.5"), ("1", "²")]
+)
+def test_what_is_no_number_is_refused(ps, workers):
+    with pytest.raises(PlanError, match="expected whole numbers from"):
+        cells(ps, workers)
+
+
+# The record
+
+
+def test_what_was_written_is_read_again(tmp_path):
+    fallen = Result(TWO, "r2", FAILED, "worker:1 fell\n  | Traceback")
+    written = book(tmp_path, None, MEASURED_ONE, fallen, Result(Cell(4, 1), "r3"))
+    assert book(tmp_path).sweep == written.sweep
+    assert [each.result for each in written.sweep] == [MEASURED, FAILED, GOING]
+
+
+def test_the_record_is_what_json_prints(tmp_path):
+    written = book(tmp_path, replace(asked(), examples_per_step=128), MEASURED_ONE)
+    told = json.loads((tmp_path / "sweep.json").read_text())
+    assert told == documents.swept(written.sweep)
+    assert told["base"] == {"ps": 1, "workers": 1}
+    assert told["cells"][0]["examples_per_s"] == 1280.0
+
+
+def test_a_new_result_takes_the_place_of_the_old_and_one_can_go(tmp_path):
+    made = book(tmp_path, None, Result(ONE, "r0"), MEASURED_ONE, Result(TWO, "r2"))
+    made.drop(TWO)
+    assert book(tmp_path).sweep.results == {ONE: MEASURED_ONE}
+
+
+def test_another_way_to_count_needs_no_other_measurement(tmp_path):
+    book(tmp_path, None, MEASURED_ONE)
+    again = book(tmp_path, replace(asked(), examples_per_step=10, synchronous=True))
+    assert again.sweep.examples_per_s(MEASURED_ONE) == 100.0
+
+
+def test_what_was_measured_of_something_else_is_refused_with_what_differs(tmp_path):
+    book(tmp_path, None, MEASURED_ONE)
+    assert refused(tmp_path, release="beef") == (
+        f'what {tmp_path} holds was measured with release = "f00d", and now it is "beef"'
+    )
+    other = {"training": {"role": "tf_config"}}
+    assert 'hosts.toml.training.role = "flags"' in refused(tmp_path, **{"hosts.toml": other})
+    more = {"training": {"role": "flags", "ready": "port"}}
+    assert refused(tmp_path, **{"hosts.toml": more}).endswith(
+        'hosts.toml.training.ready = null, and now it is "port"'
+    )
+
+
+def test_what_only_failed_binds_nobody(tmp_path):
+    book(tmp_path, None, Result(ONE, "r0", FAILED, "it fell"))
+    assert book(tmp_path, asked(release="beef")).sweep.terms["release"] == "beef"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"cells": [{}], "terms": {}}', '{"cells": 1}'])
+def test_a_broken_record_is_refused(tmp_path, text):
+    (tmp_path / "sweep.json").write_text(text)
+    assert str(tmp_path / "sweep.json") in refused(tmp_path)
+
+
+def test_a_folder_is_for_one_sweep_at_a_time(tmp_path):
+    with alone(tmp_path / "sweep"), pytest.raises(RunError, match="another sweep is at work"), \
+            alone(tmp_path / "sweep"):  # fmt: skip
+        pass
+    with alone(tmp_path / "sweep"):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="can't be written"), alone(tmp_path / "file/sweep"):
+        pass
+
+
+# The source
+
+
+def test_sweeps_beside_hosts_toml_are_no_source(tmp_path):
+    made = inventory().model_copy(update={"file": tmp_path / "hosts.toml"})
+    (tmp_path / "older #1").mkdir()
+    (tmp_path / "older #1/sweep.json").touch()
+    exclude = _without_sweeps(made, tmp_path / "deep/new").source.exclude
+    assert exclude == ("/deep/new/", r"/older\ \#1/")
+    assert _without_sweeps(made, tmp_path.parent / "elsewhere").source.exclude == exclude[1:]
+
+
+# The picture
+
+
+def test_a_line_a_ps_count_and_the_ideal_one(tmp_path):
+    two = Result(TWO, "r2", MEASURED, "", Rate(18.0, 45.0))
+    draw(book(tmp_path, None, MEASURED_ONE, two).sweep, tmp_path / PICTURE)
+    text = (tmp_path / PICTURE).read_text()
+    assert "times as fast as 1 ps, 1 worker" in text
+    assert "ideal" in text
+
+
+def test_nothing_measured_is_no_picture(tmp_path):
+    draw(asked(), tmp_path / PICTURE)
+    assert not (tmp_path / PICTURE).exists()
