@@ -7,6 +7,7 @@ import math
 import os
 import re
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -123,8 +124,8 @@ def test_fields_that_nobody_knows_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize(("step", "at"), [(2**64 - 1, 1.0), (2, math.nan), (2, math.inf)])
 def test_a_negative_step_and_a_moment_that_is_none_are_passed_over(tmp_path, step, at):
-    write(tmp_path, record(scalars(step, at, loss=1.0)), *losses((3, 0.5)))
-    assert told(curves.of_events(tmp_path)["loss"]) == [(3, 0.5)]
+    write(tmp_path, *losses((1, 0.5)), record(scalars(step, at, loss=1.0)))
+    assert told(curves.of_events(tmp_path)["loss"]) == [(1, 0.5)]
 
 
 # Several files
@@ -155,6 +156,13 @@ def test_an_evaluators_loss_is_not_mixed_with_the_trainings(tmp_path):
     found = curves.of_events(tmp_path)
     assert told(found["loss"]) == [(1, 1.0), (2, 0.75), (3, 0.5)]
     assert told(found["eval/loss"]) == [(1, 2.0), (3, 1.5)]
+
+
+def test_whoever_tells_a_tag_most_often_has_its_plain_name(tmp_path):
+    write(tmp_path / "train", *losses((1, 1.0), (2, 0.75)))
+    write(tmp_path / "eval", *losses((2, 2.0)))
+    found = curves.of_events(tmp_path)
+    assert (told(found["loss"]), told(found["eval/loss"])) == ([(1, 1.0), (2, 0.75)], [(2, 2.0)])
 
 
 def test_a_tag_that_one_folder_tells_has_no_folder_in_its_name(tmp_path):
@@ -252,6 +260,15 @@ def test_a_log_may_tell_the_time(first, second):
     one, two = curves.of_log(f"[{first}] 1 0.5\n[{second}] 2 0.25", pattern)
     assert (one.step, one.value, two.step, two.value) == (1, 0.5, 2, 0.25)
     assert two.at - one.at == pytest.approx(2.5)
+
+
+def test_a_time_without_a_zone_is_the_same_wherever_it_is_read(monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        [point] = curves.of_log("1970-01-01 00:01 7", re.compile(r"(?P<time>.*) (?P<step>\d+)"))
+    time.tzset()
+    assert point.at == 60.0
 
 
 def test_a_log_may_tell_the_step_alone():
