@@ -45,6 +45,7 @@ class Sample(NamedTuple):
 
     at: float
     cpu_s: Mapping[str, float]
+    busy_s: float
     received: int
     sent: int
 
@@ -52,11 +53,13 @@ class Sample(NamedTuple):
 @dataclass(frozen=True)
 class Load:
     """The CPU cores that the busiest ps and the busiest worker kept busy, and the bytes a second
-    that the busiest host received or sent, whichever were more. None: nobody told."""
+    that the busiest host received or sent, whichever were more. `other_cores` are what a host spent
+    on anything but the run, at most: then it was not alone. None: nobody told."""
 
     ps_cores: float | None = None
     worker_cores: float | None = None
     network_bytes_per_s: float | None = None
+    other_cores: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,15 +136,23 @@ def load(samples: Mapping[str, Sequence[Sample]]) -> Load:
     Of what a host receives and sends the larger counts: a link carries both at once, and loopback
     tells each byte twice."""
     cores = dict(_cores(samples.values()))
-    traffic = [
+    spans = [(told[0], told[-1]) for told in samples.values() if len(told) > 1]
+    traffic = (
         max(last.received - first.received, last.sent - first.sent) / (last.at - first.at)
-        for first, *_, last in (told for told in samples.values() if len(told) > 1)
-    ]
+        for first, last in spans
+    )
     return Load(
         max((cores[task] for task in cores if task.startswith("ps:")), default=None),
         max((cores[task] for task in cores if not task.startswith("ps:")), default=None),
         max(traffic, default=None),
+        max((_others(first, last) for first, last in spans), default=None),
     )
+
+
+def _others(first: Sample, last: Sample) -> float:
+    """Tasks that have ended since are left out: what they spent is the run's."""
+    ours = sum(spent - first.cpu_s.get(task, 0.0) for task, spent in last.cpu_s.items())
+    return max(0.0, last.busy_s - first.busy_s - ours) / (last.at - first.at)
 
 
 def _cores(hosts: Iterable[Sequence[Sample]]) -> Iterator[tuple[str, float]]:

@@ -16,7 +16,8 @@ NOBODY_TOLD = "-"
 MARGIN = 1 - ENOUGH
 HOW = (
     "steps/s leave out the first quarter of the time, as a warm-up; cores and bytes are those of",
-    "the busiest ps, worker and host, with all its interfaces, loopback among them",
+    "the busiest ps, worker and host (all its interfaces, loopback too); OTHERS: cores that a host",
+    "spent on anything else: much of it, and the figures are of a machine that was not alone",
 )
 
 
@@ -29,7 +30,7 @@ def line(sweep: Sweep, result: Result) -> str:
 
 def columns(sweep: Sweep) -> tuple[str, ...]:
     examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
-    load = ("PS CORES", "WORKER CORES", "NETWORK")
+    load = ("PS CORES", "WORKER CORES", "OTHERS", "NETWORK")
     return ("PS", "WORKERS", "STEPS/S", *examples, "SPEED-UP", *load, "RUN", "")
 
 
@@ -45,6 +46,7 @@ def row(sweep: Sweep, result: Result) -> tuple[str, ...]:
         _speedup(sweep, result),
         figure(load.ps_cores),
         figure(load.worker_cores),
+        figure(load.other_cores),
         NOBODY_TOLD if traffic is None else f"{size(int(traffic))}/s",
         result.run,
         _first_line(result),
@@ -59,7 +61,7 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield from HOW
     for cell in sweep.enough().values():
         workers = counted(cell.workers, "worker")
-        yield f"for {workers} {cell.ps} ps do: more of them were not {MARGIN:.0%} faster"
+        yield f"for {workers}: {cell.ps} ps, as fast as any number here within {MARGIN:.0%}"
 
 
 def figure(value: float | None) -> str:

@@ -58,7 +58,7 @@ def test_a_grid_is_measured_told_and_drawn(world):
     assert cells[2, 2]["speedup"] == pytest.approx(rates[2, 2] / rates[1, 1])
     told = [line.split(":")[0] for line in said.splitlines() if "steps/s," in line]
     assert told == ["1 ps, 1 worker", "2 ps, 1 worker", "1 ps, 2 workers", "2 ps, 2 workers"]
-    assert "for 2 workers 2 ps do" in said
+    assert "for 2 workers: 2 ps, as fast as any" in said
     assert "<svg" in (project.folder / "sweep/speedup.svg").read_text()
     assert project.processes() == {}
 

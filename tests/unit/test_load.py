@@ -72,6 +72,12 @@ def test_bytes_are_those_of_all_interfaces(tmp_path):
     assert load.traffic(str(tmp_path / "dev")) == (1700, 720)
 
 
+def test_a_host_is_busy_with_all_that_it_does(tmp_path):
+    (tmp_path / "stat").write_text("cpu  100 20 30 9999 999 4 5 6 70 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    assert load.busy_s(str(tmp_path / "stat")) == pytest.approx(165 * load.TICK_S)
+    assert load.load("p", "r")["busy_s"] > 0
+
+
 def test_event_files_are_named_wherever_they_lie_below(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "agent" / "hash")])
     task = paths.task("p", "r", "worker:0")

@@ -88,9 +88,9 @@ def test_the_fewest_ps_that_come_near_are_enough():
 # Loads
 
 
-def sample(at, received=0, sent=0, **cpu_s):
+def sample(at, received=0, sent=0, busy_s=0.0, **cpu_s):
     of_tasks = {task.replace("_", ":"): spent for task, spent in cpu_s.items()}
-    return Sample(at, of_tasks, received, sent)
+    return Sample(at, of_tasks, busy_s, received, sent)
 
 
 def test_the_busiest_of_each_kind_counts():
@@ -98,7 +98,15 @@ def test_the_busiest_of_each_kind_counts():
         "a": [sample(100, 0, 50, ps_0=1, worker_0=4), sample(110, 1000, 150, ps_0=6, worker_0=9)],
         "b": [sample(7, ps_1=0, worker_1=2), sample(17, 10, 4000, ps_1=1, worker_1=22)],
     }
-    assert speedup.load(told) == Load(0.5, 2.0, 400.0)
+    assert speedup.load(told) == Load(0.5, 2.0, 400.0, 0.0)
+
+
+def test_what_a_host_did_besides_is_told():
+    told = {
+        "a": [sample(0, busy_s=50, worker_0=4), sample(10, busy_s=60, worker_0=9)],
+        "b": [sample(0, busy_s=9, worker_1=0), sample(10, busy_s=12, worker_1=3)],
+    }
+    assert speedup.load(told).other_cores == 0.5
 
 
 def test_a_task_that_ended_is_judged_by_what_was_told_before():
@@ -124,10 +132,11 @@ def test_a_line_a_cell():
 
 def test_a_row_a_cell():
     load = {"ps_cores": 0.456, "worker_cores": 1.0, "network_bytes_per_s": 12_340_000.0}
+    load["other_cores"] = 0.1
     sweep = swept(measured(1, 1, 1234.5, **load), failed(1, 2))
     assert [verdict.row(sweep, each) for each in sweep] == [
-        ("1", "1", "1234", "1.00x", "0.456", "1", "12.3 MB/s", "run-1-1", ""),
-        ("1", "2", "failed", "-", "-", "-", "-", "run-1-2", "worker:1 on b: it ended: exit 1"),
+        ("1", "1", "1234", "1.00x", "0.456", "1", "0.1", "12.3 MB/s", "run-1-1", ""),
+        ("1", "2", "failed", "-", "-", "-", "-", "-", "run-1-2", "worker:1 on b: it ended: exit 1"),
     ]
     assert all(len(verdict.row(sweep, each)) == len(verdict.columns(sweep)) for each in sweep)
 
@@ -144,5 +153,5 @@ def test_it_says_against_what_and_which_ps_count_does():
     assert remarks[0] == (
         "speed-up against 1 ps, 2 workers, in examples: a step takes some from every worker"
     )
-    assert remarks[-1] == "for 2 workers 1 ps do: more of them were not 5% faster"
+    assert remarks[-1] == "for 2 workers: 1 ps, as fast as any number here within 5%"
     assert list(verdict.remarks(swept(failed(1, 1)))) == []

@@ -10,23 +10,27 @@ from . import TYPE_CHECKING, paths, process, records
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
 
-NET = "/proc/net/dev"
+NET, STAT = "/proc/net/dev", "/proc/stat"
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 # proc(5), stat, behind the name: utime, stime, and what children used that were waited for.
 SPENT = slice(11, 15)
 RECEIVED, SENT = 0, 8  # the columns of NET
+# The columns of STAT's first row: user, nice, system; irq, softirq, and what other guests stole.
+BUSY = (1, 2, 3, 6, 7, 8)
 
 
 def load(project: str, run: str) -> Dict[str, Any]:
-    """`{at, cpu_s: {task: seconds}, received, sent}`, all since some begin: who asks twice knows
-    what came between. `at` is on this host's own clock, and only tasks that live are told. Bytes
-    are those of all interfaces, loopback among them: between tasks of one host that is where the
-    traffic is.
+    """`{at, cpu_s: {task: seconds}, busy_s, received, sent}`, all since some begin: who asks twice
+    knows what came between. `at` is on this host's own clock, only tasks that live are told, and
+    `busy_s` is of all that the host does. Bytes are those of all interfaces, loopback among them:
+    between tasks of one host that is where the traffic is.
     """
     received, sent = traffic(NET)
     cpu_s: Dict[str, float] = {}
     for task, seconds in _spent(project, run):
         cpu_s[task] = cpu_s.get(task, 0.0) + seconds
-    return {"at": time.monotonic(), "cpu_s": cpu_s, "received": received, "sent": sent}
+    told = {"cpu_s": cpu_s, "busy_s": busy_s(STAT), "received": received, "sent": sent}
+    return {"at": time.monotonic(), **told}
 
 
 def events(project: str, run: str, task: str) -> Dict[str, Any]:
@@ -51,11 +55,17 @@ def traffic(path: str) -> Tuple[int, int]:
     return sum(int(row[RECEIVED]) for row in rows), sum(int(row[SENT]) for row in rows)
 
 
+def busy_s(path: str) -> float:
+    """CPU seconds of all processes since the boot. Source: proc(5), /proc/stat."""
+    with open(path, encoding="ascii") as file:
+        row = file.readline().split()
+    return sum(int(row[column]) for column in BUSY) * TICK_S
+
+
 def _spent(project: str, run: str) -> Iterator[Tuple[str, float]]:
     """Of each living process of the run its task, and the CPU seconds that it has used."""
-    tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
     for name in os.listdir("/proc"):
         found = process.marked(int(name)) if name.isdecimal() else None
         if found and found[:2] == (project, run):
             ticks = process.stat(int(name))[SPENT]
-            yield found[2], sum(int(tick) for tick in ticks) * tick_s
+            yield found[2], sum(int(tick) for tick in ticks) * TICK_S

@@ -163,7 +163,8 @@ def _sample(host: str, answer: dict[str, Any]) -> Sample:
     """A host may lie: what it says are numbers, or nothing."""
     try:
         cpu_s = {str(task): float(spent) for task, spent in answer["cpu_s"].items()}
-        return Sample(float(answer["at"]), cpu_s, int(answer["received"]), int(answer["sent"]))
+        seconds = (float(answer["at"]), cpu_s, float(answer["busy_s"]))
+        return Sample(*seconds, int(answer["received"]), int(answer["sent"]))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise AgentError(host, "what it tells of its load are no numbers") from None
 
