@@ -80,11 +80,22 @@ def save(run: Run) -> None:
         "data": dict(run.data),
     }
     try:
-        run.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(run.folder.parent)
+        run.folder.mkdir(exist_ok=True)
         _write(run.folder / "hosts.toml", inventories.dump(run.inventory))
         _write(run.folder / "run.json", json.dumps(record, indent=1) + "\n")
     except OSError as error:
         raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """One for what tfdeploy writes at home: no git and no release takes it for source, whichever
+    hosts file that is of. One that is there already is the user's. Raises OSError."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return
+    (folder / ".gitignore").write_text("*\n")
 
 
 def _write(file: Path, text: str) -> None:

@@ -316,13 +316,13 @@ def test_the_table_has_a_row_a_run(folder, tfdeploy):  # noqa: F811
         ["fast", "1 ps, 2 workers", "200", "2.0", "100.0", "4", "0.5", "0.5", "step 200, 2.0 s"],
         [""],
         ["loss: a mean over 10 steps (--smooth)"],
-        ["picture: compare.svg"],
+        ["picture: runs/compare.svg"],
     ]
     assert {"slow", "fast", "loss"} <= set(re.findall("<!-- (.*?) -->", picture(folder)))
 
 
 def picture(folder):
-    return (folder / "compare.svg").read_text()
+    return (folder / "runs" / "compare.svg").read_text()
 
 
 def test_a_log_without_times_is_told_by_steps(folder, tfdeploy):  # noqa: F811

@@ -11,6 +11,7 @@ import pytest
 
 from tfdeploy import inventory as inventories
 from tfdeploy import plan as plans
+from tfdeploy import release
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError
 from tfdeploy.run import Run
@@ -49,6 +50,20 @@ def refused(act):
 def test_ids_sort_by_their_time_and_never_meet():
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_id())
     assert len({runs.new_id() for _ in range(5)}) > 1
+
+
+def test_what_runs_leave_is_nobodys_source(tmp_path):
+    """A hosts file beside this one may push the folder that both lie in."""
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "one").mkdir()
+    runs.save(made(tmp_path / "one"))
+    assert {*release.snapshot(tmp_path, ()).manifest} == {"train.py", "one/hosts.toml"}
+
+
+def test_a_folder_that_the_user_has_already_stays_as_it_is(tmp_path):
+    (tmp_path / "runs").mkdir()
+    runs.save(made(tmp_path))
+    assert not (tmp_path / "runs" / ".gitignore").exists()
 
 
 def test_ids_sort_by_age_within_a_second_too():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
@@ -28,8 +28,8 @@ def compare(
                       "longest run.")] = None,
     target: Annotated[float | None, typer.Option("--target", metavar="VALUE",
                       help="Tell when each run first reached it.")] = None,
-    picture: Annotated[Path, typer.Option("--picture", metavar="FILE", help=".svg or .png.")]
-    = Path("compare.svg"),
+    picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
+                       help=".svg or .png. Default: compare.svg, among the runs.")] = None,
     log: Annotated[bool, typer.Option("--log", help="The picture's losses are logarithmic.")]
     = False,
     json: Json = False,
@@ -40,6 +40,7 @@ def compare(
     from tfdeploy.console import Console, document
     from tfdeploy.steps import compare as steps
 
+    picture = picture or steps.picture_of(hosts)
     pictures.checked(picture)
     wanted = curves.log_pattern(pattern) if pattern else None
     seen = steps.compare(hosts, runs, tag=tag, pattern=wanted, smooth=smooth, target=target)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LOSS, SPEED = "loss", "global_step/sec"  # what scripts mostly tell, and compat.v1 by itself
 SMOOTH = 20  # the running mean is over so much of the longest curve, if nothing else is asked for
 SHOWN = 12
+PICTURE = "compare.svg"
 EXAMPLE = r"--pattern 'step (?P<step>\d+) loss (?P<loss>\S+)' reads the chief's log instead"
 
 
@@ -94,6 +95,12 @@ class _Asked:
     @property
     def project(self) -> str:
         return self.record.inventory.project if self.record else ""
+
+
+def picture_of(hosts: Path) -> Path:
+    """Where the picture goes if nothing else is said: among the hosts file's runs, if there are."""
+    folder = hosts.parent / run.FOLDER
+    return (folder if folder.is_dir() else Path()) / PICTURE
 
 
 def compare(
