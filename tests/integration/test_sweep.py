@@ -6,17 +6,20 @@ import json
 import os
 import shutil
 import signal
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from .projects import Project
 from .sshd import until
 
 if TYPE_CHECKING:
     from .conftest import World
-    from .projects import Project
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 STUB = Path(__file__).parent / "stub" / "steps.py"
 ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 SHORT = ("--seconds", "1.5")
@@ -278,3 +281,36 @@ def test_runs_that_would_share_their_checkpoints_are_refused(world):
     done = project.tf("sweep", "--workers", "1")
     assert done.returncode == 2
     assert "training.checkpoint_dir is /tmp/shared: each run would go on" in done.stderr
+
+
+@pytest.fixture
+def digits(tmp_path):
+    """The example's own script, with steps enough."""
+    missing = [name for name in ("tensorflow", "sklearn") if not find_spec(name)]
+    if missing and not os.environ.get("CI"):
+        pytest.skip(f"{missing} missing")
+    here = {"transport": "local", "ps": 1, "workers": 1, "ports": "auto", "python": sys.executable}
+    command = ["python", "train.py", "--checkpoint_dir={checkpoint_dir}", "--steps=1000000"]
+    training = {"command": command, "ready_timeout_s": 120, "stop_grace_s": 10}
+    project = Project(tmp_path / "digits", {"here": here}, training=training)
+    for script in DIGITS.glob("*.py"):
+        shutil.copy(script, project.folder)
+    yield project
+    project.end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_digits_are_measured_as_they_are(digits):
+    words = ("--ps", "1,2", "--workers", "1,2", "--seconds", "10", "--examples-per-step", "128")
+    done = digits.tf("sweep", *words, timeout_s=500)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for told in record(digits).values():
+        assert told["result"] == "measured", told["reason"]
+        assert told["seconds"] > 3
+        assert told["examples_per_s"] == pytest.approx(told["steps_per_s"] * 128)
+        assert told["load"]["worker_cores"] > told["load"]["ps_cores"] > 0
+        moved = 86_000 * told["steps_per_s"]  # the net's weights; the gradients go the other way
+        assert told["load"]["network_bytes_per_s"] > moved / 2
+    assert record(digits)[1, 1]["speedup"] == 1.0
+    assert digits.processes() == {}
