@@ -1,0 +1,44 @@
+"""ParameterServerStrategy with `fit`, which Keras 3 can't and tf_keras, its Keras 2, can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import keras_digits
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def main() -> None:
+    given = keras_digits.flags(__doc__).parse_args()
+    keras_digits.need_keras_2()
+    if given.evaluate:
+        keras_digits.evaluate(given.evaluate)
+        return
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if resolver.task_type == "chief":
+        train(tf.distribute.ParameterServerStrategy(resolver), given)
+    else:
+        keras_digits.serve(resolver)
+
+
+def train(strategy: tf.distribute.ParameterServerStrategy, given: argparse.Namespace) -> None:
+    with strategy.scope():
+        trained = keras_digits.Trained()
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        trained.model.compile(trained.optimizer, loss)
+    print("weights on", trained.model.weights[0].device, flush=True)
+    kept = trained.resume(given.checkpoint_dir)
+    # Traced here, run by each worker: a dataset that was made out here could not be sent there.
+    batches = tf.keras.utils.experimental.DatasetCreator(
+        lambda context: keras_digits.batches(given.batch_size)
+    )
+    with keras_digits.events(given.checkpoint_dir).as_default():
+        trained.model.fit(batches, **keras_digits.epochs(trained, kept, given))
+    print(f"stopped at step {int(trained.step.numpy())}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
