@@ -16,7 +16,7 @@ v1 = tf.compat.v1
 
 def main() -> None:
     parser = cluster.flags(__doc__)
-    parser.set_defaults(steps=400)
+    parser.set_defaults(steps=200)
     parser.add_argument("--local_steps", type=int, default=5, help="before each of the steps")
     given = parser.parse_args()
     role = cluster.role(given)
@@ -71,7 +71,7 @@ def run_steps(
         for _ in range(given.local_steps):
             local = session.run(counters.count)
         total = session.run(counters.hand_over)
-        if step % 50 == role.index:
+        if step % 40 == role.index:
             print(f"added {local}, the total is {total}", flush=True)
     while not session.should_stop():  # Until all workers together have made all steps.
         time.sleep(0.1)

@@ -132,13 +132,13 @@ def test_local_variables_all_come_into_the_global_one(tmp_path):
     for index in (0, 1):
         log = done.log(f"worker:{index}")
         assert places(log) == {"local": f"/job:worker/task:{index}", "total": "/job:ps/task:0"}
-        assert log.endswith("ended with a total of 2000\n")
-    assert variables(done) == {"global_step": 400, "total": 2000}
+        assert log.endswith("ended with a total of 1000\n")
+    assert variables(done) == {"global_step": 200, "total": 1000}
 
 
 def variables(done):
     """What the collected checkpoint holds."""
-    return json.loads(done.python("-c", HELD, str(done.checkpoints / "model.ckpt-400")))
+    return json.loads(done.python("-c", HELD, str(done.checkpoints / "model.ckpt-200")))
 
 
 def test_shared_variables_are_read_by_the_other_worker(tmp_path):
