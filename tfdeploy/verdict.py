@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 NOBODY_TOLD = "-"
 MARGIN = 1 - ENOUGH
 HOW = (
-    "steps/s leave out the first quarter of the time, as a warm-up; cores and bytes are those of",
-    "the busiest ps, worker and host (all its interfaces, loopback too); OTHERS: cores that a host",
-    "spent on anything else: much of it, and the figures are of a machine that was not alone",
+    "the first quarter of the time is left out, as a warm-up; cores and bytes are those of the",
+    "busiest ps, worker and host (all its interfaces, loopback too); OTHERS are cores that a host",
+    "spent on anything else: where they are many, it was not alone, and the figures are not its own",
 )
 
 
@@ -31,7 +31,7 @@ def line(sweep: Sweep, result: Result) -> str:
 def columns(sweep: Sweep) -> tuple[str, ...]:
     examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
     load = ("PS CORES", "WORKER CORES", "OTHERS", "NETWORK")
-    return ("PS", "WORKERS", "STEPS/S", *examples, "SPEED-UP", *load, "RUN", "")
+    return ("PS", "WORKERS", "STEPS/S", "SECONDS", *examples, "SPEED-UP", *load, "RUN", "")
 
 
 def row(sweep: Sweep, result: Result) -> tuple[str, ...]:
@@ -42,6 +42,7 @@ def row(sweep: Sweep, result: Result) -> tuple[str, ...]:
         str(result.cell.ps),
         str(result.cell.workers),
         steps,
+        figure(result.rate and result.rate.seconds),
         *examples,
         _speedup(sweep, result),
         figure(load.ps_cores),

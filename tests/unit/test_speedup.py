@@ -135,8 +135,20 @@ def test_a_row_a_cell():
     load["other_cores"] = 0.1
     sweep = swept(measured(1, 1, 1234.5, **load), failed(1, 2))
     assert [verdict.row(sweep, each) for each in sweep] == [
-        ("1", "1", "1234", "1.00x", "0.456", "1", "0.1", "12.3 MB/s", "run-1-1", ""),
-        ("1", "2", "failed", "-", "-", "-", "-", "-", "run-1-2", "worker:1 on b: it ended: exit 1"),
+        ("1", "1", "1234", "45", "1.00x", "0.456", "1", "0.1", "12.3 MB/s", "run-1-1", ""),
+        (
+            "1",
+            "2",
+            "failed",
+            "-",
+            "-",
+            "-",
+            "-",
+            "-",
+            "-",
+            "run-1-2",
+            "worker:1 on b: it ended: exit 1",
+        ),
     ]
     assert all(len(verdict.row(sweep, each)) == len(verdict.columns(sweep)) for each in sweep)
 
