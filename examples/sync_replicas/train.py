@@ -2,7 +2,7 @@
 
 The workers push gradients into accumulators on the ps. A thread of the chief takes their average
 out, updates the weights, and puts a token for each worker into a queue; who gets one goes on.
-TensorFlow's class for it is known for hangs at the start and at the end: hangs 1 to 4 below.
+TensorFlow's class for it is known to hang at the start and at the end: traps 1 to 4 below.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
     v1.summary.scalar("loss", loss)
     if role.is_chief:
         print("weights on", cluster.places(v1.trainable_variables()), flush=True)
-    # Hang 1: the queue begins with tokens, and whoever comes first trains alone on all of them.
+    # Trap 1: the queue begins with tokens, and whoever comes first trains alone on all of them.
     # Without any (num_tokens=0) the first step ends when each worker has come: a barrier.
     sync = optimizer.make_session_run_hook(role.is_chief, num_tokens=0)
     hooks = [sync, LeaveTokens(optimizer, role.workers), cluster.Progress(loss)]
-    # Hang 2: a worker looks every 30 s (recovery_wait_secs) whether the chief has initialized the
+    # Trap 2: a worker looks every 30 s (recovery_wait_secs) whether the chief has initialized the
     # variables. open_session looks every second.
-    # Hang 3: at the end the chief's thread still waits for gradients, and is given 120 s to stop
+    # Trap 3: at the end the chief's thread still waits for gradients, and is given 120 s to stop
     # (stop_grace_period_secs), in vain: only the closing of the session, after that, ends it.
     opened = cluster.open_session(server.target, role, given, hooks, stop_grace_period_secs=1)
     with opened as session:
@@ -71,7 +71,7 @@ def synchronous(
 
 
 class LeaveTokens(v1.train.SessionRunHook):
-    """Hang 4: a worker that was quick may have taken another's token, and leave with it.
+    """Trap 4: a worker that was quick may have taken another's token, and leave with it.
 
     The other would wait for it for ever. So whoever leaves puts in a token for each.
     """
