@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "sweep.json"
+LOCK = ".sweeping"  # stays, and says that a folder is a sweep's
 SHOWN = 40
 ANOTHER = "name another folder with --out, or take this one away"
 
@@ -61,7 +62,7 @@ def alone(folder: Path) -> Iterator[None]:
     holder. Raises RunError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".sweeping").open("w")
+        lock = (folder / LOCK).open("w")
     except OSError as error:
         raise RunError(f"{folder} can't be written: {error.strerror}") from None
     with lock:

@@ -16,8 +16,8 @@ NOBODY_TOLD = "-"
 MARGIN = 1 - ENOUGH
 HOW = (
     "the first quarter of the time is left out, as a warm-up; cores and bytes are those of the",
-    "busiest ps, worker and host (all its interfaces, loopback too); OTHERS are cores that a host",
-    "spent on anything else: where they are many, it was not alone, and the figures are not its own",
+    "busiest ps, worker and host (all its interfaces, loopback too). OTHERS are cores that a host",
+    "spent on anything else: with many of them a figure says little",
 )
 
 

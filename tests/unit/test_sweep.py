@@ -126,11 +126,15 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 
 def test_sweeps_beside_hosts_toml_are_no_source(tmp_path):
     made = inventory().model_copy(update={"file": tmp_path / "hosts.toml"})
-    (tmp_path / "older #1").mkdir()
-    (tmp_path / "older #1/sweep.json").touch()
-    exclude = _without_sweeps(made, tmp_path / "deep/new").source.exclude
-    assert exclude == ("/deep/new/", r"/older\ \#1/")
-    assert _without_sweeps(made, tmp_path.parent / "elsewhere").source.exclude == exclude[1:]
+    for older in ("older #1", "below/2"):
+        with alone(tmp_path / older):
+            pass
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/sweep.json").touch()  # the user's own
+    older = ("/below/2/", r"/older\ \#1/")
+    assert _without_sweeps(made, tmp_path.parent / "elsewhere").source.exclude == older
+    exclude = _without_sweeps(made, tmp_path / "a/b/new").source.exclude
+    assert exclude == ("/a/b/new/", *older)
 
 
 # The picture

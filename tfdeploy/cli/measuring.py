@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.console import Console
 
 
 @app.command()
@@ -82,18 +88,23 @@ def sweep(
     folder = (out or asked.file.parent / steps.FOLDER).absolute()
     cells = steps.cells(ps, workers)
     grid = steps.Grid(cells, seconds, pattern, examples_per_step, synchronous)
-    try:
-        with console.sweeping() as on_begin:
-            watcher = steps.Watcher(on_begin, console.cell)
-            found = steps.sweep(asked, grid, folder, watcher, accept_new=accept_new_host_keys)
-    except KeyboardInterrupt:
-        again = shlex.join(sys.argv[1:])
-        console.interrupted(
-            "interrupted: what ran is stopped, what was measured is kept. Go on with\n"
-            f"  tfdeploy {again}"
-        )
-        raise typer.Exit(INTERRUPTED) from None
+    with _stopped(console), console.sweeping() as on_begin:
+        watcher = steps.Watcher(on_begin, console.cell)
+        found = steps.sweep(asked, grid, folder, watcher, accept_new=accept_new_host_keys)
     console.swept(found, folder / steps.PICTURE)
     if json:
         document(documents.swept(found))
     raise typer.Exit(0 if found.base else 1)
+
+
+@contextmanager
+def _stopped(console: Console) -> Iterator[None]:
+    """A sweep that is interrupted has stopped its run before we hear of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.interrupted(
+            "interrupted: what ran is stopped, what was measured is kept. Go on with\n"
+            f"  tfdeploy {shlex.join(sys.argv[1:])}"
+        )
+        raise typer.Exit(INTERRUPTED) from None

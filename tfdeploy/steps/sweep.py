@@ -16,7 +16,7 @@ from tfdeploy import bundle, curves, picture, plan, rescale, run
 from tfdeploy.errors import PlanError, TaskError, TfdeployError, parts
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
-from tfdeploy.logbook import FILE, Logbook, alone
+from tfdeploy.logbook import LOCK, Logbook, alone
 from tfdeploy.picture import Line, Panel
 from tfdeploy.speedup import FAILED, GOING, Cell, Result, Sweep
 from tfdeploy.steps.measure import measure
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 FOLDER, PICTURE = "sweep", "speedup.svg"
+NEAR = ("*", "*/*")  # how deep in the source other sweeps are looked for
 
 
 @dataclass(frozen=True)
@@ -218,12 +219,12 @@ def _used(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventory:
 
 def _without_sweeps(asked: Inventory, folder: Path) -> Inventory:
     """What sweeps write is no part of the source: it would be another after each run."""
-    root = asked.source_root
-    folders = {folder.resolve(), *(f.parent.resolve() for f in asked.file.parent.glob(f"*/{FILE}"))}
-    if root.is_relative_to(folder.resolve()):
+    root, ours = asked.source_root, folder.resolve()
+    if root.is_relative_to(ours):
         raise PlanError(f"--out: {folder} holds the source", "name a folder of its own")
-    within = (f.relative_to(root).as_posix() for f in sorted(folders) if f.is_relative_to(root))
-    exclude = (*asked.source.exclude, *(f"/{re.escape(path)}/" for path in within))
+    others = (lock.parent for depth in NEAR for lock in root.glob(f"{depth}/{LOCK}"))
+    within = sorted({f.relative_to(root) for f in (ours, *others) if f.is_relative_to(root)})
+    exclude = (*asked.source.exclude, *(f"/{re.escape(path.as_posix())}/" for path in within))
     return asked.model_copy(update={"source": asked.source.model_copy(update={"exclude": exclude})})
 
 
