@@ -4,8 +4,8 @@
     worker, every λ batches:  push a / λ to the ps,  a  ←  0,  pull  x  ←  w
     ps, for each push:        w  ←  w - η a / λ
 
-DOWNPOUR pushes the sum: the longer the window, the larger the steps of the ps, until they diverge.
-The mean is as large as one gradient, and points where λ batches went.
+DOWNPOUR pushes the sum of a window, and with many workers the sums throw the weights about. The
+mean is as large as one gradient, and points where λ batches lead.
 
 J. Hermans, G. Spanakis, R. Möckel, "Accumulated Gradient Normalization", ACML 2017.
 """
@@ -36,7 +36,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
-    parser.add_argument("--learning_rate", type=float, default=0.3, help="η")
+    parser.add_argument("--learning_rate", type=float, default=0.5, help="η")
     parser.add_argument("--window", type=int, default=5, help="λ, in batches")
     return parser.parse_args()
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
-    parser.add_argument("--learning_rate", type=float, default=0.02, help="η")
+    parser.add_argument("--learning_rate", type=float, default=0.04, help="η")
     parser.add_argument("--momentum", type=float, default=0.9, help="δ")
     parser.add_argument("--alpha", type=float, default=0.45, help="α, the spring; 0.9 / workers")
     parser.add_argument("--window", type=int, default=5, help="τ, in batches")

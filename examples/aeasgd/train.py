@@ -35,7 +35,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
-    parser.add_argument("--learning_rate", type=float, default=0.1, help="η")
+    parser.add_argument("--learning_rate", type=float, default=0.3, help="η")
     parser.add_argument("--alpha", type=float, default=0.45, help="α, the spring; 0.9 / workers")
     parser.add_argument("--window", type=int, default=5, help="τ, in batches")
     return parser.parse_args()

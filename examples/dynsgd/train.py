@@ -37,7 +37,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
-    parser.add_argument("--learning_rate", type=float, default=0.1, help="η")
+    parser.add_argument("--learning_rate", type=float, default=0.2, help="η")
     parser.add_argument("--window", type=int, default=5, help="n, in batches")
     return parser.parse_args()
 

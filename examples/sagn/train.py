@@ -38,7 +38,7 @@ def main() -> None:
 
 def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
-    parser.add_argument("--learning_rate", type=float, default=0.3, help="η")
+    parser.add_argument("--learning_rate", type=float, default=0.7, help="η")
     parser.add_argument("--window", type=int, default=5, help="λ, in batches")
     return parser.parse_args()
 
