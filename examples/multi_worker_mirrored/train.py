@@ -11,7 +11,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     import argparse
 
-TOLD = 50  # A line after every so many steps.
+TOLD = 20  # A line after every so many steps.
 
 
 def main() -> None:

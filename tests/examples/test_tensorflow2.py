@@ -16,6 +16,7 @@ from tfdeploy import curves
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
 ON_PS = "/job:ps/replica:0/task:0/device:CPU:0"
 
 
@@ -33,7 +34,7 @@ def learned(done, serial, steps):
     assert accuracy >= serial.accuracy() - 0.04
     loss = curves.of_events(done.collected)["loss"]
     assert loss[-1].step == steps
-    assert loss[-1].value < 0.2 < loss[0].value
+    assert loss[-1].value < min(0.2, loss[0].value / 2)
 
 
 def places(log):
@@ -55,6 +56,12 @@ def ended_by_themselves(done, steps):
         assert f"\nstopped at step {steps}\n" in done.log(task)
 
 
+def a_copy_each(done):
+    for task in (0, 1):
+        [place] = places(done.log(f"worker:{task}"))
+        assert place == f"/job:worker/replica:0/task:{task}/device:CPU:0"
+
+
 def goes_on(done, jobs, steps):
     """Run the script by hand on the checkpoints at home; what each task said."""
     ports = iter(free_ports(sum(jobs.values())))
@@ -68,9 +75,8 @@ def goes_on(done, jobs, steps):
         )
         for job, addresses in cluster.items() for index in range(len(addresses))
     }  # fmt: skip
-    leaders = [
-        tasks[task] for task in tasks if task[0] == ("chief" if "chief" in jobs else "worker")
-    ]
+    lead = "chief" if "chief" in jobs else "worker"  # The others never end by themselves.
+    leaders = [process for (job, _), process in tasks.items() if job == lead]
     try:
         said = [task.communicate(timeout=120)[0] for task in leaders]
     finally:
@@ -94,7 +100,7 @@ def the_second_takes_what_the_first_restores(done, serial):
 
 def told(cluster, job, index):
     config = {"cluster": cluster, "task": {"type": job, "index": index}}
-    return {**os.environ, "TF_CONFIG": json.dumps(config), "GRPC_FAIL_FAST": "use_caller"}
+    return {**os.environ, **QUIET, "TF_CONFIG": json.dumps(config), "GRPC_FAIL_FAST": "use_caller"}
 
 
 @pytest.fixture
@@ -117,9 +123,7 @@ def test_workers_mirror_a_keras_3_model(tmp_path, serial):
     done = run("multi_worker_mirrored", tmp_path)
     ended_by_themselves(done, steps=300)
     learned(done, serial, steps=300)
-    for index in (0, 1):
-        [place] = places(done.log(f"worker:{index}"))
-        assert place == f"/job:worker/replica:0/task:{index}/device:CPU:0"
+    a_copy_each(done)
     the_second_takes_what_the_first_restores(done, serial)
 
 
@@ -145,9 +149,7 @@ def test_fit_with_parameter_servers(tmp_path, serial, keras_2):
 def test_fit_with_mirrored_workers(tmp_path, serial, keras_2):
     done = run("keras_multi_worker", tmp_path)
     ended_by_themselves(done, steps=300)
-    for index in (0, 1):
-        [place] = places(done.log(f"worker:{index}"))
-        assert place == f"/job:worker/replica:0/task:{index}/device:CPU:0"
+    a_copy_each(done)
     keras_2()
     learned(done, serial, steps=300)
     the_second_takes_what_the_first_restores(done, serial)
@@ -162,6 +164,6 @@ def test_fit_with_mirrored_workers(tmp_path, serial, keras_2):
 )
 def test_what_it_cannot_evaluate_it_says_in_one_sentence(recipe, sentence):
     words = [sys.executable, "-m", f"{recipe}.train", "--evaluate", "nowhere"]
-    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    done = subprocess.run(words, cwd=EXAMPLES, env=quiet, capture_output=True, text=True)
+    env = {**os.environ, **QUIET}
+    done = subprocess.run(words, cwd=EXAMPLES, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, sentence)
