@@ -150,7 +150,7 @@ def test_two_sweeps_stand_beside_each_other(swept):
 @ONCE
 def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
     project = sweepable(world)
-    words = ("sweep", "--workers", "1,2", *SHORT)
+    words = ("sweep", "--workers", "1,2", "--seconds", "5")  # long enough to be met in it
     with project.begun(*words) as sweeping:
         sweeping.says("1 ps, 1 worker: ")
         until(lambda: len(project.runs) == 2 and len(project.processes()) > 3, "the second cell")
@@ -166,7 +166,7 @@ def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
 @ONCE
 def test_what_a_killed_sweep_left_is_stopped_first(world):
     project = sweepable(world)
-    words = ("sweep", "--workers", "2", *SHORT)
+    words = ("sweep", "--workers", "2", "--seconds", "5")
     with project.begun(*words) as sweeping:
         until(lambda: len(project.processes()) >= 6, "the run")
         os.killpg(sweeping.process.pid, signal.SIGKILL)
