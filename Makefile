@@ -3,7 +3,7 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
 
-.PHONY: help demo test quick check bench clean
+.PHONY: help demo test quick check bench recipes clean
 .DELETE_ON_ERROR:
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make quick   the tests that need no containers"
 	@echo "make check   ruff and mypy"
 	@echo "make bench   tfdeploy beside Ansible, pyinfra, Fabric and a shell loop, on up to 48 hosts in containers (an hour or two)"
+	@echo "make recipes the algorithms of examples/ side by side, into docs/recipes.md (some minutes)"
 	@echo "make clean   remove the containers, .venv and everything else that was made"
 	@echo
 	@echo "PYTHON=...   the interpreter to make .venv with (3.11 or newer; now: $(PYTHON))"
@@ -35,6 +36,9 @@ bench: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker
 	tests/bench/run
 	tests/bench/render
+
+recipes: .venv/.ready-to-run
+	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/side_by_side.py
 
 clean:
 	tests/hosts/down

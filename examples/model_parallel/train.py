@@ -16,7 +16,7 @@ def main() -> None:
     flags = parse_flags()
     here = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if here.cluster_spec().as_dict().keys() != {"worker"}:
-        sys.exit("train.py: TF_CONFIG has to name the two workers; tfdeploy run sets it")
+        sys.exit("train.py: TF_CONFIG has to name the two workers")
     # Without device filters: the two have to see each other.
     server = tf.distribute.Server(here.cluster_spec(), here.task_type, here.task_id)
     if here.task_id == 0:

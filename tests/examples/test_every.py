@@ -1,0 +1,64 @@
+"""What all examples have in common: the files, hosts that can be planned, a page of one page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tfdeploy import inventory, launch, plan
+from tfdeploy.steps import plan as steps
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
+HOSTS = sorted(EXAMPLES.glob("*/hosts*.toml"))
+INDEX = (EXAMPLES / "README.md").read_text()
+
+
+def name(path: Path) -> str:
+    return path.relative_to(EXAMPLES).as_posix()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+def test_a_recipe_has_hosts_for_here_and_elsewhere_and_a_page(recipe):
+    assert {"hosts.toml", "hosts.ssh.toml", "README.md"} <= {path.name for path in recipe.iterdir()}
+    lines = (recipe / "README.md").read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert len(lines) <= 90
+
+
+@pytest.mark.parametrize("hosts", HOSTS, ids=name)
+def test_its_hosts_can_be_planned_and_its_command_is_there(hosts):
+    read = inventory.load(hosts)
+    placed = plan.make(read, {host.name: host.address or host.name for host in read.hosts})
+    release = steps.snapshot(read)
+    launch.check_script(read, release.manifest)
+    launches = launch.make(read, placed, "run", release.id, "secret")
+    for words in (each.argv for each in launches):
+        module = words[words.index("-m") + 1] if "-m" in words else ""
+        assert not module or f"{module.replace('.', '/')}.py" in release.manifest
+
+
+@pytest.mark.parametrize("hosts", HOSTS, ids=name)
+def test_here_is_this_machine_alone_and_elsewhere_is_not(hosts):
+    local = [host.is_local for host in inventory.load(hosts).hosts]
+    assert local == [True] if "ssh" not in hosts.name else not any(local)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+def test_no_script_knows_of_tfdeploy(recipe):
+    for script in recipe.glob("*.py"):
+        assert "tfdeploy" not in script.read_text(), script
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name)
+def test_every_recipe_stands_in_the_index_and_is_tested(recipe):
+    assert f"]({recipe.name}/)" in INDEX or f"]({recipe.name}/README.md)" in INDEX
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
+    assert re.search(rf'"{recipe.name}"', tests)
+
+
+def test_the_index_names_no_other():
+    named = set(re.findall(r"\]\((\w+)/", INDEX))
+    assert named == {recipe.name for recipe in RECIPES}
