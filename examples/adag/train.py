@@ -48,7 +48,8 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
         with cluster.on_ps(role):
             copy = replica.Replica(role, examples.side)
             steps = adag(copy, given)
-        with cluster.open_session(server.target, role, given, hooks=[]) as session:
+        hooks = [cluster.Progress(copy.loss)]
+        with cluster.open_session(server.target, role, given, hooks) as session:
             replica.train(session, copy, steps, given, examples)
 
 

@@ -45,7 +45,9 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
     with tf.Graph().as_default():
         with cluster.on_ps(role):
             net = Hogwild(examples.side, given.learning_rate)
-        with cluster.open_session(server.target, role, given, hooks=[]) as session:
+        print("weights on", cluster.places(net.weights), flush=True)
+        hooks = [cluster.Progress(net.loss)]
+        with cluster.open_session(server.target, role, given, hooks) as session:
             run(session, net, given, data.batches(examples, given.batch_size, seed=role.index))
 
 
@@ -71,16 +73,11 @@ def run(
     given: argparse.Namespace,
     batches: Iterator[data.Examples],
 ) -> None:
-    print(f"weights on {net.weights[0].device}", flush=True)
-    step, own, reported = 0, 0, -1
+    step = 0
     while step < given.steps and not session.should_stop():
-        batch, own = next(batches), own + 1
+        batch = next(batches)
         feed = {net.images: batch.images, net.labels: batch.labels}
-        step, loss = session.run([net.step_after, net.loss], feed)
-        if step // 100 > reported:
-            print(f"step {step} loss {loss:.3f}", flush=True)
-            reported = step // 100
-    print(f"stopped at step {step} after {own} batches of my own", flush=True)
+        step = session.run(net.step_after, feed)
 
 
 if __name__ == "__main__":
