@@ -7,7 +7,6 @@ TensorFlow's class for it is known to hang at the start and at the end: traps 1 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import cluster
@@ -39,7 +38,11 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
     with cluster.on_ps(role):
         images, labels = model.placeholders(examples.side)
         loss = model.loss(model.logits(images), labels)
-        optimizer = synchronous(v1.train.AdamOptimizer(given.learning_rate), role, given)
+        optimizer = SyncReplicas(
+            v1.train.AdamOptimizer(given.learning_rate),
+            replicas_to_aggregate=role.workers - given.backup_workers,
+            total_num_replicas=role.workers,
+        )
         update = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())
     v1.summary.scalar("loss", loss)
     if role.is_chief:
@@ -47,11 +50,14 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
     # Trap 1: the queue begins with tokens, and whoever comes first trains alone on all of them.
     # Without any (num_tokens=0) the first step ends when each worker has come: a barrier.
     sync = optimizer.make_session_run_hook(role.is_chief, num_tokens=0)
-    hooks = [sync, LeaveTokens(optimizer, role.workers), cluster.Progress(loss)]
+    hooks = [sync, cluster.Progress(loss)]
     # Trap 2: a worker looks every 30 s (recovery_wait_secs) whether the chief has initialized the
     # variables. open_session looks every second.
     # Trap 3: at the end the chief's thread still waits for gradients, and is given 120 s to stop
     # (stop_grace_period_secs), in vain: only the closing of the session, after that, ends it.
+    # Trap 4, there too: a worker that counts its own steps waits for a token that nobody will
+    # put in once another has left. open_session stops at the global step, which all reach with
+    # the same token: each finds one in the queue, and none of them needs another.
     opened = cluster.open_session(server.target, role, given, hooks, stop_grace_period_secs=1)
     with opened as session:
         batches = data.batches(examples, given.batch_size, seed=role.index)
@@ -60,32 +66,13 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
             session.run(update, {images: batch.images, labels: batch.labels})
 
 
-def synchronous(
-    optimizer: v1.train.Optimizer, role: cluster.Role, given: argparse.Namespace
-) -> v1.train.SyncReplicasOptimizer:
-    return v1.train.SyncReplicasOptimizer(
-        optimizer,
-        replicas_to_aggregate=role.workers - given.backup_workers,
-        total_num_replicas=role.workers,
-    )
+class SyncReplicas(v1.train.SyncReplicasOptimizer):
+    """The chief's thread is ended by the closing of its session: no error, and no traceback."""
 
-
-class LeaveTokens(v1.train.SessionRunHook):
-    """Trap 4: a worker that was quick may have taken another's token, and leave with it.
-
-    The other would wait for it for ever. So whoever leaves puts in a token for each.
-    """
-
-    def __init__(self, optimizer: v1.train.SyncReplicasOptimizer, workers: int) -> None:
-        self.optimizer, self.workers = optimizer, workers
-
-    def begin(self) -> None:
-        self.tokens = self.optimizer.get_init_tokens_op(self.workers)
-
-    def end(self, session: v1.Session) -> None:
-        # The chief closes the queue as it leaves, which ends everybody's waiting as well.
-        with suppress(tf.errors.CancelledError):
-            session.run(self.tokens)
+    def get_chief_queue_runner(self) -> v1.train.QueueRunner:
+        made = super().get_chief_queue_runner()
+        ends = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
+        return v1.train.QueueRunner(made.queue, made.enqueue_ops, queue_closed_exception_types=ends)
 
 
 if __name__ == "__main__":
