@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy import documents
 from tfdeploy.errors import RunError
+from tfdeploy.run import make_folder
 from tfdeploy.speedup import MEASURED, Cell, Load, Rate, Result, Sweep
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "sweep.json"
-LOCK = ".sweeping"  # stays, and says that a folder is a sweep's
+LOCK = ".sweeping"  # stays, and says whose folder it is
 SHOWN = 40
 ANOTHER = "name another folder with --out, or take this one away"
 
@@ -61,7 +62,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Two sweeps in one folder would each end the other's runs. The kernel drops the lock with its
     holder. Raises RunError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         lock = (folder / LOCK).open("w")
     except OSError as error:
         raise RunError(f"{folder} can't be written: {error.strerror}") from None
@@ -71,6 +72,15 @@ def alone(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise RunError(f"another sweep is at work in {folder}", "wait for it") from None
         yield
+
+
+def _make(folder: Path) -> None:
+    """It is ignored as a whole where it lies among the source, so it must hold nothing else."""
+    if (folder / LOCK).exists():
+        return
+    if folder.exists():
+        raise RunError(f"{folder} is there, and is no sweep's", "name a new folder with --out")
+    make_folder(folder)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tfdeploy import documents
+from tfdeploy import documents, release
 from tfdeploy.errors import PlanError, RunError
 from tfdeploy.logbook import Logbook, alone
 from tfdeploy.speedup import FAILED, GOING, MEASURED, Cell, Load, Rate, Result, Sweep
-from tfdeploy.steps.sweep import PICTURE, _without_sweeps, cells, draw
-from unit.made import inventory
+from tfdeploy.steps.sweep import PICTURE, cells, draw
 
 TERMS = {"project": "p", "release": "f00d", "hosts.toml": {"training": {"role": "flags"}}}
 ONE, TWO = Cell(1, 1), Cell(2, 1)
@@ -124,17 +123,20 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 # The source
 
 
-def test_sweeps_beside_hosts_toml_are_no_source(tmp_path):
-    made = inventory().model_copy(update={"file": tmp_path / "hosts.toml"})
-    for older in ("older #1", "below/2"):
-        with alone(tmp_path / older):
-            pass
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf/sweep.json").touch()  # the user's own
-    older = ("/below/2/", r"/older\ \#1/")
-    assert _without_sweeps(made, tmp_path.parent / "elsewhere").source.exclude == older
-    exclude = _without_sweeps(made, tmp_path / "a/b/new").source.exclude
-    assert exclude == ("/a/b/new/", *older)
+def test_what_a_sweep_writes_is_no_source(tmp_path):
+    (tmp_path / "train.py").touch()
+    before = release.snapshot(tmp_path, ()).id
+    for folder in ("sweep", "a/b"):
+        with alone(tmp_path / folder):
+            book(tmp_path / folder, None, MEASURED_ONE)
+    assert release.snapshot(tmp_path, ()).id == before
+
+
+def test_a_folder_with_anything_else_is_refused(tmp_path):
+    (tmp_path / "train.py").touch()
+    with pytest.raises(RunError, match="is there, and is no sweep's"), alone(tmp_path):
+        pass
+    assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
 
 
 # The picture

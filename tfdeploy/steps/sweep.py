@@ -7,7 +7,6 @@ runs/<run>/          the record, the events and the logs of each run, as of any 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from tfdeploy import bundle, curves, picture, plan, rescale, run
 from tfdeploy.errors import PlanError, TaskError, TfdeployError, parts
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
-from tfdeploy.logbook import LOCK, Logbook, alone
+from tfdeploy.logbook import Logbook, alone
 from tfdeploy.picture import Line, Panel
 from tfdeploy.speedup import FAILED, GOING, Cell, Result, Sweep
 from tfdeploy.steps.measure import measure
@@ -26,6 +25,7 @@ from tfdeploy.steps.start import NothingStarted, begin, with_ports
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 FOLDER, PICTURE = "sweep", "speedup.svg"
-NEAR = ("*", "*/*")  # how deep in the source other sweeps are looked for
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def sweep(
     """
     pattern = curves.log_pattern(grid.pattern) if grid.pattern else None
     _refuse_one_for_all(asked.training.checkpoint_dir)
-    whole = plan_all(_without_sweeps(asked, folder))
+    whole = plan_all(asked)
     intents = _planned(whole, grid.cells)
     with alone(folder):
         book = Logbook(folder, _asked(asked, whole, grid))
@@ -215,17 +214,6 @@ def _used(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventory:
     names = {host for intent in intents.values() for host in intent.plan.hosts}
     hosts = tuple(host for host in inventory.hosts if host.name in names)
     return inventory.model_copy(update={"hosts": hosts})
-
-
-def _without_sweeps(asked: Inventory, folder: Path) -> Inventory:
-    """What sweeps write is no part of the source: it would be another after each run."""
-    root, ours = asked.source_root, folder.resolve()
-    if root.is_relative_to(ours):
-        raise PlanError(f"--out: {folder} holds the source", "name a folder of its own")
-    others = (lock.parent for depth in NEAR for lock in root.glob(f"{depth}/{LOCK}"))
-    within = sorted({f.relative_to(root) for f in (ours, *others) if f.is_relative_to(root)})
-    exclude = (*asked.source.exclude, *(f"/{re.escape(path.as_posix())}/" for path in within))
-    return asked.model_copy(update={"source": asked.source.model_copy(update={"exclude": exclude})})
 
 
 def draw(found: Sweep, file: Path) -> None:
