@@ -55,8 +55,10 @@ def row(sweep: Sweep, result: Result) -> tuple[str, ...]:
 
 
 def remarks(sweep: Sweep) -> Iterator[str]:
-    """What the speed-up is of, and what the table comes to."""
-    if sweep.base:
+    """What the speed-up is of, and what the table comes to; or why there is none, at length."""
+    if not sweep.base:
+        yield from (each.reason for each in list(sweep)[:1])
+    else:
         of = "examples: a step takes some from every worker" if sweep.synchronous else "steps"
         yield f"speed-up against {sweep.base.cell}, in {of}"
         yield from HOW

@@ -166,4 +166,8 @@ def test_it_says_against_what_and_which_ps_count_does():
         "speed-up against 1 ps, 2 workers, in examples: a step takes some from every worker"
     )
     assert remarks[-1] == "for 2 workers: 1 ps, as fast as any number here within 5%"
-    assert list(verdict.remarks(swept(failed(1, 1)))) == []
+
+
+def test_where_nothing_was_measured_the_first_reason_is_told_at_length():
+    fallen = [failed(1, 1, "it fell\n  | Traceback"), failed(1, 2, "it fell, too")]
+    assert list(verdict.remarks(swept(*fallen))) == ["it fell\n  | Traceback"]
