@@ -2,6 +2,8 @@
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
+# It asks for "tensorflow", which would lay itself over tensorflow-cpu.
+TF_KERAS := 'tf_keras>=2.21,<2.22'
 
 .PHONY: help demo test quick check bench recipes clean
 .DELETE_ON_ERROR:
@@ -50,10 +52,12 @@ clean:
 # Each stamp says: .venv holds what this pyproject.toml asks for.
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python
 	.venv/bin/python -m pip install --quiet -e '.[tensorflow,example]'
+	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
 	@touch $@
 
 .venv/.ready-to-develop: pyproject.toml | .venv/bin/python
 	.venv/bin/python -m pip install --quiet -e '.[tensorflow,example,dev]'
+	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
 	@touch $@ .venv/.ready-to-run
 
 .venv/bin/python:
