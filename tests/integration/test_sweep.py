@@ -147,7 +147,6 @@ def test_two_sweeps_stand_beside_each_other(swept):
     swept.ok("sweep", "--workers", "1", *SHORT)  # the other one is no part of the source
 
 
-@ONCE
 def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
     project = sweepable(world)
     words = ("sweep", "--workers", "1,2", "--seconds", "5")  # long enough to be met in it
