@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdeploy.agent import progress
+from tfdeploy.agent.event_files import EVENTS
 from tfdeploy.errors import RunError
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _moment(text: str | None) -> float:
 
 def _files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:
     """Of each event file that tells a scalar its folder, and what it tells."""
-    for path in sorted(folder.rglob(f"*{progress.EVENTS}*")):
+    for path in sorted(folder.rglob(f"*{EVENTS}*")):
         if path.is_file() and not path.is_symlink():
             points = list(_scalars(path.read_bytes()))
             if points:

@@ -1,4 +1,4 @@
-"""Runs an example as its README says, through tfdeploy on this machine, and reads what came of it."""
+"""Runs an example as its README says, through tfdeploy on this machine, and reads the outcome."""
 
 from __future__ import annotations
 

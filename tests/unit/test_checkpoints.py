@@ -149,11 +149,11 @@ def test_without_a_readable_state_file_there_is_no_checkpoint(folder, state):
 
 def test_a_directory_that_was_never_made_holds_nothing(folder):
     folder.rmdir()
-    assert pinned()["checkpoints"] == pinned()["events"] == []
+    assert pinned()["checkpoints"] == []
 
 
 def test_a_task_that_was_never_started_has_nothing(root):
-    nothing = {"checkpoints": [], "bad": [], "events": []}
+    nothing = {"checkpoints": [], "bad": []}
     assert pinned() == {"checkpoint_dir": "", "pin": "", **nothing}
 
 
@@ -161,15 +161,6 @@ def test_an_absolute_directory_is_looked_into(root, tmp_path):
     elsewhere = started(root, os.fspath(tmp_path / "shared"))
     save(elsewhere, 3)
     assert names(pinned()) == ["model.ckpt-3"]
-
-
-def test_events_are_found_wherever_they_lie(folder, tmp_path):
-    for name in ("events.out.tfevents.1.a", "eval/events.out.tfevents.2.b", "eval/other"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text("x")
-    (folder / "events.out.tfevents.link").symlink_to(tmp_path)
-    os.mkfifo(folder / "events.out.tfevents.pipe")
-    assert pinned()["events"] == ["eval/events.out.tfevents.2.b", "events.out.tfevents.1.a"]
 
 
 class Trainer(threading.Thread):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
-from tfdeploy.agent import load, paths, process, records
-from unit.made import eventually, launch, python
+from tfdeploy.agent import load, process
+from unit.made import eventually, python
 
 WORK = "import time\nwhile time.process_time() < 0.3: pass\n"
 SLEEP = "import time; print('sleeps', flush=True); time.sleep(60)"
@@ -76,16 +75,3 @@ def test_a_host_is_busy_with_all_that_it_does(tmp_path):
     (tmp_path / "stat").write_text("cpu  100 20 30 9999 999 4 5 6 70 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
     assert load.busy_s(str(tmp_path / "stat")) == pytest.approx(165 * load.TICK_S)
     assert load.load("p", "r")["busy_s"] > 0
-
-
-def test_event_files_are_named_wherever_they_lie_below(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "agent" / "hash")])
-    task = paths.task("p", "r", "worker:0")
-    saved = paths.checkpoints(task, "ckpt")
-    os.makedirs(saved + "/eval")
-    records.write(paths.launch(task), records.to_json(launch(checkpoint_dir="ckpt")))
-    for name in ("events.out.tfevents.1.a", "eval/events.out.tfevents.2.a", "model.ckpt-1.index"):
-        with open(f"{saved}/{name}", "w"):
-            pass
-    names = ["eval/events.out.tfevents.2.a", "events.out.tfevents.1.a"]
-    assert load.events("p", "r", "worker:0") == {"folder": saved, "events": names}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent import progress
+from tfdeploy.agent import event_files, progress
 from tfdeploy.agent.progress import Progress
 
 NAME = "events.out.tfevents.1793000000.host.1.v2"
@@ -65,7 +65,11 @@ def steps(*numbers, age_s=100.0):
 
 
 def newest(folder):
-    return progress.newest(os.fspath(folder))
+    return progress.newest(below(folder))
+
+
+def below(folder):
+    return event_files.below(os.fspath(folder))
 
 
 def step(folder):
@@ -254,16 +258,16 @@ def test_no_bytes_are_too_odd(data, cut):
 
 
 def test_no_more_than_so_many_entries_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "ENTRIES", 10)
+    monkeypatch.setattr(event_files, "ENTRIES", 10)
     for number in range(20):
         (tmp_path / f"{number}").mkdir()
     write(tmp_path / "0", *steps(5))
     assert newest(tmp_path) is None
-    assert progress.quiet_s("/missing", os.fspath(tmp_path)) is None
+    assert progress.quiet_s("/missing", below(tmp_path)) is None
 
 
 def test_the_shallow_is_looked_at_before_the_deep(tmp_path, monkeypatch):
-    monkeypatch.setattr(progress, "ENTRIES", 25)
+    monkeypatch.setattr(event_files, "ENTRIES", 25)
     for number in range(20):
         write(tmp_path / f"{number}" / "deep", *steps(1), age_s=-10.0)
     write(tmp_path, *steps(5))
@@ -276,20 +280,20 @@ def test_the_shallow_is_looked_at_before_the_deep(tmp_path, monkeypatch):
 def test_quiet_since_the_last_change_of_the_log_or_an_event_file(tmp_path):
     log = write(tmp_path, name="worker-0.log", age_s=300.0)
     write(tmp_path / "checkpoints", name="model.ckpt-1.index")
-    folder = os.fspath(tmp_path / "checkpoints")
-    assert 300.0 <= progress.quiet_s(os.fspath(log), folder) < 360.0
+    folder = tmp_path / "checkpoints"
+    assert 300.0 <= progress.quiet_s(os.fspath(log), below(folder)) < 360.0
     write(tmp_path / "checkpoints" / "train", age_s=100.0)
-    assert 100.0 <= progress.quiet_s(os.fspath(log), folder) < 160.0
-    assert 100.0 <= progress.quiet_s("/missing", folder) < 160.0
+    assert 100.0 <= progress.quiet_s(os.fspath(log), below(folder)) < 160.0
+    assert 100.0 <= progress.quiet_s("/missing", below(folder)) < 160.0
 
 
 def test_a_change_in_the_future_is_no_seconds_ago(tmp_path):
     log = write(tmp_path, name="worker-0.log", age_s=-1000.0)
-    assert progress.quiet_s(os.fspath(log), "/missing") == 0.0
+    assert progress.quiet_s(os.fspath(log), []) == 0.0
 
 
 def test_where_there_is_nothing_nothing_is_quiet(tmp_path):
-    assert progress.quiet_s("/missing", os.fspath(tmp_path)) is None
+    assert progress.quiet_s("/missing", below(tmp_path)) is None
 
 
 # TensorFlow's own

@@ -23,15 +23,15 @@ HASHED_AT_ONCE = 8  # a checkpoint's shards
 
 
 def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
-    """Pin the newest good checkpoint of `task` (or `every` one) and list its event files.
+    """Pin the newest good checkpoint of `task` (or `every` one).
 
     Answers `{checkpoint_dir, pin, checkpoints: [{name, step, verified, files: [{path, size,
-    sha256}]}], bad: [{name, error}], events: [path]}`, newest checkpoint first; paths are relative
-    to `pin` and to `checkpoint_dir`. `verified` says that every tensor was read; `bad` are complete
-    sets that could not be read to their end. All are empty where the task was never started.
+    sha256}]}], bad: [{name, error}]}`, newest checkpoint first; paths are relative to `pin`.
+    `verified` says that every tensor was read; `bad` are complete sets that could not be read to
+    their end. All are empty where the task was never started.
     """
     if task not in paths.tasks(project, run):
-        return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "bad": [], "events": []}
+        return {"checkpoint_dir": "", "pin": "", "checkpoints": [], "bad": []}
     folder = _checkpoint_dir(project, run, task)
     pinned = os.path.join(folder, PIN)
     found, bad = good(folder, pinned, every)
@@ -40,7 +40,6 @@ def pin(project: str, run: str, task: str, every: bool) -> Dict[str, Any]:
         "pin": pinned,
         "checkpoints": found,
         "bad": [{"name": name, "error": error} for name, error in bad.items()],
-        "events": sorted(_events(folder)),
     }
 
 
@@ -236,13 +235,3 @@ def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
     except OSError:
         return None
     return (seen.st_mtime_ns, seen.st_size, seen.st_ino)
-
-
-def _events(folder: str) -> Iterator[str]:
-    from .progress import EVENTS  # no supervisor comes by here
-
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(parent, name)
-            if EVENTS in name and os.path.isfile(path) and not os.path.islink(path):
-                yield os.path.relpath(path, folder)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from . import TYPE_CHECKING, paths, process, records
+from . import TYPE_CHECKING, process
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Dict, Iterator, Tuple
 
 NET, STAT = "/proc/net/dev", "/proc/stat"
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -31,20 +31,6 @@ def load(project: str, run: str) -> Dict[str, Any]:
         cpu_s[task] = cpu_s.get(task, 0.0) + seconds
     told = {"cpu_s": cpu_s, "busy_s": busy_s(STAT), "received": received, "sent": sent}
     return {"at": time.monotonic(), **told}
-
-
-def events(project: str, run: str, task: str) -> Dict[str, Any]:
-    """The folder in which `task` saves, and the event files below it, relative to it."""
-    from .progress import EVENTS
-
-    task_dir = paths.task(project, run, task)
-    launch = records.load(records.Launch, paths.launch(task_dir))
-    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
-    found: List[str] = []
-    for parent, _, names in os.walk(folder):
-        here = (os.path.join(parent, name) for name in names if EVENTS in name)
-        found += (os.path.relpath(p, folder) for p in here if os.path.isfile(p))
-    return {"folder": folder, "events": sorted(found)}
 
 
 def traffic(path: str) -> Tuple[int, int]:

@@ -14,18 +14,16 @@ import os
 import re
 import struct
 import time
-from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 
 from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, Tuple
 
-EVENTS = "events.out.tfevents."
-ENTRIES = 50000
+    from .event_files import EventFile
+
 FILES = 4
 TAILS = (1 << 16, 1 << 20)  # an image or a graph is one record, and may fill the first
 # The length of a record below 4 GiB, its crc, and the first byte of an Event: field 1, 64 bits.
@@ -44,55 +42,29 @@ class Progress:
     age_s: float
 
 
-def newest(checkpoint_dir: str) -> Optional[Progress]:
-    """The last step in the newest event file below the folder, or None where none tells one.
+def newest(files: List[EventFile]) -> Optional[Progress]:
+    """The last step in the newest event file, or None where none tells one.
 
     A file that tells no step yet, as after a restart, is passed over for the one before it. Looks
-    at the folder's first ENTRIES entries, FILES files and the last megabyte of each. Never raises.
+    at FILES files and the last megabyte of each. Never raises.
     """
-    for _, path in sorted(_files(checkpoint_dir), reverse=True)[:FILES]:
+    for file in sorted(files, key=lambda file: (-file.changed, file.path))[:FILES]:
         for size in TAILS:
-            reached = _reached(_tail(path, size))
+            reached = _reached(_tail(file.whole_path, size))
             if reached is not None:
                 step, at = reached
                 return Progress(step, max(0.0, time.time() - at))
     return None
 
 
-def quiet_s(log: str, checkpoint_dir: str) -> Optional[float]:
-    """Seconds since the log or any event file below the folder changed; None where none exists."""
-    changes = [changed for changed, _ in _files(checkpoint_dir)]
+def quiet_s(log: str, files: List[EventFile]) -> Optional[float]:
+    """Seconds since the log or any event file changed; None where none exists."""
+    changes = [file.changed for file in files]
     try:
         changes.append(os.stat(log).st_mtime)
     except OSError:
         pass
     return max(0.0, time.time() - max(changes)) if changes else None
-
-
-def _files(folder: str) -> List[Tuple[float, str]]:
-    """When each event file changed last, and its path. Regular files only."""
-    found = []
-    for entry in islice(_entries(folder), ENTRIES):
-        try:
-            if EVENTS in entry.name and entry.is_file(follow_symlinks=False):
-                found.append((entry.stat().st_mtime, entry.path))
-        except OSError:  # it was deleted
-            continue
-    return found
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What lies in the folder, then what lies one deeper: the deepest is the last to be missed."""
-    left = deque([folder])
-    while left:
-        try:
-            with os.scandir(left.popleft()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                    yield entry
-        except OSError:
-            continue
 
 
 def _tail(path: str, size: int) -> bytes:

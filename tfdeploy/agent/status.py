@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 
-from . import TYPE_CHECKING, at_once, health, lock, paths, progress, records
+from . import TYPE_CHECKING, at_once, event_files, health, lock, paths, progress, records
 from .records import ENDED, LOST, Launch, TaskReport, TaskState
 from .tail import Tail
 
@@ -42,14 +42,14 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
 def _probed(told: TaskReport, task_dir: str, log: str) -> TaskReport:
     """Besides what its supervisor wrote: what its port says, and whether training moves."""
     launch = records.load(Launch, paths.launch(task_dir))
-    checkpoint_dir = paths.checkpoints(task_dir, launch.checkpoint_dir)
-    newest = progress.newest(checkpoint_dir)
+    files = event_files.of(task_dir, launch.checkpoint_dir)
+    newest = progress.newest(files)
     return replace(
         told,
         health=health.of(launch),
         step=newest.step if newest else None,
         step_age_s=newest.age_s if newest else None,
-        quiet_s=progress.quiet_s(log, checkpoint_dir),
+        quiet_s=progress.quiet_s(log, files),
     )
 
 

@@ -47,7 +47,7 @@ VERBS = {
     "logs": "verbs.logs",
     "give": "give.give",
     "load": "load.load",
-    "events": "load.events",
+    "events": "event_files.events",
     "disk": "disk.disk",
     "weigh": "remove.weigh",
     "remove": "remove.remove",

@@ -6,13 +6,13 @@ import os
 import signal
 import time
 
-from . import TYPE_CHECKING, health, paths, process
+from . import TYPE_CHECKING, health, process
 from .fate import Order
 from .records import BACKOFF
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Callable, Iterator, List, Optional, Tuple
+    from typing import Callable, List, Optional, Tuple
 
     from .log import Log
     from .records import Launch
@@ -52,7 +52,7 @@ class Watch:
         self.launch = launch
         self.mark = mark
         self.log = log
-        self._checkpoint_dir = paths.checkpoints(task_dir, launch.checkpoint_dir)
+        self._task_dir = task_dir
         self._order = order
         self._on_ready = on_ready
         self._ready = False
@@ -136,7 +136,10 @@ class Watch:
         if limit_s is None or not self._ready or now < self._looked_at + LOOK_EVERY_S:
             return None
         self._looked_at = now
-        events = sorted(_events(self._checkpoint_dir))
+        from . import event_files  # only a task with a stall_timeout_s comes here
+
+        files = event_files.of(self._task_dir, self.launch.checkpoint_dir)
+        events = sorted((file.whole_path, file.size) for file in files)
         if events != self._seen:
             self._seen, self._moved_at = events, now
         quiet_s = now - max(self._moved_at, self.log.grew_at)
@@ -155,17 +158,3 @@ def _reap_strangers(child: int) -> None:
         if found is None or found.si_pid == child:
             return
         os.waitpid(found.si_pid, os.WNOHANG)
-
-
-def _events(folder: str) -> Iterator[Tuple[str, int]]:
-    """TensorBoard's files below `folder`, with their sizes."""
-    from .progress import EVENTS  # only a task with a stall_timeout_s comes here
-
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(parent, name)
-            try:
-                if EVENTS in name and os.path.isfile(path):
-                    yield path, os.path.getsize(path)
-            except OSError:  # it was deleted
-                continue

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import zlib
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AgentError
@@ -25,7 +26,11 @@ SILENCE_S = 60.0
 
 def bring(agent: Agent, source: str, dest: Path, files: Sequence[str]) -> None:
     """Fetch regular `files` (relative to `source` on the host) into `dest`; of one that has grown,
-    what is new. Raises AgentError for an answer that was not asked for, and TransferFailed."""
+    what is new. Raises AgentError for a name that leads elsewhere, or an answer that was not asked
+    for, and TransferFailed."""
+    for name in files:
+        if not is_plain(name):
+            raise AgentError(agent.host, f"it names a file {name!r}, which is refused")
     wanted = {name: _held(dest / name) for name in files}
     body = {"folder": source, "files": [[n, *held] for n, held in wanted.items()], "limit": BULK}
     given: set[str] = set()
@@ -37,6 +42,14 @@ def bring(agent: Agent, source: str, dest: Path, files: Sequence[str]) -> None:
     left = [name for name in files if name not in given]
     if left:
         agent.transport.pull(source, dest, left)
+
+
+def is_plain(name: Any) -> bool:
+    """Whether what a host calls a file stays within the folder that is meant for it."""
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _held(file: Path) -> tuple[int, str]:

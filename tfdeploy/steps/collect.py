@@ -1,8 +1,8 @@
 """`tfdeploy collect`: checkpoints, events and logs come home; a checkpoint whole, or not at all.
 
 runs/<run>/checkpoints/   the chief's, with a `checkpoint` state file whose paths are relative
-runs/<run>/events/        its TensorBoard events
-runs/<run>/logs/          every task's log
+runs/<run>/events/        TensorBoard events, and
+runs/<run>/logs/          logs: see traces.py
 runs/<run>/.incoming/     what a broken collect left, and the next one goes on with
 """
 
@@ -13,16 +13,17 @@ import hashlib
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import at_once
 from tfdeploy.agent import state_file
 from tfdeploy.errors import AgentError, RunError, TransferFailed
-from tfdeploy.steps.bring import bring
+from tfdeploy.steps import traces
+from tfdeploy.steps.bring import bring, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tfdeploy.fleet import Fleet
     from tfdeploy.remote import Agent
@@ -67,23 +68,36 @@ class Collected:
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> Collected:
-    """Fetch the chief's newest good checkpoint (or `every` one), its events, and all logs.
+    """Fetch the chief's newest good checkpoint (or `every` one), events, and all logs.
 
     Raises the errors of all hosts, after what could be fetched was fetched, and RunError while
     another collect of this run is at work.
     """
     chief = run.plan.chief.host
 
-    def fetch(agent: Agent) -> tuple[Collected | None, int]:
+    def fetch(agent: Agent) -> tuple[Collected | None, int, int]:
         with _disk_errors(agent):
             found = _chiefs(agent, run, every) if agent.host == chief else None
-            return found, _logs(agent, run)
+            return found, traces.events(agent, run), traces.logs(agent, run)
 
     with _alone(run):
         outcomes = fleet.each(run.plan.hosts, fetch)
     found = outcomes[chief][0]
     assert found
-    return replace(found, logs=sum(logs for _, logs in outcomes.values()))
+    _, events, logs = zip(*outcomes.values(), strict=True)
+    return replace(found, events=sum(events), logs=sum(logs))
+
+
+def collect_traces(fleet: Fleet, run: Run) -> None:
+    """Fetch events and logs, and no checkpoint. Raises as `collect` does."""
+
+    def fetch(agent: Agent) -> None:
+        with _disk_errors(agent):
+            traces.events(agent, run)
+            traces.logs(agent, run)
+
+    with _alone(run):
+        fleet.each(run.plan.hosts, fetch)
 
 
 def collect_checkpoint(fleet: Fleet, run: Run) -> Collected:
@@ -127,10 +141,7 @@ def _disk_errors(agent: Agent) -> Iterator[None]:
 
 def _chiefs(agent: Agent, run: Run, every: bool) -> Collected:
     with _pinned(agent, run, every) as answer:
-        found = _fetched(agent, run, answer)
-    if answer["events"]:
-        bring(agent, answer["checkpoint_dir"], run.folder / "events", answer["events"])
-    return replace(found, events=len(answer["events"]))
+        return _fetched(agent, run, answer)
 
 
 @contextmanager
@@ -220,23 +231,12 @@ def refuse_too_much(agent: Agent, folder: Path, sizes: list[int]) -> None:
         raise TransferFailed(agent.host, f"{sentence} in {folder.parent}", "make room there")
 
 
-def _logs(agent: Agent, run: Run) -> int:
-    """How many tasks' logs came; where one was rotated, what it held before came too."""
-    answer = agent.ask("logs", {"project": run.inventory.project, "run": run.id})
-    names = [f"{p.task.file_name}.log" for p in run.plan.on(agent.host)]
-    wanted = [name for log in names for name in (f"{log}.1", log)]
-    there = [name for name in wanted if name in answer["names"]]
-    if there:
-        bring(agent, answer["folder"], run.folder / "logs", there)
-    return len({*there} & {*names})
-
-
 def refuse_tricks(agent: Agent, answer: dict[str, Any]) -> None:
     """A host names files, and may lie: nothing may land outside of the folder meant for it."""
     for found in answer["checkpoints"]:
         files = [file["path"] for file in found["files"]]
         for name in (found["name"], *files):
-            if not _is_plain(name) or "/" in name:
+            if not is_plain(name) or "/" in name:
                 raise AgentError(
                     agent.host, f"it names a checkpoint file {name!r}, which is refused"
                 )
@@ -244,13 +244,3 @@ def refuse_tricks(agent: Agent, answer: dict[str, Any]) -> None:
         sound = all(isinstance(size, int) and size >= 0 for size in sizes)
         if not sound or state_file.file_set(files, found["name"]) != sorted(files):
             raise AgentError(agent.host, f"its {found['name']} is no complete set: it is refused")
-    for name in answer["events"]:
-        if not _is_plain(name):
-            raise AgentError(agent.host, f"it names an event file {name!r}, which is refused")
-
-
-def _is_plain(name: Any) -> bool:
-    if not isinstance(name, str) or not name.isprintable():
-        return False
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts

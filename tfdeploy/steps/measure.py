@@ -12,8 +12,7 @@ from tfdeploy.errors import AgentError, HostError
 from tfdeploy.fleet import may_return
 from tfdeploy.speedup import MEASURED, Load, Result, Sample
 from tfdeploy.steps.blame import blame
-from tfdeploy.steps.bring import bring
-from tfdeploy.steps.collect import refuse_tricks
+from tfdeploy.steps.collect import collect_traces
 from tfdeploy.steps.start import uninterrupted
 from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
@@ -47,7 +46,7 @@ def measure(
     finally:
         with uninterrupted():
             stop(fleet, begun)
-    _collect(fleet, begun)
+    collect_traces(fleet, begun)
     if watch.fallen:
         reason = str(blame(status(fleet, begun, TAIL), watch.fallen))
         return Result(cell, begun.id, speedup.FAILED, reason)
@@ -167,21 +166,3 @@ def _sample(host: str, answer: dict[str, Any]) -> Sample:
         return Sample(*seconds, int(answer["received"]), int(answer["sent"]))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise AgentError(host, "what it tells of its load are no numbers") from None
-
-
-def _collect(fleet: Fleet, begun: Run) -> None:
-    """Events and logs. The checkpoint stays: it may be large, and nobody asks for it here."""
-    named = {"project": begun.inventory.project, "run": begun.id}
-    chief = begun.plan.chief
-
-    def fetch(agent: Agent) -> None:
-        logs = agent.ask("logs", named)
-        ours = [f"{p.task.file_name}.log" for p in begun.plan.on(agent.host)]
-        there = [name for name in ours if name in logs["names"]]
-        bring(agent, logs["folder"], begun.folder / "logs", there)
-        if agent.host == chief.host:
-            told = agent.ask("events", {**named, "task": str(chief.task)})
-            refuse_tricks(agent, {"checkpoints": [], "events": told["events"]})
-            bring(agent, told["folder"], begun.folder / "events", told["events"])
-
-    fleet.each(begun.plan.hosts, fetch)

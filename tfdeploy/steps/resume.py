@@ -197,7 +197,7 @@ def _newest(fleet: Fleet, hosts: Sequence[str], again: Run, body: dict[str, Any]
 
     def ask(agent: Agent) -> list[Copy]:
         answer = agent.ask("newest", body, READ_TIMEOUT_S)
-        refuse_tricks(agent, {"checkpoints": answer["copies"], "events": []})
+        refuse_tricks(agent, {"checkpoints": answer["copies"]})
         return [_copy(agent.host, found) for found in answer["copies"]]
 
     outcomes = fleet.each(hosts, ask)

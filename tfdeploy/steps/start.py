@@ -70,17 +70,24 @@ def start(
     `on_report(host, report)` is called at each change of a task's state. Raises what went wrong on
     any host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
+    return start_planned(fleet, planned(fleet, intent), on_report)
+
+
+def planned(fleet: Fleet, intent: Intent) -> Run:
+    """The run that an intent is going to be, on ports that are free now. Nothing is started."""
     inventory = with_ports(fleet, intent.inventory, intent.plan)
     plan = plans.remake(inventory)
     auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
-    agent = bundle.current_version()
-    begun = run.Run(
-        run.new_id(), intent.release.id, agent, inventory, plan, auto, data=intent.data_ids
-    )
+    agent, data = bundle.current_version(), intent.data_ids
+    return run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto, data=data)
+
+
+def start_planned(fleet: Fleet, planned: Run, on_report: Callable[[str, TaskReport], None]) -> Run:
+    """As `start`, of a run whose id is known already."""
     try:
-        return begin(fleet, begun, on_report)
+        return begin(fleet, planned, on_report)
     except NothingStarted as refused:
-        run.forget(begun)
+        run.forget(planned)
         raise refused.error from None
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tfdeploy import bundle, curves, picture, plan, rescale, run
+from tfdeploy import curves, picture, plan, rescale, run
 from tfdeploy.errors import PlanError, TaskError, TfdeployError, parts
-from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
 from tfdeploy.logbook import Logbook, alone
 from tfdeploy.picture import Line, Panel
@@ -21,7 +20,7 @@ from tfdeploy.speedup import FAILED, GOING, Cell, Result, Sweep
 from tfdeploy.steps.measure import measure
 from tfdeploy.steps.plan import Intent, plan_all
 from tfdeploy.steps.push import push
-from tfdeploy.steps.start import NothingStarted, begin, with_ports
+from tfdeploy.steps.start import planned, start_planned
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
@@ -121,27 +120,24 @@ class _Sweeping:
             self._watcher.on_result(self._book.sweep, known)
             return
         push(self._fleet, intent)  # of the first cell; then the release is there
-        planned = _run(self._fleet, intent)
-        self._watcher.on_begin(cell, planned.id)
-        self._book.put(Result(cell, planned.id))
+        next_run = planned(self._fleet, intent)
+        self._watcher.on_begin(cell, next_run.id)
+        self._book.put(Result(cell, next_run.id))
         try:
-            result = self._result(cell, planned)
+            result = self._result(cell, next_run)
         except KeyboardInterrupt:
             self._book.drop(cell)  # all of it was stopped
             raise
         self._book.put(result)
         self._watcher.on_result(self._book.sweep, result)
 
-    def _result(self, cell: Cell, planned: Run) -> Result:
+    def _result(self, cell: Cell, next_run: Run) -> Result:
         try:
-            begun = begin(self._fleet, planned, lambda host, report: None)
-        except NothingStarted as refused:
-            run.forget(planned)
-            raise refused.error from None
+            begun = start_planned(self._fleet, next_run, lambda host, report: None)
         except TfdeployError as error:
             if not all(isinstance(part, TaskError) for part in parts(error)):
                 raise
-            return Result(cell, planned.id, FAILED, str(error))
+            return Result(cell, next_run.id, FAILED, str(error))
         return measure(self._fleet, begun, cell, self._seconds, self._pattern)
 
 
@@ -174,14 +170,6 @@ def _intent(whole: Intent, cell: Cell) -> Intent:
     intent = Intent(inventory, plan.remake(inventory), whole.release, data)
     intent.launches()  # so that a wrong {field} is found now
     return intent
-
-
-def _run(fleet: Fleet, intent: Intent) -> Run:
-    """The run that an intent is going to be, on ports that are free now."""
-    inventory = with_ports(fleet, intent.inventory, intent.plan)
-    auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO)
-    named = (run.new_id(), intent.release.id, bundle.current_version())
-    return run.Run(*named, inventory, plan.remake(inventory), auto, data=intent.data_ids)
 
 
 def _asked(asked: Inventory, whole: Intent, grid: Grid) -> Sweep:
