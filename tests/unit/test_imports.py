@@ -17,8 +17,8 @@ FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # What sees no host, no clock and no disk: the left side of the picture in the design.
 PURE = (
-    *("errors", "cluster", "fields", "inventory", "plan", "replan", "roles", "launch"),
-    *("documents", "hostnames", "rows", "words"),
+    *("errors", "cluster", "fields", "inventory", "plan", "replan", "rescale", "roles", "launch"),
+    *("documents", "hostnames", "rows", "speedup", "verdict", "words"),
 )
 HOMES = {
     "fabric": ("transport/link.py",),
