@@ -56,7 +56,7 @@ def flags(description: str) -> argparse.ArgumentParser:
     add("--checkpoint_dir", default="checkpoints")
     add("--steps", type=int, default=600, help="of all workers together")
     add("--batch_size", type=int, default=64, help="of each worker")
-    add("--save_steps", type=int, default=200, help="a checkpoint after every so many steps")
+    add("--save_steps", type=int, default=1000, help="a checkpoint after every so many steps")
     return parser
 
 

@@ -117,7 +117,7 @@ def test_sagn_learns_and_all_leave_after_the_same_round(serial, tmp_path):
 
 def assert_learned(done, serial):
     assert done.tasks == {"ps:0": "STOPPED", "worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED"}
-    assert done.accuracy() >= serial.accuracy() - 0.06  # The busier the machine, the staler.
+    assert done.accuracy() >= serial.accuracy() - 0.1  # The busier the machine, the staler.
     for worker in (0, 1):
         assert ending(done, worker)[0] >= 600
 
