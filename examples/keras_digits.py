@@ -25,7 +25,7 @@ def flags(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--checkpoint_dir", default="checkpoints")
-    add("--steps", type=int, default=600)
+    add("--steps", type=int, default=600, help="`fit` rounds it up to a multiple of --save_steps")
     add("--batch_size", type=int, default=64, help="of each replica")
     add("--save_steps", type=int, default=200, help="a checkpoint after every so many steps")
     add("--evaluate", metavar="CHECKPOINT_DIR", help="measure its newest checkpoint, and no more")

@@ -42,7 +42,7 @@ def measure(device: str, size: int, repeats: int) -> None:
         times = [seconds(left, right) for _ in range(repeats)]
     middle = statistics.median(times)
     speed = 2 * size**3 / middle / 1e9  # a multiplication and an addition for each of size³ pairs
-    print(f"{device} {size} x {size}: {speed:.0f} GFLOP/s", flush=True)
+    print(f"{device} {size} x {size}: {speed:.1f} GFLOP/s", flush=True)
     print(f"  first {first * 1e3:.1f} ms, median of {repeats} {middle * 1e3:.1f} ms", flush=True)
     print(f"  fastest {min(times) * 1e3:.1f} ms, slowest {max(times) * 1e3:.1f} ms", flush=True)
 

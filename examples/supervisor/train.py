@@ -31,8 +31,11 @@ class Net(NamedTuple):
 def main() -> None:
     parser = cluster.flags(__doc__.splitlines()[0])
     parser.add_argument("--learning_rate", type=float, default=0.003)
-    parser.add_argument("--save_secs", type=float, default=2, help="between two checkpoints")
+    parser.add_argument("--save_secs", type=float, default=2, help="takes --save_steps' place")
+    parser.set_defaults(save_steps=None)
     given = parser.parse_args()
+    if given.save_steps is not None:
+        parser.error("a Supervisor saves by the clock: give --save_secs, not --save_steps")
     role = cluster.role(given)
     if role.job == "ps":
         cluster.serve(role)

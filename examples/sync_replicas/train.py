@@ -21,10 +21,9 @@ v1 = tf.compat.v1
 
 def main() -> None:
     parser = cluster.flags(__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--learning_rate", type=float, default=0.003)
-    add("--backup_workers", type=int, default=0, help="so many of the slowest are not waited for")
-    parser.set_defaults(steps=300)  # Each takes a batch of every worker.
+    parser.add_argument("--learning_rate", type=float, default=0.003)
+    parser.set_defaults(steps=300)
+    parser.epilog = "--steps counts rounds: each takes one batch of every worker."
     given = parser.parse_args()
     role = cluster.role(given)
     if role.job == "ps":
@@ -40,7 +39,7 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
         loss = model.loss(model.logits(images), labels)
         optimizer = SyncReplicas(
             v1.train.AdamOptimizer(given.learning_rate),
-            replicas_to_aggregate=role.workers - given.backup_workers,
+            replicas_to_aggregate=role.workers,
             total_num_replicas=role.workers,
         )
         update = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())

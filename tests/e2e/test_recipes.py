@@ -16,7 +16,9 @@ from .conftest import SSH_CONFIG, Project, ssh
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 MACHINES = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "worker1": {"workers": 1}}
-WORKERS_AND_PS = {"worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED", "ps:0": "STOPPED"}
+SYNCHRONOUS = {"worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED", "ps:0": "STOPPED"}
+# Nothing makes an asynchronous chief wait, and who is still about to leave is stopped.
+ASYNCHRONOUS = (SYNCHRONOUS, {**SYNCHRONOUS, "worker:1": "STOPPED"})
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def run(tmp_path):
 
 def test_synchronous_replicas_on_three_machines(run):
     done = run("sync_replicas", MACHINES)
-    assert done.tasks == WORKERS_AND_PS
+    assert done.tasks == SYNCHRONOUS
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
     for task in ("worker:0", "worker:1"):
         assert "stopped at step 300 after 300 of my own" in done.log(task)
@@ -50,7 +52,8 @@ def test_synchronous_replicas_on_three_machines(run):
 
 def test_an_evaluator_on_another_machine_than_the_chief(run):
     done = run("evaluator", {**MACHINES, "ps1": {"evaluator": True}})
-    assert done.tasks == {**WORKERS_AND_PS, "evaluator:0": "SUCCEEDED"}
+    assert done.tasks.pop("evaluator:0") == "SUCCEEDED"
+    assert done.tasks in ASYNCHRONOUS
     assert done.accuracy() >= 0.93
     said = done.log("evaluator:0")
     steps = [int(step) for step in re.findall(r"^evaluated step (\d+)", said, re.MULTILINE)]
@@ -61,5 +64,5 @@ def test_an_evaluator_on_another_machine_than_the_chief(run):
 
 def test_downpour_on_three_machines(run):
     done = run("downpour", MACHINES)
-    assert done.tasks == WORKERS_AND_PS
-    assert done.accuracy() >= 0.93
+    assert done.tasks in ASYNCHRONOUS
+    assert done.accuracy() >= 0.88

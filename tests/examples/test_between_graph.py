@@ -20,11 +20,15 @@ EVALUATED = re.compile(r"^evaluated step (\d+) accuracy (\S+)$", re.MULTILINE)
 
 
 def ended_by_themselves(done, ps=1):
-    """The workers, that is. A ps never ends by itself."""
-    workers = {task: state for task, state in done.tasks.items() if not task.startswith("ps:")}
-    assert {"worker:0", "worker:1"} <= set(workers)
-    assert set(workers.values()) == {"SUCCEEDED"}
-    assert [done.tasks[f"ps:{index}"] for index in range(ps)] == ["STOPPED"] * ps
+    """But a ps, which never does, and the second worker if it is still about to.
+
+    Nothing makes an asynchronous chief wait for it, and seconds after the chief it is stopped.
+    """
+    others = dict(done.tasks)
+    assert others.pop("worker:1") in ("SUCCEEDED", "STOPPED")
+    assert [others.pop(f"ps:{index}") for index in range(ps)] == ["STOPPED"] * ps
+    assert "worker:0" in others
+    assert set(others.values()) == {"SUCCEEDED"}
 
 
 def learned(done, serial):
@@ -55,6 +59,7 @@ def test_synchronous_replicas_take_every_step_together(tmp_path, serial):
     ended_by_themselves(done)
     learned(done, serial)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
+    assert done.tasks["worker:1"] == "SUCCEEDED"
     assert stopped(done, "worker:0") == stopped(done, "worker:1") == (300, 300)
 
 
