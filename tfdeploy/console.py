@@ -126,6 +126,8 @@ class Console:
         self._out.print(f"\n[bold]{launch.task}[/]")
         for name, value in launch.env.items():
             self.say(f"  {name}={shlex.quote(value)}")
+        for place, text in launch.files.items():
+            self.say(f"  {place}: {text}")
         self.say(f"  $ {shlex.join(launch.argv)}")
 
     def pushing(self, hosts: Sequence[str]) -> AbstractContextManager[Tally]:

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from tfdeploy.steps.status import RunStatus
 
 
+SHOWN = ("argv", "env", "files", "ready")
+
+
 def plan(intent: Intent) -> dict[str, Any]:
     launches = {launch.task: launch for launch in intent.launches()}
     tasks = [
-        {**_placed(p), "argv": launches[str(p.task)].argv, "env": launches[str(p.task)].env}
+        {**_placed(p), **{key: getattr(launches[str(p.task)], key) for key in SHOWN}}
         for p in intent.plan.placements
     ]
     release = intent.release

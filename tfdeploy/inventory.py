@@ -129,6 +129,12 @@ class Training(_Table):
         own: JobTraining = getattr(self, job)
         return {**self.env, **own.env}, {**self.role_env, **own.role_env}
 
+    def key(self, job: str, key: str, name: str = "") -> str:
+        """Where hosts.toml says what a job has for `key`, or for a `name` in that table."""
+        own = getattr(getattr(self, job), key)
+        its_own = name in own if name else own is not None
+        return f"training.{job}.{key}" if its_own else f"training.{key}"
+
     @model_validator(mode="after")
     def _one_name_a_job(self) -> Self:
         seen: dict[str, str] = {}
@@ -395,7 +401,7 @@ def _sentence(detail: Any, prefix: tuple[str, ...]) -> str:
             return f"{path} is missing"
         case "extra_forbidden":
             return f"{path}: unknown key{_suggestion(loc)}"
-        case "value_error" if loc == prefix:
+        case "value_error" if loc in (prefix, ("training",)):
             return f"{path}: {detail['ctx']['error']}"
         case "value_error":
             return f"{path}: found {found}; {detail['ctx']['error']}"

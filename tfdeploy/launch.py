@@ -79,10 +79,24 @@ def _script(command: tuple[str, ...]) -> str:
     return "" if script.startswith("/") or "{" in script else script
 
 
+def check_chief(training: Training, plan: Plan) -> None:
+    """Refuse what is said of chiefs where there is none: worker:0 would not hear it. Raises
+    PlanError."""
+    if plan.chief.task.job != "chief" and training.chief.model_fields_set:
+        raise PlanError(
+            f"training.chief: no host says chief = true, so {plan.chief.task} is the chief",
+            "say [training.worker], or chief = true on a host",
+        )
+
+
 def check_files(inventory: Inventory, files: Collection[str]) -> None:
     """Refuse a file that tells the role where something else has its place. Raises PlanError."""
-    for place in inventory.training.role_files:
-        taken = next((file for file in [*files, *inventory.data] if _overlap(place, file)), None)
+    training = inventory.training
+    saves = posixpath.normpath(training.checkpoint_dir)
+    for place in training.role_files:
+        others = [other for other in training.role_files if other != place]
+        places = (saves, *files, *inventory.data, *others)
+        taken = next((other for other in places if _overlap(place, other)), None)
         if taken:
             raise PlanError(
                 f"training.role_files.{place}: {taken} would stand at this place",
@@ -146,7 +160,8 @@ def _replicas(training: Training, plan: Plan) -> list[str]:
             "lower it: a copy on the chief's own host would be lost with it",
         )
     count = max(training.replicas, reads is not None)
-    return [str(plan.on(host)[0].task) for host in hosts[:count]]
+    # The evaluator's own supervisor: any other task's may end before it.
+    return [str(plan.on(host)[-1 if host == reads else 0].task) for host in hosts[:count]]
 
 
 def _evaluator_apart(training: Training, plan: Plan) -> str | None:
@@ -215,10 +230,13 @@ def _policy(settings: RestartSettings) -> Policy:
 def _argv(
     training: Training, plan: Plan, placement: Placement, values: Mapping[str, str]
 ) -> list[str]:
-    command, role_args = training.words(placement.task.job)
-    first, *rest = [roles.fill(word, values, "training.command") for word in command]
+    job = placement.task.job
+    command, role_args = training.words(job)
+    where = training.key(job, "command")
+    first, *rest = [roles.fill(word, values, where) for word in command]
     program = values["python"] if first in PYTHON_WORDS else first
-    template = [roles.fill(word, values, "training.role_args") for word in role_args]
+    where = training.key(job, "role_args")
+    template = [roles.fill(word, values, where) for word in role_args]
     return [program, *rest, *roles.arguments(training, plan, placement), *template]
 
 
@@ -231,9 +249,10 @@ def _ready(training: Training, plan: Plan) -> str:
 def _env(
     training: Training, plan: Plan, placement: Placement, host: Host, values: Mapping[str, str]
 ) -> dict[str, str]:
-    env, role_env = training.variables(placement.task.job)
+    job = placement.task.job
+    env, role_env = training.variables(job)
     told = {
-        name: roles.fill(value, values, f"training.role_env.{name}")
+        name: roles.fill(value, values, f"{training.key(job, 'role_env', name)}.{name}")
         for name, value in role_env.items()
     }
     return {

@@ -160,7 +160,9 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert told["release"].keys() == {"id", "files", "bytes"}
     assert (told["release"]["files"], told["release"]["bytes"]) == (1, 5)
     worker = told["tasks"][1]
-    assert list(worker) == ["task", "host", "address", "port", "gpus", "argv", "env"]
+    placed = ["task", "host", "address", "port", "gpus"]
+    assert list(worker) == [*placed, "argv", "env", "files", "ready"]
+    assert (worker["files"], worker["ready"]) == ({}, "server")
     assert (worker["task"], worker["host"], worker["port"]) == ("worker:0", "here", 2223)
     assert worker["argv"][:3] == ["/opt/py", "train.py", "--dir=checkpoints"]
     assert json.loads(worker["env"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}

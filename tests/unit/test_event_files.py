@@ -55,6 +55,12 @@ def test_an_absolute_folder_is_looked_into_as_well(root, tmp_path):
     assert told() == {os.fspath(tmp_path / "shared"): [NAME], f"{work}": [NAME]}
 
 
+def test_an_absolute_folder_is_the_chiefs_alone_to_tell_of(root, tmp_path):
+    work = started(os.fspath(tmp_path / "shared"), index=1)
+    write(work / NAME, tmp_path / "shared" / NAME)
+    assert told("worker:1") == {f"{work}": [NAME]}
+
+
 def test_links_and_pipes_are_none(root, tmp_path):
     work = started()
     write(tmp_path / "release" / NAME)

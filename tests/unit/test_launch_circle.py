@@ -147,6 +147,11 @@ def test_an_evaluator_looks_itself_where_no_link_can_lead(where):
     assert order.links == {}
 
 
+def test_the_evaluators_own_supervisor_keeps_it_up_to_date():
+    hosts = "[hosts.w]\nworkers = 1\n[hosts.x]\nps = 1\nworkers = 1\nevaluator = true"
+    assert launches(hosts)["worker:0"].circle.replicas == ["evaluator:0"]
+
+
 def test_the_evaluators_host_is_the_first_to_keep_a_copy():
     hosts = "[hosts.w]\nworkers = 1\n[hosts.x]\nps = 1\n[hosts.e]\nevaluator = true"
     assert launches(hosts, "replicas = 1")["worker:0"].circle.replicas == ["evaluator:0"]

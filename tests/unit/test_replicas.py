@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,7 +51,8 @@ def copied():
     """The files of the copy, those that are on their way among them; None while they move."""
     try:
         files = [path for path in home().rglob("*") if path.is_file()]
-        return {path.relative_to(home()).as_posix(): path.read_text() for path in files}
+        shown = [path for path in files if path.name != replicas.COPIED]
+        return {path.relative_to(home()).as_posix(): path.read_text() for path in shown}
     except FileNotFoundError:
         return None
 
@@ -95,8 +97,20 @@ def test_what_an_evaluator_writes_beside_them_stays(root):
             replicas._fetch(there.keeper, there.beacon.checkpoint)
             (home() / "eval").mkdir(exist_ok=True)
             (home() / "eval" / "events").write_text("its own")
-            (home() / "best.txt").write_text("7")
-    assert copied() == {**copy_of(7), "eval/events": "its own", "best.txt": "7"}
+            (home() / "best-12.index").write_text("its own")
+    own = {"eval/events": "its own", "best-12.index": "its own"}
+    assert copied() == {**copy_of(7), **own}
+
+
+def test_an_evaluator_has_the_one_before_as_well_for_it_may_be_reading_that(root):
+    with offered(root) as there:
+        evaluator = replace(there.keeper, links={"checkpoints": "../../replica"})
+        for step in (1, 7, 9):
+            save(there.folder, step)
+            assert is_offered(there, step)
+            replicas._fetch(evaluator, there.beacon.checkpoint)
+    assert {name.split(".")[1] for name in copied() if name != "checkpoint"} == {"ckpt-7", "ckpt-9"}
+    assert state_file.read(os.fspath(home())) == ["model.ckpt-9", "model.ckpt-7"]
 
 
 def test_a_large_file_comes_in_pieces(root, monkeypatch):

@@ -268,6 +268,45 @@ def test_an_unknown_field_that_resembles_none_is_met_with_all():
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ('command = "python {foo}"', "training.worker.command"),
+        ('role_args = ["{foo}"]', "training.worker.role_args"),
+        ('role_env = {A = "{foo}"}', "training.worker.role_env.A"),
+    ],
+)
+def test_an_unknown_field_of_one_job_is_told_where_it_stands(said, key):
+    refused = refusal(f'role_args = ["a"]\nrole_env = {{B = "b"}}\n[training.worker]\n{said}')
+    assert refused.message == f"{key}: found {{foo}}, which is no field"
+
+
+def test_what_is_said_of_chiefs_where_there_is_none_is_refused():
+    made = inventory(HOSTS, training='[training.chief]\nname = "master"')
+    with pytest.raises(PlanError, match="no host says chief = true, so worker:0 is the chief"):
+        launch.check_chief(made.training, plan(HOSTS))
+    with_chief = "[hosts.a]\nchief = true"
+    launch.check_chief(made.training, plan(with_chief))
+
+
+@pytest.mark.parametrize(
+    ("places", "taken"),
+    [
+        (["train.py"], "train.py"),
+        (["out/c.json"], "out"),
+        (["out"], "out"),
+        (["a", "a/b"], "a/b"),
+        (["lib/x", "y"], "lib/x/z.py"),
+    ],
+)
+def test_a_file_stands_where_nothing_else_does(places, taken):
+    files = ", ".join(f'"{place}" = ""' for place in places)
+    made = inventory(HOSTS, training=f'checkpoint_dir = "out"\nrole_files = {{{files}}}')
+    with pytest.raises(PlanError, match=f"^training.role_files.{places[0]}: {taken} would stand"):
+        launch.check_files(made, ["train.py", "lib/x/z.py"])
+    launch.check_files(inventory(HOSTS, training='role_files = {"c.json" = ""}'), ["train.py"])
+
+
 def test_an_unknown_field_is_told_where_it_stands():
     assert refusal('role_env = {WHO = "{nobody}"}').message.startswith("training.role_env.WHO: ")
     made = inventory(HOSTS)

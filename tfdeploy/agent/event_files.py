@@ -33,8 +33,10 @@ def events(project: str, run: str, task: str) -> Dict[str, Any]:
         return {"folders": {}}
     task_dir = paths.task(project, run, task)
     launch = records.load(records.Launch, paths.launch(task_dir))
+    # What all tasks share is told once.
+    shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
     folders: Dict[str, List[str]] = {}
-    for file in of(task_dir, launch.checkpoint_dir):
+    for file in of(task_dir, "." if shared else launch.checkpoint_dir):
         folders.setdefault(file.folder, []).append(file.path)
     return {"folders": {folder: sorted(names) for folder, names in folders.items()}}
 
@@ -50,7 +52,7 @@ def of(task_dir: str, checkpoint_dir: str) -> List[EventFile]:
 
 def below(folder: str, besides: str = "") -> List[EventFile]:
     """Regular files, among the folder's first ENTRIES entries, but for what lies in `besides`."""
-    found = []
+    found, folder = [], os.path.normpath(folder)
     for entry in islice(_entries(folder, os.path.normpath(besides)), ENTRIES):
         try:
             if EVENTS in entry.name and entry.is_file(follow_symlinks=False):

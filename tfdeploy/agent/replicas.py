@@ -11,7 +11,7 @@ import os
 import threading
 import time
 
-from . import TYPE_CHECKING, checkpoints, circle, paths, state_file, wire
+from . import TYPE_CHECKING, checkpoints, circle, paths, records, state_file, wire
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Body = Dict[str, Any]
 
 PIN = ".tfdeploy-offered"
+COPIED = ".tfdeploy-copied"
 PIECE = 1 << 20
 PIECE_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 1.0
@@ -106,13 +107,28 @@ def _fetch(launch: Launch, offered: Body) -> None:
     os.makedirs(incoming)
     for file in offered["files"]:
         _fetch_file(launch, file["path"], int(file["size"]), incoming)
-    # An evaluator may write things of its own beside them.
-    old = [name for name in os.listdir(home) if state_file.is_part(name)]
-    fresh = checkpoints.install(incoming, home, offered["name"])
-    for name in set(old) - set(fresh):
-        os.remove(os.path.join(home, name))
-    state_file.write(home, offered["name"])  # which names the older one no more
+    # An evaluator may read the one before, and may write checkpoints of its own beside them.
+    copied = [name for name in _copied(home) if name != offered["name"]] + [offered["name"]]
+    kept = 2 if launch.links else 1
+    checkpoints.install(incoming, home, offered["name"])
+    _remove(home, copied[:-kept])
+    records.write(os.path.join(home, COPIED), copied[-kept:])
+    state_file.write(home, offered["name"])  # which names the oldest no more
     checkpoints.clear(incoming)
+
+
+def _copied(home: str) -> List[str]:
+    """The sets in the folder that were fetched, the newest last."""
+    try:
+        return [str(name) for name in records.read(os.path.join(home, COPIED))]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _remove(home: str, names: List[str]) -> None:
+    for file in os.listdir(home):
+        if any(state_file.is_part(file, name) for name in names):
+            os.remove(os.path.join(home, file))
 
 
 def _incoming(launch: Launch) -> str:

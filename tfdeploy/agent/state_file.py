@@ -68,16 +68,13 @@ def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
     total = int(shards[0][1])
     if sorted(shards) != [("%05d" % number, "%05d" % total) for number in range(total)]:
         return None
-    return sorted(
-        name
-        for name in mine
-        if name[len(checkpoint) :] in BESIDE or SHARD.fullmatch(name[len(checkpoint) :])
-    )
+    return sorted(name for name in mine if is_part(name, checkpoint))
 
 
-def is_part(name: str) -> bool:
-    """Whether a file, by its name, belongs to some checkpoint."""
-    return not name.startswith(".") and bool(name.endswith(BESIDE) or SHARD.search(name))
+def is_part(file: str, checkpoint: str) -> bool:
+    """Whether a file, by its name, belongs to a checkpoint, be that whole or not."""
+    end = file[len(checkpoint) :] if file.startswith(checkpoint) else ""
+    return end in BESIDE or bool(SHARD.fullmatch(end))
 
 
 def step(checkpoint: str) -> Optional[int]:

@@ -20,6 +20,7 @@ from tfdeploy.agent import state_file
 from tfdeploy.errors import AgentError, RunError, TransferFailed
 from tfdeploy.steps import traces
 from tfdeploy.steps.bring import bring, is_plain
+from tfdeploy.steps.traces import PIN_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
 
-# The chief's host reads a set twice before it answers: a hundred GB at a hundred MB/s.
-PIN_TIMEOUT_S = 2000.0
 GIGA = 1e9
 HASHED_AT_ONCE = 8
 

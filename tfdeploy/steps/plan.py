@@ -59,6 +59,7 @@ def plan_all(inventory: Inventory) -> Intent:
         source = snapshot(inventory)
         launch.check_script(inventory, source.manifest)
         launch.check_files(inventory, source.manifest)
+        launch.check_chief(inventory.training, placed)
         launch.check_data(inventory, placed, source.manifest)
         data = {place: data_set(inventory, place) for place in inventory.data}
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)

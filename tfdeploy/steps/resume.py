@@ -18,12 +18,13 @@ from tfdeploy.errors import CommandTimedOut, RunError, Unreachable, raise_all
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
 from tfdeploy.hostnames import folded
-from tfdeploy.steps.collect import PIN_TIMEOUT_S, refuse_different, refuse_too_much, refuse_tricks
+from tfdeploy.steps.collect import refuse_different, refuse_too_much, refuse_tricks
 from tfdeploy.steps.plan import data_set, readers, snapshot
 from tfdeploy.steps.push import send
 from tfdeploy.steps.start import NothingStarted, begin, with_ports
 from tfdeploy.steps.status import status
 from tfdeploy.steps.stop import stop
+from tfdeploy.steps.traces import PIN_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """What a run told comes home: the event files of its chief and its evaluator, and every log.
 
 runs/<run>/events/                the chief's
-runs/<run>/events/evaluator-0/    the evaluator's
+runs/<run>/events/evaluator-0/    the evaluator's, if it has a directory of its own for them
 runs/<run>/logs/                  every task's
 """
 
@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy import bundle
+from tfdeploy.errors import AgentError
 from tfdeploy.steps.bring import bring
 
 if TYPE_CHECKING:
     from tfdeploy.plan import Placement
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
+
+# The chief's host reads a checkpoint twice before it answers: a hundred GB at a hundred MB/s.
+PIN_TIMEOUT_S = 2000.0
 
 
 def events(agent: Agent, run: Run) -> int:
@@ -40,8 +45,21 @@ def _events(agent: Agent, run: Run, placement: Placement) -> int:
     home = run.folder / "events"
     if placement != run.plan.chief:
         home /= placement.task.file_name
-    named = {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
-    folders = agent.ask("events", named)["folders"]
+    folders = _folders(agent, run, placement)
     for folder, files in folders.items():
         bring(agent, folder, home, files)
     return sum(len(files) for files in folders.values())
+
+
+def _folders(agent: Agent, run: Run, placement: Placement) -> dict[str, list[str]]:
+    """A run is asked with the agent that began it; an older one tells of events as it pins."""
+    named = {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
+    try:
+        folders: dict[str, list[str]] = agent.ask("events", named)["folders"]
+        return folders
+    except AgentError:
+        if run.agent == bundle.current_version():
+            raise
+    answer = agent.ask("pin", {**named, "every": False}, PIN_TIMEOUT_S)
+    agent.ask("unpin", named)
+    return {answer["checkpoint_dir"]: answer["events"]} if answer["events"] else {}
