@@ -2,6 +2,7 @@
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
+QUICK := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" tests
 # It asks for "tensorflow", which would lay itself over tensorflow-cpu.
 TF_KERAS := 'tf_keras>=2.21,<2.22'
 
@@ -24,10 +25,11 @@ demo: .venv/.ready-to-run
 
 test: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker
-	tests/hosts/with .venv/bin/pytest tests
+	$(QUICK)
+	tests/hosts/with .venv/bin/pytest -m slow tests
 
 quick: .venv/.ready-to-develop
-	.venv/bin/pytest -n 4 --dist worksteal -m "not slow" --ignore=tests/e2e tests
+	$(QUICK)
 
 check: .venv/.ready-to-develop
 	.venv/bin/ruff check .

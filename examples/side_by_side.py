@@ -32,7 +32,8 @@ class Recipe(NamedTuple):
 
 
 RECIPES = (
-    Recipe("serial", "serial", "hosts.toml", "one process, no cluster"),
+    Recipe("serial", "serial", "hosts.toml", "one process, Adam"),
+    Recipe("serial-sgd", "serial", "hosts.sgd.toml", "one process, SGD"),
     Recipe("hogwild", "hogwild", "hosts.toml", "each gradient at once, no locks"),
     Recipe("downpour", "downpour", "hosts.toml", "own copy, a window's gradients, Adagrad"),
     Recipe("downpour-sgd", "downpour", "hosts.sgd.toml", "the same, SGD"),
@@ -84,13 +85,13 @@ def compare(examples: Path, outcomes: list[Outcome]) -> dict[str, dict[str, Any]
     return {each["label"]: each for each in told}
 
 
-def sweep(digits: Path) -> list[dict[str, Any]]:
+def sweep(digits: Path) -> dict[str, Any]:
     say("sweep …")
     hosts = digits / "hosts.toml"
     hosts.write_text(hosts.read_text().replace("--steps=600", "--steps=1000000"))
     told = asked(digits, "sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", SECONDS)
     shutil.copy(digits / "sweep" / "speedup.svg", DOCS / "speedup.svg")
-    return told["cells"]
+    return told
 
 
 def asked(folder: Path, *words: str) -> dict[str, Any]:
@@ -109,13 +110,14 @@ def say(text: str) -> None:
 
 
 def page(
-    outcomes: list[Outcome], compared: dict[str, dict[str, Any]], swept: list[dict[str, Any]]
+    outcomes: list[Outcome], compared: dict[str, dict[str, Any]], swept: dict[str, Any]
 ) -> str:
     return PAGE.format(
         machine=f"{os.cpu_count()} cores ({platform.machine()}), no GPU",
         target=TARGET,
         algorithms="\n".join(row(done, compared[done.recipe.label]) for done in outcomes),
-        cells="\n".join(cell(each) for each in swept),
+        cells="\n".join(cell(each) for each in swept["cells"]),
+        verdict=verdict(swept),
         seconds=SECONDS,
     )
 
@@ -131,12 +133,26 @@ def row(done: Outcome, told: dict[str, Any]) -> str:
 
 
 def cell(each: dict[str, Any]) -> str:
-    load = each["load"]
-    return (
-        f"| {each['ps']} | {each['workers']} | {each['steps_per_s']:.0f} | {each['speedup']:.2f} "
-        f"| {load['ps_cores']:.2f} | {load['worker_cores']:.2f} "
-        f"| {load['network_bytes_per_s'] / 1e6:.0f} |"
+    load, traffic = each["load"], each["load"]["network_bytes_per_s"]
+    figures = (
+        figure(each["steps_per_s"], 0),
+        figure(each["speedup"], 2),
+        figure(load["ps_cores"], 2),
+        figure(load["worker_cores"], 2),
+        figure(traffic and traffic / 1e6, 0),
     )
+    return f"| {each['ps']} | {each['workers']} | {' | '.join(figures)} |"
+
+
+def figure(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def verdict(swept: dict[str, Any]) -> str:
+    """How many ps the sweep found to be enough, and how far it came."""
+    enough = ", ".join(f"{ps} ps for {n} worker(s)" for n, ps in swept["enough_ps"].items())
+    best = max((each["speedup"] or 0.0 for each in swept["cells"]), default=0.0)
+    return f"Enough here: {enough}. The most that was reached is {best:.2f} times one worker."
 
 
 PAGE = """# The recipes side by side
@@ -151,15 +167,15 @@ Measured on {machine}: workers, ps and the measuring itself share these cores, s
 |---|---|--:|--:|--:|--:|--:|--:|
 {algorithms}
 
-A step is a batch of 64 images, whoever computed it; the loss is that of the chief's own batches, a running mean over a twentieth of the longest run.
+A step is a batch of 64 images, whoever computed it; the loss is that of the chief's own batches, a running mean over a twentieth of the longest run. Where workers have copies of their own, it is the loss of the chief's copy, not of the weights that are saved.
 Seconds begin with the first loss that was told. The accuracy is that of the checkpoint that was collected, on images that no worker has seen (359; one is 0.003).
 
 How to read it:
 
-- Against step, the serial run is what all others are compared with: it never works with old weights. What lies to the right of it pays for staleness, or for fewer exchanges.
-- Hogwild exchanges after each batch. DOWNPOUR, ADAG, DynSGD and the elastic ones exchange once a window: on a slow network that is what they are for, and on one machine it shows less.
-- The synchronous ones (SSGD, SAGN) take larger, steadier steps: a round is a batch, or a window, of each worker. They wait for the slowest.
-- The learning rates are those that did well here. With more workers, asynchronous ones want lower rates.
+- `serial` has Adam, as `examples/digits` does. All algorithms apply plain SGD (DOWNPOUR Adagrad), so `serial-sgd` is what to compare them with: one process that never works with old weights, at Hogwild's rate. Each algorithm has a rate of its own, the one that did well here, so lines differ by that too.
+- Hogwild exchanges after each batch. DOWNPOUR, ADAG, DynSGD and the elastic ones exchange once a window: that is for slow networks, which one machine doesn't have.
+- The synchronous ones (SSGD, SAGN) take rounds: a batch, or a window, of each worker. They wait for the slowest.
+- The order of updates differs from run to run, and with it every figure but the serial ones', whose weights begin at random as well.
 
 For your own runs: `tfdeploy compare RUN RUN…` draws the same picture.
 
@@ -173,7 +189,7 @@ For your own runs: `tfdeploy compare RUN RUN…` draws the same picture.
 |--:|--:|--:|--:|--:|--:|--:|
 {cells}
 
-Two cores are full with one worker, so nothing is won by a second one here, or by a second ps. On machines of their own the same command answers for your script, your net and your network.
+{verdict} All tasks share this machine's cores: on machines of their own the same command answers for your script, your net and your network.
 """
 
 

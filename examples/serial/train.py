@@ -8,6 +8,7 @@ import tensorflow as tf
 from digits import data, model
 
 v1 = tf.compat.v1
+OPTIMIZERS = {"adam": v1.train.AdamOptimizer, "sgd": v1.train.GradientDescentOptimizer}
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
         images, labels = model.placeholders(side=8)
         loss = model.loss(model.logits(images), labels)
         step = v1.train.get_or_create_global_step()
-        update = v1.train.AdamOptimizer(flags.learning_rate).minimize(loss, step)
+        update = OPTIMIZERS[flags.optimizer](flags.learning_rate).minimize(loss, step)
         v1.summary.scalar("loss", loss)
         batches = data.batches(data.load("train"), flags.batch_size, seed=0)
         with open_session(flags) as session:
@@ -35,7 +36,8 @@ def parse_flags() -> argparse.Namespace:
     add("--checkpoint_dir", default="checkpoints")
     add("--steps", type=int, default=600)
     add("--batch_size", type=int, default=64)
-    add("--learning_rate", type=float, default=0.003)
+    add("--optimizer", choices=OPTIMIZERS, default="adam")
+    add("--learning_rate", type=float, default=0.003, help="sgd wants a larger one: 0.1")
     return parser.parse_args()
 
 
