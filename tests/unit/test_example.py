@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy import inventory, launch, plan, roles
+from tfdeploy import inventory, launch, plan, roles, tables
 from tfdeploy.cluster import JOBS
 
 FILE = Path(__file__).parents[2] / "hosts.example.toml"
@@ -25,7 +25,7 @@ COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
 TABLES = {"training", "hosts", "defaults", "source", "data", "restart"}
 FIELDS = {
-    *(set(inventory._File.model_fields) - TABLES),
+    *(set(tables.File.model_fields) - TABLES),
     *inventory.Source.model_fields,
     *inventory.DataSet.model_fields,
     *(set(inventory.Training.model_fields) - set(JOBS)),

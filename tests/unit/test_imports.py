@@ -18,7 +18,7 @@ HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # What sees no host, no clock and no disk: the left side of the picture in the design.
 PURE = (
     *("errors", "cluster", "fields", "inventory", "plan", "replan", "rescale", "roles", "launch"),
-    *("documents", "hostnames", "rows", "speedup", "verdict", "words"),
+    *("documents", "hostnames", "rows", "speedup", "tables", "verdict", "words"),
 )
 HOMES = {
     "fabric": ("transport/link.py",),
@@ -38,7 +38,7 @@ HOMES = {
     "rich": ("console.py", "pushing.py"),
     "toml": ("inventory.py",),
     "tomllib": ("inventory.py",),
-    "pydantic": ("fields.py", "inventory.py"),
+    "pydantic": ("fields.py", "inventory.py", "tables.py"),
     "pathspec": ("release.py", "ignore.py"),
     "subprocess": ("transport/", "agent/"),
     "tensorflow": ("inside/",),
