@@ -5,6 +5,9 @@
 The weights may change while they are read, and two changes at the same moment may spoil each
 other. That costs less than waiting would.
 
+TensorFlow updates a resource variable under its lock, whatever use_locking says; so these are the
+reference variables that it had before, use_resource=False.
+
 F. Niu, B. Recht, C. Ré, S. J. Wright, "HOGWILD!: A Lock-Free Approach to Parallelizing Stochastic
 Gradient Descent", NIPS 2011.
 """
@@ -56,9 +59,10 @@ class Hogwild:
 
     def __init__(self, side: int, learning_rate: float) -> None:
         self.images, self.labels = model.placeholders(side)
-        self.loss = model.loss(model.logits(self.images), self.labels)
+        with v1.variable_scope("", use_resource=False):
+            self.loss = model.loss(model.logits(self.images), self.labels)
         self.weights = v1.trainable_variables()
-        self.step = v1.train.get_or_create_global_step()
+        self.step = v1.train.get_or_create_global_step()  # It is locked, and counts every batch.
         descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
         gradients = tf.gradients(self.loss, self.weights)
         self.updated = descent.apply_gradients(zip(gradients, self.weights, strict=True), self.step)
