@@ -45,16 +45,17 @@ class Role(NamedTuple):
         return f"/job:worker/task:{self.index}"
 
 
-def flags(description: str) -> argparse.ArgumentParser:
-    """The flags that all of these scripts have; a script adds its own."""
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+def flags(doc: str, steps: str = "of all workers together") -> argparse.ArgumentParser:
+    """The flags that all of these scripts have; a script adds its own, and says what a step is."""
+    idea = doc.splitlines()[0]  # Formulas that follow would be set as a paragraph.
+    parser = argparse.ArgumentParser(description=idea, allow_abbrev=False)
     add = parser.add_argument
     add("--job_name", choices=("ps", "worker", "evaluator"), required=True)
     add("--task_index", type=int, required=True)
     add("--ps_hosts", default="", help="host:port,host:port; one worker alone needs none")
     add("--worker_hosts", required=True, help="the first one is the chief")
     add("--checkpoint_dir", default="checkpoints")
-    add("--steps", type=int, default=600, help="of all workers together")
+    add("--steps", type=int, default=600, help=steps)
     add("--batch_size", type=int, default=64, help="of each worker")
     add("--save_steps", type=int, default=1000, help="a checkpoint after every so many steps")
     return parser
@@ -117,8 +118,9 @@ def places(variables: Iterable[tf.Variable]) -> str:
 class Progress(v1.train.SessionRunHook):
     """Prints `step N loss X` now and then, and at the end how far training came."""
 
-    def __init__(self, loss: tf.Tensor, every: int = 100) -> None:
+    def __init__(self, loss: tf.Tensor, every: int = 100, batches: int = 1) -> None:
         self.step, self.loss, self.every = v1.train.get_global_step(), loss, every
+        self.batches = batches  # that a worker has computed, when the hook hears of it again
         self.own, self.told = 0, -1
 
     def after_create_session(self, *_: object) -> None:
@@ -129,7 +131,7 @@ class Progress(v1.train.SessionRunHook):
 
     def after_run(self, _: v1.train.SessionRunContext, values: v1.train.SessionRunValues) -> None:
         step, loss = values.results
-        self.own += 1
+        self.own += self.batches
         if step // self.every > self.told:
             print(f"step {step} loss {loss:.3f}", flush=True)
             self.told = step // self.every

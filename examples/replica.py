@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    import numpy as np
+
 v1 = tf.compat.v1
 
 
 class Steps(NamedTuple):
-    """What a worker runs for a batch, within a window and at its end; both give the global step."""
+    """What a worker runs for a batch: within a window, where it is alone, and for the last one."""
 
-    compute: tf.Tensor
-    communicate: tf.Tensor
+    compute: tf.Operation
+    communicate: tf.Tensor  # the global step after it
 
 
 class Replica:
@@ -87,15 +89,37 @@ class Replica:
         return tf.group(*[own.assign(central.read_value()) for own, central in pairs])
 
     def steps(self, computed: tf.Operation, communicated: tf.Operation) -> Steps:
-        return Steps(self._step_after(computed), self._step_after(communicated))
+        with tf.control_dependencies([communicated]):
+            return Steps(computed, self.step.read_value())
 
-    def _step_after(self, done: tf.Operation) -> tf.Tensor:
-        with tf.control_dependencies([done]):
-            return self.step.read_value()
+    def feed(self, batch: data.Examples) -> dict[tf.Tensor, np.ndarray]:
+        return {self.images: batch.images, self.labels: batch.labels}
 
 
 def forget(accrued: list[tf.Variable]) -> tf.Operation:
     return tf.group(*[a.assign(tf.zeros(a.shape)) for a in accrued])
+
+
+def run(
+    given: argparse.Namespace,
+    algorithm: Callable[[Replica, argparse.Namespace], Steps],
+    kind: Callable[[cluster.Role, int], Replica] = Replica,
+) -> None:
+    """A ps holds the central weights; a worker trains a copy of some `kind` by the `algorithm`."""
+    role = cluster.role(given)
+    if role.job == "ps":
+        cluster.serve(role)
+    examples = data.load("train")
+    server = cluster.server(role)
+    with tf.Graph().as_default():
+        with cluster.on_ps(role):
+            copy = kind(role, examples.side)
+            steps = algorithm(copy, given)
+        places = cluster.places(copy.central), cluster.places(copy.own)
+        print(f"weights on {places[0]}, own copy on {places[1]}", flush=True)
+        hooks = [cluster.Progress(copy.loss, batches=given.window)]
+        with cluster.open_session(server.target, role, given, hooks) as session:
+            train(session, copy, steps, given, examples)
 
 
 def train(
@@ -105,13 +129,15 @@ def train(
     given: argparse.Namespace,
     examples: data.Examples,
 ) -> None:
-    """Batch after batch on one's own, with the last one of each window the exchange."""
-    places = cluster.places(copy.central), cluster.places(copy.own)
-    print(f"weights on {places[0]}, own copy on {places[1]}", flush=True)
+    """A window of batches on one's own, with the last one the exchange; and so on."""
     batches = data.batches(examples, given.batch_size, seed=copy.role.index)
-    step, own = 0, 0
+
+    def alone(step_context: v1.train.MonitoredSession.StepContext) -> None:
+        # Past the hooks: they read the global step, and within a window nothing is sent.
+        step_context.session.run(steps.compute, copy.feed(next(batches)))
+
+    step = 0
     while step < given.steps and not session.should_stop():
-        batch, own = next(batches), own + 1
-        run = steps.compute if own % given.window else steps.communicate
-        feed = {copy.images: batch.images, copy.labels: batch.labels}
-        step = session.run(run, feed)
+        for _ in range(given.window - 1):
+            session.run_step_fn(alone)
+        step = session.run(steps.communicate, copy.feed(next(batches)))

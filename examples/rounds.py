@@ -52,5 +52,5 @@ def _pile(weight: tf.Variable) -> v1.ConditionalAccumulator:
 
 
 def _tokens(role: Role) -> tf.queue.QueueBase:
-    with v1.device("/job:ps/task:0"):
+    with v1.device("/job:ps/task:0" if role.ps else role.device):
         return tf.queue.FIFOQueue(role.workers, tf.float32, shapes=[()], shared_name="tokens")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import cluster
 import replica
 import tensorflow as tf
-from digits import data
 
 if TYPE_CHECKING:
     import argparse
@@ -26,31 +25,10 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    given = parse_flags()
-    role = cluster.role(given)
-    if role.job == "ps":
-        cluster.serve(role)
-    else:
-        train(role, given)
-
-
-def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.5, help="η")
     parser.add_argument("--window", type=int, default=5, help="λ, in batches")
-    return parser.parse_args()
-
-
-def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
-    server = cluster.server(role)
-    with tf.Graph().as_default():
-        with cluster.on_ps(role):
-            copy = replica.Replica(role, examples.side)
-            steps = adag(copy, given)
-        hooks = [cluster.Progress(copy.loss)]
-        with cluster.open_session(server.target, role, given, hooks) as session:
-            replica.train(session, copy, steps, given, examples)
+    replica.run(parser.parse_args(), adag)
 
 
 def adag(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
@@ -58,8 +36,7 @@ def adag(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
     with tf.control_dependencies([computed]):
         push = [a.read_value() / given.window for a in accrued]
-    # Pushes of several workers may come at once: locked, none of them is lost.
-    update = v1.train.GradientDescentOptimizer(given.learning_rate, use_locking=True)
+    update = v1.train.GradientDescentOptimizer(given.learning_rate)
     pushed = update.apply_gradients(zip(push, copy.central, strict=True))
     with tf.control_dependencies([pushed]):
         counted = copy.step.assign_add(given.window)

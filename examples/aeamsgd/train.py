@@ -5,19 +5,21 @@
 
 The momentum is the worker's own: the spring moves x, and leaves v alone.
 
+The paper takes the force and a batch's gradient at the same x; here the gradient steps come first.
+
 S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015 (there
 EAMSGD).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cluster
 import replica
 import tensorflow as tf
 from aeasgd.train import elastic
-from digits import data
 
 if TYPE_CHECKING:
     import argparse
@@ -26,33 +28,13 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    given = parse_flags()
-    role = cluster.role(given)
-    if role.job == "ps":
-        cluster.serve(role)
-    else:
-        train(role, given)
-
-
-def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.04, help="η")
     parser.add_argument("--momentum", type=float, default=0.9, help="δ")
     parser.add_argument("--alpha", type=float, default=0.45, help="α, the spring; 0.9 / workers")
     parser.add_argument("--window", type=int, default=5, help="τ, in batches")
-    return parser.parse_args()
-
-
-def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
-    server = cluster.server(role)
-    with tf.Graph().as_default():
-        with cluster.on_ps(role):
-            copy = Rolling(role, examples.side, given.momentum)
-            steps = aeamsgd(copy, given)
-        hooks = [cluster.Progress(copy.loss)]
-        with cluster.open_session(server.target, role, given, hooks) as session:
-            replica.train(session, copy, steps, given, examples)
+    given = parser.parse_args()
+    replica.run(given, aeamsgd, partial(Rolling, momentum=given.momentum))
 
 
 class Rolling(replica.Replica):

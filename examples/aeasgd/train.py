@@ -6,6 +6,8 @@
 The workers may stray from each other, and so find more than one would. The centre c, on the ps, is
 the mean of where they have been: it is the result.
 
+The paper takes the force and a batch's gradient at the same x; here the gradient steps come first.
+
 S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015.
 """
 
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING
 import cluster
 import replica
 import tensorflow as tf
-from digits import data
 
 if TYPE_CHECKING:
     import argparse
@@ -25,32 +26,11 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    given = parse_flags()
-    role = cluster.role(given)
-    if role.job == "ps":
-        cluster.serve(role)
-    else:
-        train(role, given)
-
-
-def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.3, help="η")
     parser.add_argument("--alpha", type=float, default=0.45, help="α, the spring; 0.9 / workers")
     parser.add_argument("--window", type=int, default=5, help="τ, in batches")
-    return parser.parse_args()
-
-
-def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
-    server = cluster.server(role)
-    with tf.Graph().as_default():
-        with cluster.on_ps(role):
-            copy = replica.Replica(role, examples.side)
-            steps = aeasgd(copy, given)
-        hooks = [cluster.Progress(copy.loss)]
-        with cluster.open_session(server.target, role, given, hooks) as session:
-            replica.train(session, copy, steps, given, examples)
+    replica.run(parser.parse_args(), aeasgd)
 
 
 def aeasgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:

@@ -21,8 +21,11 @@ MNIST = {
 }
 
 
-class DataError(Exception):
-    """The data can't be had; the message says in one sentence what to do about it."""
+class DataError(SystemExit):
+    """The data can't be had; the message says in one sentence what to do about it.
+
+    Where nobody catches it, it ends the script with that sentence, not with a traceback.
+    """
 
 
 class Examples(NamedTuple):
@@ -68,7 +71,7 @@ def _digits(part: str) -> Examples:
     except ImportError:
         raise DataError(
             "the digits come with scikit-learn, which this Python lacks: "
-            "pip install scikit-learn, or give MNIST's files with --data-dir"
+            "pip install scikit-learn, or give MNIST's files with --data-dir to digits/train.py"
         ) from None
     digits = load_digits()
     chosen = split(len(digits.target))[part]

@@ -5,6 +5,8 @@
     ps, for each push:        w  ←  w - η a / √(the sum of all a² so far)      Adagrad
                          or   w  ←  w - η a                                    --update=sgd
 
+TensorFlow's Adagrad begins its sum with 0.1, so that a first push of next to nothing stays small.
+
 J. Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012.
 """
 
@@ -15,47 +17,24 @@ from typing import TYPE_CHECKING
 import cluster
 import replica
 import tensorflow as tf
-from digits import data
 
 if TYPE_CHECKING:
     import argparse
 
 v1 = tf.compat.v1
 
-# Pushes of several workers may come at once: locked, none of them is lost.
 UPDATES = {
-    "adagrad": lambda rate: v1.train.AdagradOptimizer(rate, use_locking=True),
-    "sgd": lambda rate: v1.train.GradientDescentOptimizer(rate, use_locking=True),
+    "adagrad": v1.train.AdagradOptimizer,
+    "sgd": v1.train.GradientDescentOptimizer,
 }
 
 
 def main() -> None:
-    given = parse_flags()
-    role = cluster.role(given)
-    if role.job == "ps":
-        cluster.serve(role)
-    else:
-        train(role, given)
-
-
-def parse_flags() -> argparse.Namespace:
     parser = cluster.flags(__doc__)
     parser.add_argument("--update", choices=UPDATES, default="adagrad", help="on the ps")
     parser.add_argument("--learning_rate", type=float, default=0.05, help="η")
     parser.add_argument("--window", type=int, default=5, help="n, in batches")
-    return parser.parse_args()
-
-
-def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
-    server = cluster.server(role)
-    with tf.Graph().as_default():
-        with cluster.on_ps(role):
-            copy = replica.Replica(role, examples.side)
-            steps = downpour(copy, given)
-        hooks = [cluster.Progress(copy.loss)]
-        with cluster.open_session(server.target, role, given, hooks) as session:
-            replica.train(session, copy, steps, given, examples)
+    replica.run(parser.parse_args(), downpour)
 
 
 def downpour(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:

@@ -22,7 +22,7 @@ POLL_S = 0.5
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__.splitlines()[0])
+    parser = cluster.flags(__doc__)
     add = parser.add_argument
     add("--learning_rate", type=float, default=0.003)
     add("--eval_dir", default="evaluation", help="for the evaluator's events")

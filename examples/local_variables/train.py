@@ -15,7 +15,7 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__)
+    parser = cluster.flags(__doc__, steps="of all workers together: a hand-over counts 1")
     parser.set_defaults(steps=200)
     parser.add_argument("--local_steps", type=int, default=5, help="before each of the steps")
     given = parser.parse_args()

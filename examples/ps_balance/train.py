@@ -41,7 +41,7 @@ class Net(NamedTuple):
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__.splitlines()[0])
+    parser = cluster.flags(__doc__)
     parser.add_argument("--placement", choices=PLACEMENTS, default="balanced")
     parser.add_argument("--learning_rate", type=float, default=0.003)
     given = parser.parse_args()

@@ -19,7 +19,6 @@ import cluster
 import replica
 import rounds
 import tensorflow as tf
-from digits import data
 
 if TYPE_CHECKING:
     import argparse
@@ -28,31 +27,10 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    given = parse_flags()
-    role = cluster.role(given)
-    if role.job == "ps":
-        cluster.serve(role)
-    else:
-        train(role, given)
-
-
-def parse_flags() -> argparse.Namespace:
-    parser = cluster.flags(__doc__)
+    parser = cluster.flags(__doc__, steps="of all workers together: a round of n counts n λ")
     parser.add_argument("--learning_rate", type=float, default=0.7, help="η")
     parser.add_argument("--window", type=int, default=5, help="λ, in batches")
-    return parser.parse_args()
-
-
-def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
-    server = cluster.server(role)
-    with tf.Graph().as_default():
-        with cluster.on_ps(role):
-            copy = replica.Replica(role, examples.side)
-            steps = sagn(copy, given)
-        hooks = [cluster.Progress(copy.loss)]
-        with cluster.open_session(server.target, role, given, hooks) as session:
-            replica.train(session, copy, steps, given, examples)
+    replica.run(parser.parse_args(), sagn)
 
 
 def sagn(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def parse_flags() -> argparse.Namespace:
-    parser = cluster.flags(__doc__)
+    parser = cluster.flags(__doc__, steps="of all workers together: a round of n counts n")
     parser.add_argument("--learning_rates", default="0.3", help="one for all, or one a worker")
     return parser.parse_args()
 

@@ -29,7 +29,7 @@ class Net(NamedTuple):
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__.splitlines()[0])
+    parser = cluster.flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.003)
     parser.add_argument("--save_secs", type=float, default=2, help="takes --save_steps' place")
     parser.set_defaults(save_steps=None)

@@ -20,10 +20,9 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__.splitlines()[0])
+    parser = cluster.flags(__doc__, steps="each takes a batch of every worker")
     parser.add_argument("--learning_rate", type=float, default=0.003)
     parser.set_defaults(steps=300)
-    parser.epilog = "--steps counts rounds: each takes one batch of every worker."
     given = parser.parse_args()
     role = cluster.role(given)
     if role.job == "ps":

@@ -48,6 +48,7 @@ def arithmetic():
         "adag_pushes_the_mean",
         "sagn_applies_the_mean_of_all",
         "ssgd_with_differing_rates",
+        "one_worker_alone_needs_no_ps",
         "dynsgd_divides_by_staleness",
         "dynsgd_counts_none_of_its_own",
         "aeasgd_moves_both_ends",
@@ -78,6 +79,7 @@ def test_the_centre_is_saved_on_the_ps_and_a_copy_is_its_workers(
         "saved on": ["/job:ps/task:0"],
         "not saved": not_saved,
         "not saved on": ["/job:worker/task:0"],
+        "takes part within a window": [["worker", 0]],
     }
 
 
@@ -103,22 +105,25 @@ def test_hogwild_learns(serial, tmp_path):
 
 def test_ssgd_learns_and_all_leave_after_the_same_round(serial, tmp_path):
     done = run("ssgd", tmp_path)
-    assert_learned(done, serial)
+    assert_learned(done, serial, together=True)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
     assert [ending(done, worker) for worker in (0, 1)] == [(600, 300), (600, 300)]
 
 
 def test_sagn_learns_and_all_leave_after_the_same_round(serial, tmp_path):
     done = run("sagn", tmp_path)
-    assert_learned(done, serial)
+    assert_learned(done, serial, together=True)
     assert_own_copies(done)
     assert [ending(done, worker) for worker in (0, 1)] == [(600, 300), (600, 300)]
 
 
-def assert_learned(done, serial):
-    assert done.tasks == {"ps:0": "STOPPED", "worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED"}
+def assert_learned(done, serial, together=False):
+    other = done.tasks["worker:1"]
+    assert done.tasks == {"ps:0": "STOPPED", "worker:0": "SUCCEEDED", "worker:1": other}
+    # An asynchronous chief waits for nobody: who is late is stopped once it has ended.
+    assert other == "SUCCEEDED" or (other == "STOPPED" and not together)
     assert done.accuracy() >= serial.accuracy() - 0.1  # The busier the machine, the staler.
-    for worker in (0, 1):
+    for worker in (0, 1) if other == "SUCCEEDED" else (0,):
         assert ending(done, worker)[0] >= 600
 
 

@@ -42,26 +42,30 @@ def free_addresses(count):
     return addresses
 
 
-ADDRESSES = free_addresses(3)
-CLUSTER = tf.train.ClusterSpec({"ps": ADDRESSES[:1], "worker": ADDRESSES[1:]})
+ADDRESSES = free_addresses(4)
+CLUSTER = tf.train.ClusterSpec({"ps": ADDRESSES[:1], "worker": ADDRESSES[1:3]})
+ALONE = tf.train.ClusterSpec({"worker": ADDRESSES[3:]})
 SERVERS = {
-    (job, index): tf.distribute.Server(CLUSTER, job, index)
-    for job, index in [("ps", 0), ("worker", 0), ("worker", 1)]
+    cluster.task_address(job, index): tf.distribute.Server(cluster, job, index)
+    for cluster in (CLUSTER, ALONE)
+    for job in cluster.jobs
+    for index in cluster.task_indices(job)
 }
 
 
 class Worker:
     """A graph and a session of its own, as a worker has; `build` gives what it runs."""
 
-    def __init__(self, index, build, initialize):
-        self.role = Role(CLUSTER, "worker", index)
+    def __init__(self, index, build, initialize, cluster=CLUSTER):
+        self.role = Role(cluster, "worker", index)
         with tf.Graph().as_default() as self.graph:
             tf.random.set_seed(1)
             with on_ps(self.role):
                 self.net, self.steps = build(self.role)
             self.globals, self.locals = v1.global_variables(), v1.local_variables()
             self.weights = v1.trainable_variables()
-            self.session = v1.Session(SERVERS["worker", index].target)
+            address = cluster.task_address("worker", index)
+            self.session = v1.Session(SERVERS[address].target)
             if initialize:
                 self.session.run(v1.global_variables_initializer())
             self.session.run(v1.local_variables_initializer())
@@ -72,6 +76,14 @@ class Worker:
 
     def compute(self, batch):
         return self.run(self.steps.compute, batch)
+
+    def meets(self, what, batch):
+        """The tasks that take part when it runs `what`."""
+        traced, trace = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
+        feed = self.net.feed(batch)
+        self.session.run(what, feed, options=traced, run_metadata=trace)
+        devices = [tf.DeviceSpec.from_string(s.device) for s in trace.step_stats.dev_stats]
+        return sorted({(device.job, device.task) for device in devices})
 
     def communicate(self, batch):
         return self.run(self.steps.communicate, batch)
@@ -151,8 +163,10 @@ def hogwild_is_sgd():
     w = worker.central()
     for batch in BATCHES[:3]:
         worker.run(worker.net.step_after, batch)
-    updates = [op for op in worker.graph.get_operations() if op.type.startswith("ResourceApply")]
-    assert [op.get_attr("use_locking") for op in updates] == [False] * 6
+    # Resource variables, which "ResourceApply…" is for, are locked whatever use_locking says.
+    updates = [op for op in worker.graph.get_operations() if "Apply" in op.type]
+    kinds = [(op.type, op.get_attr("use_locking"), op.device) for op in updates]
+    assert kinds == [("ApplyGradientDescent", False, "/job:ps/task:0")] * 6
     return worker.central(), descended(w, BATCHES[:3])[0]
 
 
@@ -245,6 +259,16 @@ def ssgd_with_differing_rates():
     return one.central(), expected
 
 
+def one_worker_alone_needs_no_ps():
+    def synchronous(role):
+        return Synchronous(role, EXAMPLES.side, RATE), None
+
+    alone = Worker(0, synchronous, initialize=True, cluster=ALONE)
+    w = alone.central()
+    assert [alone.run(alone.net.step_after, batch) for batch in BATCHES[:3]] == [1, 2, 3]
+    return alone.central(), descended(w, BATCHES[:3])[0]
+
+
 def dynsgd_divides_by_staleness():
     one, two = workers(dynsgd, window=1)
     w = one.central()
@@ -317,6 +341,7 @@ def places():
             "saved on": sorted({v.device for v in one.globals}),
             "not saved": sorted({v.op.name.split("/")[0] for v in one.locals}),
             "not saved on": sorted({v.device for v in one.locals}),
+            "takes part within a window": one.meets(one.steps.compute, BATCHES[0]),
         }
     return seen
 
@@ -325,6 +350,7 @@ CHECKS = [
     hogwild_is_sgd, downpour_sgd_with_window_1_is_sgd, downpour_keeps_a_window_to_itself,
     downpour_loses_no_push, downpour_forgets_what_it_pushed, downpour_adagrad,
     adag_pushes_the_mean, sagn_applies_the_mean_of_all, ssgd_with_differing_rates,
+    one_worker_alone_needs_no_ps,
     dynsgd_divides_by_staleness, dynsgd_counts_none_of_its_own, aeasgd_moves_both_ends,
     aeamsgd_rolls_on, a_copy_begins_where_the_central_weights_are,
 ]  # fmt: skip
