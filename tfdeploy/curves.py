@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 GROUPS = r"(?P<step>\d+), and as you like (?P<loss>…) or (?P<value>…), and (?P<time>…)"
 BESIDE = ",;()[]"  # what \S+ takes in with a number
+EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task's, on another host's clock
+EVALUATION = re.compile(r"(^|/)(eval|validation)")  # as Estimator, Keras and tf_models call theirs
 # The fields of the messages that are looked into. Others are passed over.
 WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
 TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
@@ -46,8 +48,9 @@ Curve = tuple[Point, ...]
 def of_events(folder: Path) -> dict[str, Curve]:
     """Every scalar of all event files below the folder, by its tag; steps rise in each.
 
-    Where several folders tell one tag, as an evaluator does, that which tells it most often has the
-    plain name, and the others are `eval/loss`. What can't be read is passed over.
+    Where several folders tell one tag, that which tells it most often has the plain name, but an
+    evaluation only where nobody else tells it; the others are `eval/loss`. An evaluator's always
+    are, as `evaluator-0/eval/loss`. What can't be read is passed over.
     """
     told: dict[str, dict[str, list[Point]]] = {}
     for where, points in sorted(_files(folder), key=lambda file: file[1][0][1].at):
@@ -55,10 +58,25 @@ def of_events(folder: Path) -> dict[str, Curve]:
             told.setdefault(tag, {}).setdefault(where, []).append(point)
     curves: dict[str, Curve] = {}
     for tag, places in sorted(told.items()):
-        often = sorted(places, key=lambda where: (-len(places[where]), where))
-        for where in often:
-            curves[tag if where == often[0] else f"{where}/{tag}"] = _onward(places[where])
+        ordered = sorted(places, key=lambda where: _rank(where, len(places[where])))
+        for where in ordered:
+            plain = where == ordered[0] and not EVALUATOR.match(where)
+            curves[tag if plain else f"{where}/{tag}"] = _onward(places[where])
     return curves
+
+
+def _rank(where: str, points: int) -> tuple[bool, bool, int, str]:
+    return bool(EVALUATOR.match(where)), bool(EVALUATION.search(where)), -points, where
+
+
+def of_one_clock(curves: Mapping[str, Curve], name: str) -> dict[str, Curve]:
+    """The named one, and all others that were told by the same task."""
+    return {each: curve for each, curve in curves.items() if _evaluator(each) == _evaluator(name)}
+
+
+def _evaluator(name: str) -> str:
+    found = EVALUATOR.match(name)
+    return found.group() if found else ""
 
 
 def of_log(text: str, pattern: re.Pattern[str]) -> Curve:
@@ -140,7 +158,7 @@ def _scalars(data: bytes) -> Iterator[tuple[str, Point]]:
     for event in progress.events(data):
         try:
             yield from list(_points(event))
-        except (LookupError, TypeError, ValueError, struct.error):
+        except (AttributeError, LookupError, TypeError, ValueError, struct.error):
             continue  # other bytes than an Event's
 
 

@@ -1,6 +1,7 @@
-"""A sweep's record at home: what was measured so far, and of what. Nothing in it is written over.
+"""A sweep's record at home: what was measured so far, and of what.
 
-It is what `tfdeploy sweep --json` prints, written anew after each run.
+It is what `tfdeploy sweep --json` prints, written anew after each run. A cell that was measured
+stays as it is.
 """
 
 from __future__ import annotations

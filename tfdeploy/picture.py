@@ -1,4 +1,5 @@
-"""Pictures of lines, drawn with matplotlib: the same figures give the same file, byte by byte."""
+"""Pictures of lines, drawn with matplotlib: the same figures give the same file, byte by byte,
+whatever the user's own matplotlibrc says."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def checked(file: Path) -> Path:
     """Where the picture goes; asked for before the work is done. Raises RunError."""
     if file.suffix not in ENDINGS:
         found = f"found {file.name!r}, which ends in neither {' nor '.join(ENDINGS)}"
-        raise RunError(found, f"say {file.with_suffix(ENDINGS[0])}")
+        example = file.with_suffix(ENDINGS[0]) if file.name else f"NAME{ENDINGS[0]}"
+        raise RunError(found, f"say {example}")
     if not file.parent.is_dir():
         raise RunError(f"{file} can't be written: there is no folder {file.parent}")
     return file
@@ -63,13 +65,18 @@ def checked(file: Path) -> Path:
 
 def draw(file: Path, panels: Sequence[Panel]) -> None:
     """The panels beside each other, and one legend for all of them. A line that is in several has
-    one colour. Raises RunError where the file can't be written."""
+    one colour. Raises RunError where they can't be drawn, or the file can't be written."""
     import matplotlib
 
     content = io.BytesIO()
     metadata, form = METADATA[checked(file).suffix], file.suffix[1:]
-    with matplotlib.rc_context({"svg.hashsalt": "tfdeploy"}):
-        _figure(panels).savefig(content, format=form, metadata=metadata, dpi=150)
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"
+        try:
+            _figure(panels).savefig(content, format=form, metadata=metadata, dpi=150)
+        except (ValueError, ArithmeticError) as error:  # numbers near the end of what there is
+            raise RunError(f"{file} can't be drawn: {error}") from None
     try:
         file.write_bytes(content.getvalue())
     except OSError as error:

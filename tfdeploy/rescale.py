@@ -22,19 +22,21 @@ KEYS = {"ps": "ps", "worker": "workers"}
 NO_LIMIT = 1 << 30
 
 
-def to(inventory: Inventory, plan: Plan, ps: int, workers: int) -> Inventory:
+def to(inventory: Inventory, plan: Plan, ps: int, workers: int, limit_s: float) -> Inventory:
     """The inventory with the first so many ps and workers of its `plan`. Where that has fewer, the
     hosts that carry some carry more of them, in turn, as far as their GPUs and ports go.
 
     A chief of its own stays. Hosts without a task go, and so do the evaluator, replicas and
     restarts: a task that falls is a result. Whoever is asked to stop ends in order, for that is
-    when a session writes its last events. Raises PlanError.
+    when a session writes its last events. It lasts `limit_s` at most, though nobody is left to stop
+    it. Raises PlanError.
     """
     kept = Counter(_carriers(plan, "worker")[:workers])
     ps_on = _spread(inventory, plan, "ps", ps, kept)
     workers_on = _spread(inventory, plan, "worker", workers, ps_on)
     hosts = (_carrying(host, ps_on[host.name], workers_on[host.name]) for host in inventory.hosts)
-    training = {"replicas": 0, "save_on_stop": True}
+    limit_s = min(limit_s, inventory.training.max_duration_s or limit_s)
+    training = {"replicas": 0, "save_on_stop": True, "max_duration_s": limit_s}
     rescaled = inventory.model_copy(
         update={
             "hosts": tuple(host for host in hosts if host.ps or host.workers or host.chief),

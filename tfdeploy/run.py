@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tfdeploy.plan import Plan
 
 FOLDER = "runs"
-LATER_KEYS: dict[str, Any] = {"auto_ports": [], "launched": "", "data": {}}  # than the first record
+# Younger than the first record.
+LATER_KEYS: dict[str, Any] = {"auto_ports": [], "launched": "", "data": {}, "sweep": False}
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Run:
     """One Plan on one Release. `agent` is the version of the agent that started it; the ports of
     the hosts in `auto_ports` were found when it started. `launched` names the start or the resume
     that its tasks are of: whoever stops them stops those of no other. `data` gives the release of
-    each data set by its place."""
+    each data set by its place. One `of_sweep` was made to be measured, and is never meant by
+    whoever names no run."""
 
     id: str
     release: str
@@ -45,6 +47,7 @@ class Run:
     auto_ports: tuple[str, ...] = ()
     launched: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
+    of_sweep: bool = False
 
     @property
     def flags(self) -> str:
@@ -78,6 +81,7 @@ def save(run: Run) -> None:
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
         "data": dict(run.data),
+        "sweep": run.of_sweep,
     }
     try:
         make_folder(run.folder.parent)
@@ -106,7 +110,8 @@ def _write(file: Path, text: str) -> None:
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
-    """The named run, or the newest that was started from `hosts_file`. Raises RunError."""
+    """The named run, or the newest that was started from `hosts_file` and is of no sweep. Raises
+    RunError."""
     if not hosts_file.is_file():
         raise RunError(
             f"{hosts_file}: there is no such file", "say --hosts FILE, or go to its folder"
@@ -116,9 +121,14 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     try:
         return read(base / chosen)
     except OSError:
-        known = _ids(base)[-3:]
-        hint = f"the newest here are {', '.join(known)}" if known else "nothing was started here"
+        hint = newest(base) or "nothing was started here"
         raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
+
+
+def newest(base: Path) -> str:
+    """A hint for whoever named one that isn't there; "" where there are none."""
+    known = _ids(base)[-3:]
+    return f"the newest here are {', '.join(known)}" if known else ""
 
 
 def read(folder: Path) -> Run:
@@ -128,7 +138,7 @@ def read(folder: Path) -> Run:
     hosts_file = folder.parent.parent / record["hosts_file"]
     inventory = inventories.parse((folder / "hosts.toml").read_text(), hosts_file)
     plan = plans.remake(inventory)
-    more = (tuple(record["auto_ports"]), record["launched"], record["data"])
+    more = (tuple(record["auto_ports"]), record["launched"], record["data"], record["sweep"])
     return Run(folder.name, record["release"], record["agent"], inventory, plan, *more)
 
 
@@ -142,7 +152,8 @@ def forget(run: Run) -> None:
 def _newest(base: Path, hosts_file: Path) -> str:
     for run_id in reversed(_ids(base)):
         with suppress(RunError):  # a record that was cut must not hide the others
-            if _record(base / run_id)["hosts_file"] == hosts_file.name:
+            record = _record(base / run_id)
+            if record["hosts_file"] == hosts_file.name and not record["sweep"]:
                 return run_id
     raise RunError(
         f"no run was started from {hosts_file} yet", "tfdeploy run starts one, or tfdeploy start"

@@ -77,12 +77,14 @@ class Result:
 @dataclass(frozen=True)
 class Sweep:
     """All results there are, the `terms` that they have in common, and how they are counted: a step
-    takes `examples_per_step`, and if it is `synchronous`, so many from each worker."""
+    takes `examples_per_step`, and if it is `synchronous`, so many from each worker. Where there is
+    no ps, a `chief` of its own trains as they do."""
 
     results: Mapping[Cell, Result]
     terms: Mapping[str, Any]
     examples_per_step: int | None = None
     synchronous: bool = False
+    chief: bool = False
 
     def __iter__(self) -> Iterator[Result]:
         return (self.results[cell] for cell in sorted(self.results))
@@ -99,7 +101,7 @@ class Sweep:
 
     def pace(self, result: Result) -> float:
         """Batches a second, of all workers together; 0.0 where none were measured."""
-        each = result.cell.workers if self.synchronous else 1
+        each = self._training(result.cell) if self.synchronous else 1
         return result.rate.steps_per_s * each if result.rate else 0.0
 
     def speedup(self, result: Result) -> float | None:
@@ -107,7 +109,13 @@ class Sweep:
 
     def ideal(self, workers: int) -> float:
         """As many times as fast as there are workers for one of the base."""
-        return workers / self.base.cell.workers if self.base else 1.0
+        if not self.base:
+            return 1.0
+        base = self.base.cell
+        return self._training(base._replace(workers=workers)) / self._training(base)
+
+    def _training(self, cell: Cell) -> int:
+        return cell.workers + (self.chief and not cell.ps)
 
     def enough(self) -> dict[int, Cell]:
         """For each number of workers the fewest ps with which they are (nearly) as fast as ever."""
@@ -136,22 +144,26 @@ def load(samples: Mapping[str, Sequence[Sample]]) -> Load:
     Of what a host receives and sends the larger counts: a link carries both at once, and loopback
     tells each byte twice."""
     cores = dict(_cores(samples.values()))
-    spans = [(told[0], told[-1]) for told in samples.values() if len(told) > 1]
-    traffic = (
-        max(last.received - first.received, last.sent - first.sent) / (last.at - first.at)
-        for first, last in spans
-    )
+    spans = [told for told in samples.values() if told and told[-1].at > told[0].at]
     return Load(
         max((cores[task] for task in cores if task.startswith("ps:")), default=None),
         max((cores[task] for task in cores if not task.startswith("ps:")), default=None),
-        max(traffic, default=None),
-        max((_others(first, last) for first, last in spans), default=None),
+        max(map(_traffic, spans), default=None),
+        max(map(_others, spans), default=None),
     )
 
 
-def _others(first: Sample, last: Sample) -> float:
-    """Tasks that have ended since are left out: what they spent is the run's."""
-    ours = sum(spent - first.cpu_s.get(task, 0.0) for task, spent in last.cpu_s.items())
+def _traffic(told: Sequence[Sample]) -> float:
+    """An interface that goes away takes its bytes with it."""
+    first, last = told[0], told[-1]
+    return max(0, last.received - first.received, last.sent - first.sent) / (last.at - first.at)
+
+
+def _others(told: Sequence[Sample]) -> float:
+    """What tasks spent that have ended since is the run's, too."""
+    first, last = told[0], told[-1]
+    spent = {task: seconds for sample in told for task, seconds in sample.cpu_s.items()}
+    ours = sum(seconds - first.cpu_s.get(task, 0.0) for task, seconds in spent.items())
     return max(0.0, last.busy_s - first.busy_s - ours) / (last.at - first.at)
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 STUB = Path(__file__).parent / "stub" / "steps.py"
 ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
-SHORT = ("--seconds", "1.5")
-ABOUT = 0.25
+SHORT = ("--seconds", "1")
 
 
 def sweepable(world: World, *flags: str) -> Project:
@@ -41,28 +40,24 @@ def record(project: Project, folder: str = "sweep") -> dict[tuple[int, int], dic
     return {(cell["ps"], cell["workers"]): cell for cell in told["cells"]}
 
 
-def about(value: float) -> object:
-    return pytest.approx(value, rel=ABOUT)
+def on_hosts(project: Project) -> set[str]:
+    """The runs that the hosts hold."""
+    return {folder.name for host in project.hosts for folder in project.on(host).glob("runs/*")}
 
 
-def task_states(project: Project, run: str) -> set[str]:
-    told = json.loads(project.ok("status", "--run", run, "--json"))
-    return {task["state"] for task in told["tasks"]}
-
-
+@pytest.mark.slow
 def test_a_grid_is_measured_told_and_drawn(world):
     project = sweepable(world)
-    said = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", *SHORT)
+    said = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", "3")
     cells = record(project)
     rates = {cell: told["steps_per_s"] for cell, told in cells.items()}
-    assert rates == {
-        (1, 1): about(40), (2, 1): about(40), (1, 2): about(60), (2, 2): about(80),
-    }  # fmt: skip
+    assert min(rates[1, 2], rates[2, 2]) > max(rates[1, 1], rates[2, 1])
     assert cells[2, 2]["speedup"] == pytest.approx(rates[2, 2] / rates[1, 1])
     told = [line.split(":")[0] for line in said.splitlines() if "steps/s," in line]
     assert told == ["1 ps, 1 worker", "2 ps, 1 worker", "1 ps, 2 workers", "2 ps, 2 workers"]
-    assert "for 2 workers: 2 ps, as fast as any" in said
+    assert "as fast as any number here" in said
     assert "<svg" in (project.folder / "sweep/speedup.svg").read_text()
+    assert on_hosts(project) == set()
     assert project.processes() == {}
 
 
@@ -75,12 +70,23 @@ def swept(lasting):
 
 
 @ONCE
-def test_each_cell_is_a_run_as_any_other(swept):
+def test_two_workers_are_faster_than_one(swept):
+    cells = record(swept)
+    assert {cell: told["result"] for cell, told in cells.items()} == {
+        (1, 1): "measured", (1, 2): "measured",
+    }  # fmt: skip
+    assert 10 < cells[1, 1]["steps_per_s"] < cells[1, 2]["steps_per_s"] < 240
+    assert "<svg" in (swept.folder / "sweep/speedup.svg").read_text()
+
+
+@ONCE
+def test_each_cell_comes_home_and_leaves_its_hosts(swept):
+    assert on_hosts(swept) == set()
     for told in record(swept).values():
-        assert task_states(swept, told["run"]) == {"STOPPED"}
         home = swept.folder / "runs" / told["run"]
         assert "step" in (home / "logs/worker-0.log").read_text()
         assert list((home / "events").iterdir())
+    assert "no run was started from" in swept.tf("status").stderr
 
 
 @ONCE
@@ -119,7 +125,7 @@ def test_another_measurement_is_refused_with_what_differs(swept):
     before = (swept.folder / "sweep/sweep.json").read_bytes()
     other = swept.tf("sweep", "--workers", "1,2", "--seconds", "3")
     assert other.returncode == 2
-    assert "measured with seconds = 1.5, and now it is 3.0" in other.stderr
+    assert "measured with seconds = 1.0, and now it is 3.0" in other.stderr
     assert "--out" in other.stderr
     assert (swept.folder / "sweep/sweep.json").read_bytes() == before
 
@@ -141,12 +147,14 @@ def test_other_code_and_other_hosts_are_refused(swept):
 
 
 @ONCE
+@pytest.mark.slow
 def test_two_sweeps_stand_beside_each_other(swept):
-    swept.ok("sweep", "--workers", "1", "--seconds", "1", "--out", "other [1]")
+    swept.ok("sweep", "--workers", "1", "--seconds", "2", "--out", "other [1]")
     assert set(record(swept, "other [1]")) == {(1, 1)}
     swept.ok("sweep", "--workers", "1", *SHORT)  # the other one is no part of the source
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
     project = sweepable(world)
     words = ("sweep", "--workers", "1,2", "--seconds", "5")  # long enough to be met in it
@@ -156,6 +164,7 @@ def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
         assert sweeping.interrupted() == 130
     assert f"tfdeploy {' '.join(words)}" in sweeping.said
     assert project.processes() == {}
+    assert on_hosts(project) == set()
     [kept] = record(project).values()
     project.ok(*words)
     assert record(project)[1, 1] == kept
@@ -163,6 +172,7 @@ def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
 
 
 @ONCE
+@pytest.mark.slow
 def test_what_a_killed_sweep_left_is_stopped_first(world):
     project = sweepable(world)
     words = ("sweep", "--workers", "2", "--seconds", "5")
@@ -173,13 +183,15 @@ def test_what_a_killed_sweep_left_is_stopped_first(world):
     [left] = record(project).values()
     assert (left["result"], left["run"]) == ("going", project.runs[-1])
     assert project.processes()
+    assert on_hosts(project) == {left["run"]}
     project.ok(*words)
-    assert task_states(project, left["run"]) == {"STOPPED"}
+    assert on_hosts(project) == set()
     assert record(project)[1, 2]["run"] != left["run"]
     assert project.processes() == {}
 
 
 @ONCE
+@pytest.mark.slow
 def test_two_sweeps_in_one_folder_are_refused(world):
     project = sweepable(world)
     with project.begun("sweep", "--workers", "1", *SHORT) as sweeping:
@@ -191,6 +203,7 @@ def test_two_sweeps_in_one_folder_are_refused(world):
 
 
 @ONCE
+@pytest.mark.slow
 def test_a_task_that_falls_is_a_result_and_the_others_go_on(world):
     project = sweepable(world, "--breaks=2")
     said = project.ok("sweep", "--workers", "1,2,3", *SHORT)
@@ -198,29 +211,37 @@ def test_a_task_that_falls_is_a_result_and_the_others_go_on(world):
     assert [told["result"] for told in cells.values()] == ["measured", "failed", "measured"]
     assert "worker:1 on here: it ended" in cells[1, 2]["reason"]
     assert "it is broken" in cells[1, 2]["reason"]
+    assert "it is broken" in project.ok("logs", "--run", cells[1, 2]["run"])
+    assert on_hosts(project) == {cells[1, 2]["run"]}
     assert "1 ps, 2 workers: failed: worker:1 on here: it ended" in said
     assert project.processes() == {}
 
 
 @ONCE
+@pytest.mark.slow
 def test_one_that_ends_by_itself_is_measured_to_its_end(world):
     project = sweepable(world, "--ends=3")
     project.ok("sweep", "--workers", "1", "--seconds", "100")
-    assert record(project)[1, 1]["steps_per_s"] == about(40)
+    told = record(project)[1, 1]
+    assert told["result"] == "measured"
+    assert told["seconds"] < 50
 
 
 @ONCE
+@pytest.mark.slow
 def test_steps_are_read_off_the_log_by_a_pattern(world):
     project = sweepable(world)
-    project.ok("sweep", "--workers", "1", *SHORT, "--pattern", r"^step (?P<step>\d+)")
-    assert record(project)[1, 1]["steps_per_s"] == about(40)
+    pattern = ("--pattern", r"^step (?P<step>\d+)")
+    project.ok("sweep", "--workers", "1", "--seconds", "3", *pattern)
+    assert 10 < record(project)[1, 1]["steps_per_s"] < 160
 
 
 @ONCE
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flag", "words", "reason"),
     [
-        ("--silent", (), "no events in its checkpoint_dir tell a step: say --pattern"),
+        ("--silent", (), "no events of its chief tell a step: say --pattern"),
         ("--coarse", (), "told only 1 step: give it more --seconds"),
         ("--silent", ("--pattern", r"step (?P<step>\d+)"), "no line of its chief's log matches"),
     ],
@@ -234,52 +255,13 @@ def test_one_that_tells_too_little_says_so(world, flag, words, reason):
 
 
 @ONCE
+@pytest.mark.slow
 def test_without_ps_the_workers_are_alone(world):
     project = sweepable(world)
-    project.ok("sweep", "--ps", "0", "--workers", "1,2", *SHORT)
-    assert record(project)[0, 2]["speedup"] == about(2.0)
-
-
-@ONCE
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--workers", "1,x"), '--workers: found "1,x", expected whole numbers from 1 to 1024'),
-        (("--workers", "0"), '--workers: found "0", expected whole numbers from 1'),
-        (("--workers", "1", "--ps", ""), '--ps: found "", expected whole numbers from 0'),
-        (("--workers", "1", "--pattern", "step"), 'the pattern "step" names no step'),
-        (("--workers", "1", "--out", "."), "is there, and is no sweep's"),
-    ],
-)
-def test_what_is_no_grid_is_refused(world, words, sentence):
-    project = sweepable(world)
-    done = project.tf("sweep", *words)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert not (project.folder / "runs").exists()
-
-
-@ONCE
-def test_what_does_not_fit_is_told_of_all_cells_before_anything_runs(world):
-    project = sweepable(world)
-    project.hosts["here"]["ports"] = [2222, 2223, 2224, 2225]
+    project.hosts["here"]["ps"] = 0
     project.write()
-    done = project.tf("sweep", "--workers", "1,2,3,4")
-    assert done.returncode == 2
-    assert "1 ps, 3 workers: found room for 2 workers on here" in done.stderr
-    assert "1 ps, 4 workers: found room for 2 workers on here" in done.stderr
-    assert "1 ps, 2 workers" not in done.stderr
-    assert not (project.folder / "runs").exists()
-
-
-@ONCE
-def test_runs_that_would_share_their_checkpoints_are_refused(world):
-    project = sweepable(world)
-    project.training["checkpoint_dir"] = "/tmp/shared"
-    project.write()
-    done = project.tf("sweep", "--workers", "1")
-    assert done.returncode == 2
-    assert "training.checkpoint_dir is /tmp/shared: each run would go on" in done.stderr
+    project.ok("sweep", "--workers", "1,2", "--seconds", "3")
+    assert record(project)[0, 2]["speedup"] > 1.2
 
 
 @pytest.fixture

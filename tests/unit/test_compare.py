@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 
@@ -109,7 +111,20 @@ def test_a_run_that_was_not_collected_says_how(folder):
 
 def test_any_other_folder_is_no_run(folder):
     (folder / "data").mkdir()
+    assert refused(folder, "x" * 300).startswith(f'there is no run "{"x" * 300}" in ~/runs')
     assert refused(folder, "data") == "data is no run's folder: it has neither events/ nor logs/"
+
+
+def test_one_that_may_not_be_entered_is_named(folder, monkeypatch):
+    events, is_dir = trained(folder, ONE, [1.0]) / "events", Path.is_dir
+
+    def locked(path):
+        if path == events:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", locked)
+    assert refused(folder, ONE) == f"~/runs/{ONE}/events can't be read: Permission denied"
 
 
 def test_tasks_are_counted_where_there_is_a_record(folder):
@@ -234,6 +249,14 @@ def test_seconds_begin_with_the_first_scalar_of_any_tag(folder):
     assert told.rate == 10.0
 
 
+def test_seconds_begin_by_the_clock_of_whoever_tells_the_scalar(folder):
+    kept = trained(folder, ONE, [3.0, 2.0], at=1000.0)
+    of_another = [record(scalars(n, 5.0 + n, **{"loss": 9.0, "error": 0.5})) for n in (1, 2, 3)]
+    write(kept / "events" / "evaluator-0", *of_another)
+    assert compare(folder, ONE).runs[0].seconds == (0.0, 1.0)
+    assert compare(folder, ONE, tag="evaluator-0/error").runs[0].seconds == (0.0, 1.0, 2.0)
+
+
 def test_when_a_run_first_reached_the_target(folder):
     trained(folder, ONE, [4.0, 2.0, 1.0, 3.0, 0.5])
     seen = compare(folder, ONE, target=1.0, smooth=0)
@@ -347,6 +370,15 @@ def test_a_picture_that_can_not_be_is_refused_before_anything_is_read(folder, tf
     code, out, err = tfdeploy("compare", "nope", "--picture", "x.gif")
     assert (code, out) == (2, "")
     assert err == "error: found 'x.gif', which ends in neither .svg nor .png\n  say x.svg\n"
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_what_can_not_be_drawn_is_told_all_the_same(folder, tfdeploy):  # noqa: F811
+    trained(folder, ONE, [])
+    logged(folder / "runs" / ONE, "worker-0.log", "step 1 loss 1e308", "step 2 loss -1e308")
+    code, out, err = tfdeploy("compare", ONE, "--pattern", LOG)
+    assert (code, "-1e+308" in out) == (2, True)
+    assert "compare.svg can't be drawn" in err
 
 
 def test_a_label_with_control_characters_reaches_no_terminal(folder, capsys):

@@ -165,6 +165,26 @@ def test_whoever_tells_a_tag_most_often_has_its_plain_name(tmp_path):
     assert (told(found["loss"]), told(found["eval/loss"])) == ([(1, 1.0), (2, 0.75)], [(2, 2.0)])
 
 
+@pytest.mark.parametrize("folder", ["eval", "eval_test", "validation", "evaluator-0", "a/eval"])
+def test_an_evaluation_never_stands_for_the_training(tmp_path, folder):
+    write(tmp_path / "train", *losses((1, 1.0)))
+    write(tmp_path / folder, *losses((1, 2.0), (2, 2.0)))
+    found = curves.of_events(tmp_path)
+    assert (told(found["loss"]), len(found[f"{folder}/loss"])) == ([(1, 1.0)], 2)
+
+
+def test_what_an_evaluator_tells_is_of_another_clock(tmp_path):
+    write(tmp_path, *losses((1, 1.0)))
+    write(tmp_path / "eval", *losses((1, 2.0)))
+    for folder in ("evaluator-0", "evaluator-0/deep", "evaluator-1"):
+        write(tmp_path / folder, record(scalars(1, 1.0, accuracy=0.5)))
+    found = curves.of_events(tmp_path)
+    first = ["evaluator-0/accuracy", "evaluator-0/deep/accuracy"]
+    assert sorted(found) == ["eval/loss", *first, "evaluator-1/accuracy", "loss"]
+    assert sorted(curves.of_one_clock(found, "loss")) == ["eval/loss", "loss"]
+    assert sorted(curves.of_one_clock(found, "evaluator-0/accuracy")) == first
+
+
 def test_a_tag_that_one_folder_tells_has_no_folder_in_its_name(tmp_path):
     write(tmp_path / "logs" / "train", *losses((1, 1.0)))
     assert list(curves.of_events(tmp_path)) == ["loss"]
@@ -205,6 +225,12 @@ def test_a_tensor_of_any_bytes_is_read_or_passed_over(junk, dtype):
     odd = [tensor(dtype, junk), *(tensor(dtype, field(place, junk)) for place in (4, 5, 6, 7, 10))]
     data = b"".join(record(scalars(1, 1.0, odd=value)) for value in odd)
     assert all(isinstance(point.value, float) for _, point in curves._scalars(data))
+
+
+def test_a_tag_that_is_a_number_is_passed_over(tmp_path):
+    odd = event(1, 1.0, field(5, field(1, field(1, 7) + simple(1.0))))
+    write(tmp_path, record(odd), *losses((2, 0.5)))
+    assert told(curves.of_events(tmp_path)["loss"]) == [(2, 0.5)]
 
 
 def test_a_number_that_never_ends_is_given_up():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
+import matplotlib
 import pytest
 
 from tfdeploy import picture
@@ -40,6 +42,14 @@ def test_the_same_figures_give_the_same_file(tmp_path):
     content = (tmp_path / "a.png").read_bytes()
     assert content == (tmp_path / "b.png").read_bytes()
     assert content.startswith(b"\x89PNG")
+
+
+def test_nobodys_own_settings_are_seen_in_it(tmp_path):
+    panel = Panel("title", "x", "y", lines(2))
+    text = svg(tmp_path, panel)
+    with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "none", "axes.grid": True}):
+        assert svg(tmp_path, panel, name="b.svg") == text
+        assert matplotlib.rcParams["font.size"] == 30
 
 
 def test_other_figures_give_another_file(tmp_path):
@@ -120,6 +130,17 @@ def test_where_it_can_not_go_is_said(tmp_path):
         picture.draw(tmp_path / "a.gif", [])
     with pytest.raises(RunError, match=r"can't be written: there is no folder .*/missing"):
         picture.checked(tmp_path / "missing" / "a.svg")
+    for nameless in ("", "/"):
+        with pytest.raises(RunError, match=r"found '', which ends in .*\n  say NAME.svg"):
+            picture.checked(Path(nameless))
     (tmp_path / "folder.svg").mkdir()
     with pytest.raises(RunError, match=r"folder.svg can't be written: Is a directory"):
         picture.draw(tmp_path / "folder.svg", [Panel("", "x", "y", lines(1))])
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_numbers_that_are_too_large_for_a_picture_are_said(tmp_path):
+    huge = Panel("", "x", "y", [Line("a", [1, 2], [1e308, -1e308])])
+    with pytest.raises(RunError, match=r"a.svg can't be drawn: "):
+        picture.draw(tmp_path / "a.svg", [huge])
+    assert not (tmp_path / "a.svg").exists()

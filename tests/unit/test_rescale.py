@@ -10,6 +10,7 @@ from tfdeploy import rescale
 from tfdeploy.errors import PlanError
 from unit.made import FILE, inventory
 
+LIMIT_S = 300.0
 THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 
 
@@ -20,7 +21,7 @@ def addressed(made):
 
 def rescaled(hosts, ps, workers, **more):
     made = addressed(inventory(hosts, **more))
-    return rescale.to(made, plans.remake(made), ps, workers)
+    return rescale.to(made, plans.remake(made), ps, workers, LIMIT_S)
 
 
 def placed(hosts, ps, workers):
@@ -114,6 +115,14 @@ def test_evaluator_and_spares_replicas_and_restarts_are_left_out():
     policies = [made.restart.of(job) for job in ("ps", "worker", "chief")]
     assert [policy.attempts for policy in policies] == [0, 0, 0]
     assert [policy.frozen_timeout_s for policy in policies] == [30, 30, 30]
+
+
+def test_it_ends_by_itself_at_the_latest():
+    assert rescaled(THREE, 1, 3).training.max_duration_s == LIMIT_S
+    users = rescaled(THREE, 1, 3, training="max_duration_s = 9")
+    assert users.training.max_duration_s == 9
+    longer = rescaled(THREE, 1, 3, training="max_duration_s = 900")
+    assert longer.training.max_duration_s == LIMIT_S
 
 
 def test_an_evaluator_beside_a_worker_goes_alone():

@@ -118,6 +118,17 @@ def test_the_newest_run_of_the_same_hosts_file_is_the_default(tmp_path):
     assert runs.load(tmp_path / "other.toml").id == "20260104-000000-aaaa"
 
 
+def test_a_sweeps_runs_are_meant_by_whoever_names_them_alone(tmp_path):
+    cell = replace(made(tmp_path, run_id="20260102-000000-aaaa"), of_sweep=True)
+    runs.save(cell)
+    file = tmp_path / "hosts.toml"
+    assert "no run was started from" in refused(lambda: runs.load(file))
+    runs.save(made(tmp_path, run_id="20260101-000000-aaaa"))
+    assert runs.load(file).id == "20260101-000000-aaaa"
+    assert runs.load(file, cell.id).of_sweep
+    assert not runs.load(file).of_sweep
+
+
 def test_a_run_is_found_by_its_id(tmp_path):
     runs.save(made(tmp_path, run_id="20260101-000000-aaaa"))
     runs.save(made(tmp_path, run_id="20260102-000000-aaaa"))
@@ -232,11 +243,12 @@ def test_a_record_from_before_ports_were_found_is_read(tmp_path):
     saved = made(tmp_path)
     runs.save(saved)
     record = json.loads((saved.folder / "run.json").read_text())
-    for key in ("auto_ports", "launched", "data"):
+    for key in ("auto_ports", "launched", "data", "sweep"):
         del record[key]
     (saved.folder / "run.json").write_text(json.dumps(record))
     loaded = runs.load(tmp_path / "hosts.toml")
     assert (loaded.auto_ports, loaded.launched, loaded.data) == ((), "", {})
+    assert not loaded.of_sweep
 
 
 def test_a_record_says_what_and_by_whom(tmp_path):
@@ -249,4 +261,5 @@ def test_a_record_says_what_and_by_whom(tmp_path):
         "auto_ports": [],
         "launched": "",
         "data": {},
+        "sweep": False,
     }

@@ -73,6 +73,14 @@ def test_a_synchronous_step_takes_a_batch_from_every_worker():
     assert swept(*results).examples_per_s(results[1]) is None
 
 
+def test_without_ps_a_chief_of_its_own_trains_too():
+    alone = swept(measured(0, 1, 10.0), measured(0, 3, 9.0), synchronous=True, chief=True)
+    assert [alone.pace(each) for each in alone] == [20.0, 36.0]
+    assert [alone.ideal(count) for count in (1, 3)] == [1.0, 2.0]
+    beside_ps = swept(measured(1, 1, 10.0), measured(1, 3, 9.0), synchronous=True, chief=True)
+    assert [beside_ps.pace(each) for each in beside_ps] == [10.0, 27.0]
+
+
 def test_without_one_worker_the_ideal_is_against_the_fewest():
     sweep = swept(measured(1, 2, 10.0), measured(1, 4, 15.0))
     assert [sweep.ideal(count) for count in (2, 4)] == [1.0, 2.0]
@@ -112,6 +120,19 @@ def test_what_a_host_did_besides_is_told():
 def test_a_task_that_ended_is_judged_by_what_was_told_before():
     told = [sample(0, worker_0=0), sample(10, worker_0=5), sample(20)]
     assert speedup.load({"a": told}).worker_cores == 0.5
+
+
+def test_what_an_ended_task_spent_is_nobody_elses():
+    ends = [sample(0, busy_s=0), sample(5, busy_s=4, worker_0=4), sample(10, busy_s=5)]
+    assert speedup.load({"a": ends}).other_cores == pytest.approx(0.1)
+
+
+def test_an_interface_that_goes_away_took_nothing_back():
+    assert speedup.load({"a": [sample(0, 900, 90), sample(10)]}).network_bytes_per_s == 0
+
+
+def test_two_looks_at_one_moment_tell_no_load():
+    assert speedup.load({"a": [sample(3, worker_0=0), sample(3, 9, worker_0=1)]}) == Load()
 
 
 def test_one_look_tells_no_load():

@@ -1,4 +1,4 @@
-"""What a run's tasks cost this host, and where their chief tells of its steps: asked by a sweep."""
+"""The verb `load`: the CPU seconds of a run's tasks and of all this host, and its bytes."""
 
 from __future__ import annotations
 

@@ -50,19 +50,21 @@ def compare(
     pictures.checked(picture)
     wanted = curves.log_pattern(pattern) if pattern else None
     seen = steps.compare(hosts, runs, tag=tag, pattern=wanted, smooth=smooth, target=target)
+    if not json:
+        Console().compared(seen, picture)  # though its picture may fail
     pictures.draw(picture, steps.panels(seen, "y" if log else ""))
     if json:
         document(documents.compared(seen, picture))
-    else:
-        Console().compared(seen, picture)
 
 
 @app.command()
 def sweep(
     workers: Annotated[str, typer.Option("--workers", metavar="N,N…",
                        help="How many workers, as 1,2,4.")],
-    ps: Annotated[str, typer.Option("--ps", metavar="N,N…", help="How many ps; 0 is none.")] = "1",
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, metavar="S",
+    ps: Annotated[str | None, typer.Option("--ps", metavar="N,N…",
+                  help="How many ps; 0 is none. Default: 1, or 0 where hosts.toml has none.")]
+    = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, max=86400.0, metavar="S",
                        help="How long each run is measured.")] = 60.0,
     examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
                                  help="The batch of a step: tell examples a second, too.")] = None,
@@ -86,12 +88,13 @@ def sweep(
     console = Console(for_json=json)
     asked = inventory.load(hosts)
     folder = (out or asked.file.parent / steps.FOLDER).absolute()
-    cells = steps.cells(ps, workers)
+    cells = steps.cells(steps.usual_ps(asked) if ps is None else ps, workers)
     grid = steps.Grid(cells, seconds, pattern, examples_per_step, synchronous)
     with _stopped(console), console.sweeping() as on_begin:
         watcher = steps.Watcher(on_begin, console.cell)
         found = steps.sweep(asked, grid, folder, watcher, accept_new=accept_new_host_keys)
     console.swept(found, folder / steps.PICTURE)
+    steps.draw(found, folder / steps.PICTURE)
     if json:
         document(documents.swept(found))
     raise typer.Exit(0 if found.base else 1)

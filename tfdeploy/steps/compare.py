@@ -34,9 +34,9 @@ EXAMPLE = r"--pattern 'step (?P<step>\d+) loss (?P<loss>\S+)' reads the chief's 
 
 @dataclass(frozen=True)
 class Told:
-    """One run. `began` is the moment of its first scalar of any tag, NaN where a log tells no time;
-    `tasks` counts those of each job, where the run's record is there; `smoothed` has a value for
-    each point of the curve."""
+    """One run. `began` is the moment of its first scalar of any tag, by the clock of the task that
+    told the curve, NaN where a log tells no time; `tasks` counts those of each job, where the run's
+    record is there; `smoothed` has a value for each point of the curve."""
 
     label: str
     run: str
@@ -158,15 +158,22 @@ def smoothed(curve: Curve, steps: int) -> tuple[float, ...]:
 
 
 def _asked(hosts: Path, words: str) -> _Asked:
-    label, _, name = words.partition("=") if not Path(words).is_dir() else ("", "", words)
+    label, _, name = words.partition("=") if not _is_folder(Path(words)) else ("", "", words)
     label, name = (label, name) if name else ("", label)
     base = hosts.absolute().parent / run.FOLDER
-    folder = base / name if (base / name).is_dir() else Path(name)
-    if not folder.is_dir():
-        known = sorted(path.parent.name for path in base.glob("*/run.json"))[-3:]
-        hint = f"the newest here are {', '.join(known)}" if known else "say --hosts FILE"
+    folder = base / name if _is_folder(base / name) else Path(name)
+    if not _is_folder(folder):
+        hint = run.newest(base) or "say --hosts FILE"
         raise RunError(f'there is no run "{name}" in {base}, and no such folder', hint)
     return _Asked(label, folder, _record(folder))
+
+
+def _is_folder(path: Path) -> bool:
+    """A name may be longer than any file's, or lie where we may not look."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _record(folder: Path) -> Run | None:
@@ -191,15 +198,20 @@ def _labelled(asked: Sequence[_Asked]) -> list[_Asked]:
 
 
 def _curves(asked: _Asked, pattern: re.Pattern[str] | None) -> dict[str, Curve]:
-    if not any((asked.folder / name).is_dir() for name in ("events", "logs")):
-        if asked.record:
-            hint = f"tfdeploy collect {asked.record.flags}"
-            raise RunError(f"run {asked.id} isn't at home yet", hint)
-        raise RunError(f"{asked.folder} is no run's folder: it has neither events/ nor logs/")
     try:
+        _refuse_empty(asked)
         return _of_log(asked, pattern) if pattern else _of_events(asked)
     except OSError as error:
         raise RunError(f"{error.filename} can't be read: {error.strerror}") from None
+
+
+def _refuse_empty(asked: _Asked) -> None:
+    if any((asked.folder / name).is_dir() for name in ("events", "logs")):
+        return
+    if asked.record:
+        hint = f"tfdeploy collect {asked.record.flags}"
+        raise RunError(f"run {asked.id} isn't at home yet", hint)
+    raise RunError(f"{asked.folder} is no run's folder: it has neither events/ nor logs/")
 
 
 def _of_events(asked: _Asked) -> dict[str, Curve]:
@@ -254,7 +266,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _told(asked: _Asked, found: Mapping[str, Curve], tag: str, window: int) -> Told:
-    steps = curves.steps(found)
+    steps = curves.steps(curves.of_one_clock(found, tag))
     placed = asked.record.plan.placements if asked.record else ()
     return Told(
         label=asked.label,

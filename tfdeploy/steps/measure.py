@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import curves, speedup
-from tfdeploy.agent.records import ENDED, FAILED, LOST, TaskReport, from_json
+from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED, TaskReport, from_json
 from tfdeploy.curves import Point
 from tfdeploy.errors import AgentError, HostError
 from tfdeploy.fleet import may_return
@@ -44,14 +45,23 @@ def measure(
     try:
         watch.go_on(seconds)
     finally:
-        with uninterrupted():
+        with uninterrupted(heard_after=True):
             stop(fleet, begun)
     collect_traces(fleet, begun)
-    if watch.fallen:
-        reason = str(blame(status(fleet, begun, TAIL), watch.fallen))
+    reason = _failure(fleet, begun, watch.fallen)
+    if reason:
         return Result(cell, begun.id, speedup.FAILED, reason)
     told = curves.steps(curves.of_events(begun.folder / "events"))
     return _judged(cell, begun.id, tuple(watch.points) if pattern else told, watch.load, pattern)
+
+
+def _failure(fleet: Fleet, begun: Run, fallen: str) -> str:
+    """Whoever falls because the chief has just ended well is no failure."""
+    if not fallen:
+        return ""
+    seen = status(fleet, begun, TAIL)
+    chief = seen.report(str(begun.plan.chief.task))
+    return "" if chief and chief.state == SUCCEEDED else str(blame(seen, fallen))
 
 
 def _judged(
@@ -65,7 +75,7 @@ def _judged(
     elif pattern:
         reason = f'no line of its chief\'s log matches "{pattern.pattern}": see tfdeploy logs'
     else:
-        reason = "no events in its checkpoint_dir tell a step: say --pattern, to read its log"
+        reason = "no events of its chief tell a step: say --pattern, to read its log"
     return Result(cell, run, speedup.FAILED, reason, load=load)
 
 
@@ -161,8 +171,14 @@ class _Watch:
 def _sample(host: str, answer: dict[str, Any]) -> Sample:
     """A host may lie: what it says are numbers, or nothing."""
     try:
-        cpu_s = {str(task): float(spent) for task, spent in answer["cpu_s"].items()}
-        seconds = (float(answer["at"]), cpu_s, float(answer["busy_s"]))
-        return Sample(*seconds, int(answer["received"]), int(answer["sent"]))
+        cpu_s = {str(task): _finite(spent) for task, spent in answer["cpu_s"].items()}
+        seconds = (_finite(answer["at"]), cpu_s, _finite(answer["busy_s"]))
+        return Sample(*seconds, int(_finite(answer["received"])), int(_finite(answer["sent"])))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise AgentError(host, "what it tells of its load are no numbers") from None
+
+
+def _finite(told: Any) -> float:
+    if not math.isfinite(told):
+        raise ValueError(told)
+    return float(told)

@@ -11,7 +11,7 @@ from tfdeploy.fleet import errors_of
 from tfdeploy.steps.runs import is_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfdeploy.agent.disk import HeldRelease, HeldRun
     from tfdeploy.fleet import Fleet
@@ -94,6 +94,12 @@ def prune(fleet: Fleet, project: str, going: Mapping[str, Going]) -> Pruned:
     ]
     freed = {host: answer["removed_bytes"] for host, answer in answers.items()}
     return Pruned(freed, (*errors_of(outcomes), *stays))
+
+
+def remove(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> None:
+    """One run that has ended. What can't go is left to `prune`; raises nothing."""
+    named = {"project": project, "runs": [run], "releases": []}
+    fleet.outcomes(hosts, lambda agent: agent.ask("remove", named, TIMEOUT_S))
 
 
 def _newest_releases(disks: Mapping[str, Disk], keep: int) -> list[str]:

@@ -140,16 +140,20 @@ def with_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not end the cleaning up after the first."""
+def uninterrupted(*, heard_after: bool = False) -> Iterator[None]:
+    """A second Ctrl-C must not end the cleaning up after the first. Where nobody has pressed one
+    yet, what is pressed meanwhile is to be `heard_after`."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals come to the main thread alone
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+    if pressed and heard_after:
+        raise KeyboardInterrupt
 
 
 def _stopped(fleet: Fleet, begun: Run) -> list[TfdeployError]:

@@ -3,11 +3,15 @@
 sweep/sweep.json     what was measured (see logbook.py), and
 sweep/speedup.svg    the picture of it
 runs/<run>/          the record, the events and the logs of each run, as of any other
+
+Its runs are no command's newest, and those that were measured leave the hosts: a grid would push
+the runs that were trained in earnest out of the way. One that failed stays there, to be looked at,
+until its cell is measured again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -19,19 +23,21 @@ from tfdeploy.picture import Line, Panel
 from tfdeploy.speedup import FAILED, GOING, Cell, Result, Sweep
 from tfdeploy.steps.measure import measure
 from tfdeploy.steps.plan import Intent, plan_all
+from tfdeploy.steps.prune import remove
 from tfdeploy.steps.push import push
-from tfdeploy.steps.start import planned, start_planned
+from tfdeploy.steps.start import planned, start_planned, uninterrupted
 from tfdeploy.steps.stop import stop
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tfdeploy.inventory import Inventory
     from tfdeploy.run import Run
 
 FOLDER, PICTURE = "sweep", "speedup.svg"
+MARGIN_S = 60.0  # for what a run does beside its training: its hosts are asked, it saves at its end
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,11 @@ def _numbers(flag: str, text: str, least: int) -> set[int]:
     return {int(word) for word in words}
 
 
+def usual_ps(asked: Inventory) -> str:
+    """What --ps is if nothing else is said."""
+    return "1" if any(host.ps for host in asked.hosts) else "0"
+
+
 def sweep(
     asked: Inventory,
     grid: Grid,
@@ -78,7 +89,7 @@ def sweep(
     *,
     accept_new: bool = False,
 ) -> Sweep:
-    """Measure every cell of the grid that the folder's record lacks, and draw what there is then.
+    """Measure every cell of the grid that the folder's record lacks.
 
     Raises PlanError where any cell can't be planned, and RunError where the record is of something
     else, before anything runs; what `push`, `start` and `stop` raise of hosts; and at Ctrl-C
@@ -87,7 +98,7 @@ def sweep(
     pattern = curves.log_pattern(grid.pattern) if grid.pattern else None
     _refuse_one_for_all(asked.training.checkpoint_dir)
     whole = plan_all(asked)
-    intents = _planned(whole, grid.cells)
+    intents = _planned(whole, grid)
     with alone(folder):
         book = Logbook(folder, _asked(asked, whole, grid))
         _end_what_was_left(asked, book)
@@ -95,7 +106,6 @@ def sweep(
             sweeping = _Sweeping(fleet, book, watcher, grid.seconds, pattern)
             for cell, intent in intents.items():
                 sweeping.measure(cell, intent)
-        draw(book.sweep, folder / PICTURE)
     return book.sweep
 
 
@@ -120,16 +130,27 @@ class _Sweeping:
             self._watcher.on_result(self._book.sweep, known)
             return
         push(self._fleet, intent)  # of the first cell; then the release is there
-        next_run = planned(self._fleet, intent)
+        next_run = replace(planned(self._fleet, intent), of_sweep=True)
         self._watcher.on_begin(cell, next_run.id)
         self._book.put(Result(cell, next_run.id))
+        if known:
+            self._remove(intent, known.run)
         try:
             result = self._result(cell, next_run)
         except KeyboardInterrupt:
-            self._book.drop(cell)  # all of it was stopped
+            with uninterrupted():
+                stop(self._fleet, next_run)  # it may have begun, and not have been watched yet
+            self._book.drop(cell)
+            self._remove(intent, next_run.id)
             raise
         self._book.put(result)
         self._watcher.on_result(self._book.sweep, result)
+        if result.rate:
+            self._remove(intent, result.run)
+
+    def _remove(self, intent: Intent, run_id: str) -> None:
+        """What can be asked of it afterwards is at home."""
+        remove(self._fleet, intent.inventory.project, run_id, intent.plan.hosts)
 
     def _result(self, cell: Cell, next_run: Run) -> Result:
         try:
@@ -149,14 +170,14 @@ def _refuse_one_for_all(checkpoint_dir: str) -> None:
         )
 
 
-def _planned(whole: Intent, wanted: Iterable[Cell]) -> dict[Cell, Intent]:
+def _planned(whole: Intent, grid: Grid) -> dict[Cell, Intent]:
     """What each cell is going to be, with the releases that the whole has. Raises one PlanError for
     all that can't be."""
     intents: dict[Cell, Intent] = {}
     wrong: dict[str, str] = {}
-    for cell in wanted:
+    for cell in grid.cells:
         try:
-            intents[cell] = _intent(whole, cell)
+            intents[cell] = _intent(whole, cell, grid.seconds)
         except PlanError as error:
             wrong[f"{cell}: {error.message}"] = error.hint
     if wrong:
@@ -164,8 +185,10 @@ def _planned(whole: Intent, wanted: Iterable[Cell]) -> dict[Cell, Intent]:
     return intents
 
 
-def _intent(whole: Intent, cell: Cell) -> Intent:
-    inventory = rescale.to(whole.inventory, whole.plan, cell.ps, cell.workers)
+def _intent(whole: Intent, cell: Cell, seconds: float) -> Intent:
+    """Its first sign of training may take `seconds`, too: see measure.py."""
+    limit_s = whole.inventory.training.ready_timeout_s + 2 * seconds + MARGIN_S
+    inventory = rescale.to(whole.inventory, whole.plan, cell.ps, cell.workers, limit_s)
     data = {place: whole.data[place] for place in inventory.data}
     intent = Intent(inventory, plan.remake(inventory), whole.release, data)
     intent.launches()  # so that a wrong {field} is found now
@@ -184,7 +207,8 @@ def _asked(asked: Inventory, whole: Intent, grid: Grid) -> Sweep:
         "pattern": grid.pattern,
         asked.file.name: {**table, "hosts": hosts},
     }
-    return Sweep({}, terms, grid.examples_per_step, grid.synchronous)
+    chief = any(host.chief for host in asked.hosts)
+    return Sweep({}, terms, grid.examples_per_step, grid.synchronous, chief)
 
 
 def _end_what_was_left(asked: Inventory, book: Logbook) -> None:
@@ -194,6 +218,7 @@ def _end_what_was_left(asked: Inventory, book: Logbook) -> None:
             known = run.load(asked.file, left.run)
             with Fleet(known.inventory, version=known.agent) as fleet:
                 stop(fleet, known)
+                remove(fleet, known.inventory.project, known.id, known.plan.hosts)
         book.drop(left.cell)
 
 
