@@ -26,6 +26,7 @@ def meet(
 
     No thread is needed beside the sessions, and so none can keep a program from ending: the chief
     itself waits for all gradients, applies them, and gives each of the others a token to go on.
+    If it is lost in between, all wait for each other: somebody has to begin them again.
     """
     piles = [_pile(weight) for weight in weights]
     tokens = _tokens(role)
