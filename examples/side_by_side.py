@@ -175,7 +175,7 @@ How to read it:
 - `serial` has Adam, as `examples/digits` does. All algorithms apply plain SGD (DOWNPOUR Adagrad), so `serial-sgd` is what to compare them with: one process that never works with old weights, at Hogwild's rate. Each algorithm has a rate of its own, the one that did well here, so lines differ by that too.
 - Hogwild exchanges after each batch. DOWNPOUR, ADAG, DynSGD and the elastic ones exchange once a window: that is for slow networks, which one machine doesn't have.
 - The synchronous ones (SSGD, SAGN) take rounds: a batch, or a window, of each worker. They wait for the slowest.
-- The order of updates differs from run to run, and with it every figure but the serial ones', whose weights begin at random as well.
+- Weights begin at random, and the order of updates differs: every figure differs from run to run.
 
 For your own runs: `tfdeploy compare RUN RUN…` draws the same picture.
 
