@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from tfdeploy.steps.compare import compare
     from tfdeploy.steps.logs import logs
     from tfdeploy.steps.plan import plan_all
+    from tfdeploy.steps.prune import prune
     from tfdeploy.steps.push import push
+    from tfdeploy.steps.resume import resume
     from tfdeploy.steps.run import finish, follow
+    from tfdeploy.steps.runs import runs
     from tfdeploy.steps.start import start
     from tfdeploy.steps.status import status
     from tfdeploy.steps.stop import stop
+    from tfdeploy.steps.sweep import sweep
 
 __all__ = [
     "Fleet",
@@ -45,10 +49,14 @@ __all__ = [
     "load",
     "logs",
     "plan_all",
+    "prune",
     "push",
+    "resume",
+    "runs",
     "start",
     "status",
     "stop",
+    "sweep",
 ]
 
 _HOMES = {
