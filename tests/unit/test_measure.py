@@ -53,6 +53,14 @@ def test_a_task_that_falls_spoils_it_unless_the_chief_has_ended_well(measure):
     assert measure("worker:1", SUCCEEDED).rate.steps_per_s == 10.0
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """A shell lets what it runs in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press(*_):
     os.kill(os.getpid(), signal.SIGINT)
 
