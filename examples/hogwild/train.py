@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 v1 = tf.compat.v1
+# Of gradients, as a norm; most are below. Where it is steep all workers meet the same place, and
+# each goes the whole way: together they would overshoot.
+STEEPEST = 2.0
 
 
 def main() -> None:
@@ -64,7 +67,7 @@ class Hogwild:
         self.weights = v1.trainable_variables()
         self.step = v1.train.get_or_create_global_step()  # It is locked, and counts every batch.
         descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
-        gradients = tf.gradients(self.loss, self.weights)
+        gradients, _ = tf.clip_by_global_norm(tf.gradients(self.loss, self.weights), STEEPEST)
         self.updated = descent.apply_gradients(zip(gradients, self.weights, strict=True), self.step)
         with tf.control_dependencies([self.updated]):
             self.step_after = self.step.read_value()
