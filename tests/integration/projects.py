@@ -84,7 +84,7 @@ class Project:
 
     @property
     def runs(self) -> list[str]:
-        return sorted(path.name for path in (self.folder / "runs").iterdir())
+        return sorted(path.name for path in (self.folder / "runs").iterdir() if path.is_dir())
 
     @property
     def home(self) -> Path:
