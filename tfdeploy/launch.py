@@ -242,7 +242,7 @@ def _argv(
 
 def _ready(training: Training, plan: Plan) -> str:
     """What makes a task READY. A task that is alone needs no port: there is nobody to dial it."""
-    alone = sum(p.task.in_cluster for p in plan.placements) == 1
+    alone = sum(map(len, plan.cluster.values())) == 1
     return training.ready or (PROCESS if alone else SERVER)
 
 
@@ -281,6 +281,5 @@ def _checkpoints_on_chief(training: Training, plan: Plan, placement: Placement) 
     wanted = training.checkpoints_on_chief and "ps" in plan.cluster
     if not wanted or not placement.task.in_cluster:
         return {}
-    chief = plan.chief.task
-    job = training.named(chief.job)
-    return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{job}/task:{chief.index}/device:CPU:0"}
+    chief = roles.named(training, plan.chief.task)
+    return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}

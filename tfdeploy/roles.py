@@ -24,12 +24,12 @@ FIELD = re.compile(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}|\{([a-z]+_hosts):([^{
 
 def fields(plan: Plan, placement: Placement, training: Training, host: Host) -> dict[str, str]:
     """Every {name} that a command, role_args, role_env and role_files may hold, for one task."""
-    cluster, job = plan.cluster, training.named(placement.task.job)
+    cluster, task = plan.cluster, named(training, placement.task)
     hosts = {f"{j}_hosts": ",".join(cluster.get(j, ())) for j in JOBS if j != "evaluator"}
     return {
-        "task": f"{job}:{placement.task.index}",
-        "job": job,
-        "index": str(placement.task.index),
+        "task": str(task),
+        "job": task.job,
+        "index": str(task.index),
         "address": placement.address,
         "port": _port(placement),
         "host": placement.host,
@@ -47,17 +47,16 @@ def fields(plan: Plan, placement: Placement, training: Training, host: Host) -> 
 
 def arguments(training: Training, plan: Plan, placement: Placement) -> tuple[str, ...]:
     """What the role adds to the command. A job that the plan lacks adds no flag at all."""
-    job, index = training.named(placement.task.job), placement.task.index
-    cluster = named_cluster(training, plan).items()
+    task, cluster = named(training, placement.task), named_cluster(training, plan).items()
     match training.role:
         case "flags":
             hosts = (f"--{name}_hosts={','.join(a)}" for name, a in cluster)
-            return (f"--job_name={job}", f"--task_index={index}", *hosts)
+            return (f"--job_name={task.job}", f"--task_index={task.index}", *hosts)
         case "dashed":
             hosts = (f"--{name}-hosts={','.join(a)}" for name, a in cluster)
-            return (f"--job-name={job}", f"--task-index={index}", *hosts)
+            return (f"--job-name={task.job}", f"--task-index={task.index}", *hosts)
         case "positional":
-            return (job, str(index))
+            return (task.job, str(task.index))
         case _:
             return ()
 
@@ -65,13 +64,18 @@ def arguments(training: Training, plan: Plan, placement: Placement) -> tuple[str
 def environment(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
     """The variables that tell the role. TF_CONFIG is always among them."""
     cluster = named_cluster(training, plan)
-    task = Task(training.named(placement.task.job), placement.task.index)
+    task = named(training, placement.task)
     told = {"TF_CONFIG": tf_config(cluster, task)}
     if training.role == "environment":
         told |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
         told |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in cluster.items()}
         told |= {"CLUSTER_SPEC": json.dumps(cluster)}
     return told
+
+
+def named(training: Training, task: Task) -> Task:
+    """The task by the name that scripts have for its job: its own server answers with it."""
+    return Task(training.named(task.job), task.index)
 
 
 def named_cluster(training: Training, plan: Plan) -> ClusterSpec:

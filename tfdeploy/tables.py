@@ -201,10 +201,9 @@ class Host(HostSettings):
         return self
 
 
-class Inventory(Table):
-    """A validated hosts.toml. `file` is where it was read; paths in it are relative to that."""
+class Whole(Table):
+    """What a hosts.toml says beside its hosts."""
 
-    file: Path
     project: Name
     ssh_config: str | None = None
     keep_connections_s: Seconds = 300.0
@@ -212,6 +211,12 @@ class Inventory(Table):
     data: dict[Place, DataSet] = {}
     training: Training
     restart: Restart = Restart()
+
+
+class Inventory(Whole):
+    """A validated hosts.toml. `file` is where it was read; paths in it are relative to that."""
+
+    file: Path
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
 
     @property
@@ -229,15 +234,8 @@ class Inventory(Table):
         return next(host for host in self.hosts if host.name == name)
 
 
-class File(Table):
+class File(Whole):
     """The file as it is written: hosts as tables by name, defaults not yet laid under them."""
 
-    project: Name
-    ssh_config: str | None = None
-    keep_connections_s: Seconds = 300.0
-    source: Source = Source()
-    data: dict[Place, DataSet] = {}
-    training: Training
-    restart: Restart = Restart()
     defaults: HostSettings = HostSettings()
     hosts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import bundle, launch, run
+from tfdeploy import bundle, launch, roles, run
 from tfdeploy import plan as plans
 from tfdeploy.agent.health import FROZEN, NOT_GRPC, WRONG_TASK
 from tfdeploy.agent.records import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Inventory
-    from tfdeploy.plan import Placement, Plan
+    from tfdeploy.plan import Plan
     from tfdeploy.remote import Agent
     from tfdeploy.run import Run
     from tfdeploy.steps.plan import Intent
@@ -82,12 +82,12 @@ def planned(fleet: Fleet, intent: Intent) -> Run:
     return run.Run(run.new_id(), intent.release.id, agent, inventory, plan, auto, data=data)
 
 
-def start_planned(fleet: Fleet, planned: Run, on_report: Callable[[str, TaskReport], None]) -> Run:
+def start_planned(fleet: Fleet, known: Run, on_report: Callable[[str, TaskReport], None]) -> Run:
     """As `start`, of a run whose id is known already."""
     try:
-        return begin(fleet, planned, on_report)
+        return begin(fleet, known, on_report)
     except NothingStarted as refused:
-        run.forget(planned)
+        run.forget(known)
         raise refused.error from None
 
 
@@ -264,7 +264,12 @@ def _check_peers(fleet: Fleet, begun: Run) -> None:
 
     def ask(agent: Agent) -> Any:
         peers = [
-            {"task": str(p.task), "name": _named(begun, p), "address": p.address, "port": p.port}
+            {
+                "task": str(p.task),
+                "name": str(roles.named(training, p.task)),
+                "address": p.address,
+                "port": p.port,
+            }
             for p in plan.dialled_from(agent.host)
             if training.ready != PROCESS
         ]
@@ -279,12 +284,6 @@ def _check_peers(fleet: Fleet, begun: Run) -> None:
         done = {t.report.task for t in seen.tasks if t.report and t.report.state == SUCCEEDED}
         if not chief or chief.state != SUCCEEDED:
             raise_all([error for error in unreached if error.task not in done])
-
-
-def _named(run: Run, placement: Placement) -> str:
-    """What the task's own server calls it."""
-    job = run.inventory.training.named(placement.task.job)
-    return f"{job}:{placement.task.index}"
 
 
 def _unreached(
