@@ -181,9 +181,12 @@ class Command:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """No agent's keys, no terminal, and no home but the test's."""
+    """No agent's keys, no terminal, no home but the test's; `python` is this one, as it is where
+    this one's virtual environment is active."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SSH_")}
-    return {**kept, "HOME": str(folder.parent), "COLUMNS": "200", "NO_COLOR": "1"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {"HOME": str(folder.parent), "PATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+    return {**kept, **own}
 
 
 def host_python(folder: Path) -> str:
