@@ -74,6 +74,7 @@ class Place:
         self.run = runs.load(project.folder / "hosts.toml")
         self.written: list[str] = []
         self.events: list[Any] = []
+        until(lambda: "worker:0 step 1\n" in self.log.read_text(), "the task's own last line")
 
     def write(self, count: int = 50) -> None:
         first = len(self.written)
