@@ -60,8 +60,12 @@ def _job_name(value: str) -> str:
 
 
 def _directory(value: str) -> str:
-    """A folder of tfdeploy's own: absolute, or below the home directory."""
+    """A folder of tfdeploy's own: absolute, or below the home directory; `{host}` in it is the
+    host's name."""
     inside = value.removeprefix("~/").strip("/")
+    unknown = re.search(r"\{[^}]*\}?|\}", value.replace("{host}", ""))
+    if unknown:
+        raise ValueError(f"{unknown[0]} is unknown here; {{host}}, the host's name, is not")
     if not value.startswith(("~/", "/")) or inside in ("", ".") or ".." in inside.split("/"):
         raise ValueError('expected a folder as "~/.tfdeploy" or "/scratch/me/tfdeploy"')
     return value

@@ -29,8 +29,9 @@ SERVE = (
     f'&& test -d "$1" || exit {ABSENT}; exec "$2" -S -E "$1" serve'
 )
 SHIP = (
-    'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" && cat > "$1.$$" '
-    f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$1.$$" "$1"'
+    'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" '
+    '&& archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
+    f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
 )
 # Readable to any Python 3. The folder appears whole; whoever is faster has put the same there.
 UNPACK = """
@@ -57,8 +58,9 @@ class Agent:
     def __init__(self, transport: Transport, host: Host, version: str | None = None) -> None:
         self.transport = transport
         self.host = host.name
+        self.root = host.root
         self._python = host.python
-        self._path = f"{_below_home(host.directory)}/agent/{version or current_version()}"
+        self._path = f"{_below_home(self.root)}/agent/{version or current_version()}"
         self._current = version in (None, current_version())
         self._idle: list[Session] = []
         self._lock = threading.Lock()

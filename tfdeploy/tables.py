@@ -193,6 +193,11 @@ class Host(HostSettings):
     def is_local(self) -> bool:
         return self.transport == "local"
 
+    @property
+    def root(self) -> str:
+        """Its `directory`; hosts that see one file system are told apart there by `{host}`."""
+        return self.directory.replace("{host}", self.name)
+
     @model_validator(mode="after")
     def _local_needs_no_ssh(self) -> Self:
         set_here = [key for key in SSH_KEYS if getattr(self, key) is not None]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from tfdeploy import inventory
@@ -9,6 +12,9 @@ from tfdeploy.errors import FleetError, TfdeployError, TransferFailed
 from tfdeploy.fleet import Fleet
 from tfdeploy.steps.plan import plan_all
 from tfdeploy.steps.push import push
+
+from .conftest import World
+from .sshd import ADDRESS
 
 
 @pytest.mark.parametrize("change", ["another text", "the same size"])
@@ -25,3 +31,32 @@ def test_a_source_that_changes_while_it_is_pushed_is_refused_by_name(world, chan
     assert all(isinstance(error, TransferFailed) for error in errors)
     assert all("weights changed while it was pushed" in error.message for error in errors)
     assert all(project.releases(host) == set() for host in project.hosts)
+
+
+@pytest.fixture
+def shared(base, ssh_config, tmp_path):
+    """Three hosts whose home is one folder, as a network file system makes it."""
+    world = World("ssh", base, ssh_config)
+    hosts = world.hosts() | {"three": {"address": ADDRESS}}
+    home = {"directory": str(tmp_path / "home/.tfdeploy")}
+    yield world.project("--hold", hosts={name: host | home for name, host in hosts.items()})
+    world.end()
+
+
+def test_hosts_that_share_a_directory_are_told_what_to_write(shared):
+    done = shared.tf("push")
+    assert done.returncode == 1
+    refusal = (
+        r"(\w+): its (\S+) is (\w+)'s as well: they share a file system\n"
+        r"  give each host a directory of its own, with this under \[defaults\]: "
+        r'directory = ("\2/\{host\}") \(a local disk is faster still\)\n'
+    )
+    said = re.findall(refusal, done.stderr)
+    assert {name for second, _, first, _ in said for name in (second, first)} == {*shared.hosts}
+    [written] = {json.loads(value) for *_, value in said}
+    shared.hosts = {name: {**host, "directory": written} for name, host in shared.hosts.items()}
+    shared.write()
+    shared.ok("push")
+    shared.ok("start")
+    assert {task["state"] for task in shared.status().values()} == {"READY"}
+    shared.ok("stop")

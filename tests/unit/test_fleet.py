@@ -157,12 +157,12 @@ def test_where_descriptors_are_few_connections_are_closed_and_opened_again(
         one.each(["here"], offer)  # ships it
         begun.write_text("")
         for _ in range(2):
-            assert one.each(["here"], offer) == {"here": {"present": False}}
+            assert one.each(["here"], offer) == {"here": False}
     assert len(begun.read_text()) == processes
 
 
 def offer(agent):
-    return agent.ask("offer", {"project": "p", "release": "f00d"})
+    return agent.ask("offer", {"project": "p", "release": "f00d"})["present"]
 
 
 # Ctrl-C. The main thread of a process of its own is interrupted, as in a terminal.

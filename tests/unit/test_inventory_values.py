@@ -52,6 +52,10 @@ def refused_host(lines):
         ('directory = "tfdeploy"', f'directory: found "tfdeploy"; {FOLDER}'),
         ('directory = "~"', f'directory: found "~"; {FOLDER}'),
         ('directory = "/"', f'directory: found "/"; {FOLDER}'),
+        (
+            'directory = "/{hots}"',
+            'directory: found "/{hots}"; {hots} is unknown here; {host}, the host\'s name, is not',
+        ),
         ('directory = "~/a/../.."', f'directory: found "~/a/../.."; {FOLDER}'),
         ("ps = -1", "ps: found -1; it should be greater than or equal to 0"),
         ("ps = 1.0", "ps: found 1.0; expected a whole number"),

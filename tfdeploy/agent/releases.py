@@ -26,8 +26,8 @@ growing: Dict[Tuple[str, str], Incoming] = {}
 
 
 def offer(project: str, release: str) -> Dict[str, Any]:
-    """Is the release here?"""
-    return {"present": os.path.isdir(paths.release(project, release))}
+    """Is the release here? And what is "here": several hosts may see one folder."""
+    return {"present": os.path.isdir(paths.release(project, release)), "here": paths.identity()}
 
 
 def lacks(project: str, release: str, manifest: Manifest) -> Dict[str, Any]:

@@ -92,7 +92,7 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     """What runs brought home is never source, nor what this machine has as one of the hosts, nor
     the data sets, wherever they lie in the tree."""
     root = inventory.source_root
-    local = (Path(host.directory).expanduser() for host in inventory.hosts if host.is_local)
+    local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
     ours = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
     within = (f"/{_literally(f.relative_to(root))}/" for f in ours if f.is_relative_to(root))
     data = (f"/{_literally(path)}" for path in _data_within(inventory))

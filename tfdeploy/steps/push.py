@@ -89,6 +89,7 @@ class _Sending:
     def __init__(self, project: str, release: Release) -> None:
         self.named = {"project": project, "release": release.id}
         self.relay: Relay | None = None
+        self._seen: dict[str, str] = {}  # which host was the first that has this folder
         self._release = release
         self._paths = list(release.manifest)
         self._patience_s = TAKE_TIMEOUT_S + release.size / SLOW_DISK
@@ -99,7 +100,9 @@ class _Sending:
 
     def to(self, agent: Agent, on_share: OnShare) -> bool:
         """Whether anything had to be sent."""
-        missing = not agent.put(self._offer)["present"]
+        offered = agent.put(self._offer)
+        self._refuse_shared(agent, str(offered["here"]))
+        missing = not offered["present"]
         if missing:
             try:
                 self._bring(agent, on_share)
@@ -112,6 +115,17 @@ class _Sending:
             self.relay.has(agent)
         on_share(1.0)
         return missing
+
+    def _refuse_shared(self, agent: Agent, here: str) -> None:
+        """What a host finds in its folder is its own tasks, whose processes it may end."""
+        first = self._seen.setdefault(here, agent.host)
+        if first != agent.host:
+            raise TransferFailed(
+                agent.host,
+                f"its {agent.root} is {first}'s as well: they share a file system",
+                "give each host a directory of its own, with this under [defaults]: "
+                f'directory = "{agent.root}/{{host}}" (a local disk is faster still)',
+            )
 
     def _bring(self, agent: Agent, on_share: OnShare) -> None:
         lacking = self._lacking(agent)
