@@ -24,12 +24,13 @@ NOT_WRITTEN = 95
 # $1 the agent's path below the home or absolute, $2 the Python. The shell is only there to find the
 # home directory. Neither the environment nor site-packages have a say in the agent.
 # The agent's path must stay true in whatever folder its supervisors are.
+AT_HOME = 'cd "$HOME" && case $2 in "~/"*) set -- "$1" "$PWD/${2#??}" "$3" ;; esac'
 SERVE = (
-    'cd "$HOME" && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
+    f'{AT_HOME} && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
     f'&& test -d "$1" || exit {ABSENT}; exec "$2" -S -E "$1" serve'
 )
 SHIP = (
-    'cd "$HOME" && umask 077 && mkdir -p "$(dirname "$1")" '
+    f'{AT_HOME} && umask 077 && mkdir -p "$(dirname "$1")" '
     '&& archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
     f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
 )
@@ -138,7 +139,9 @@ class Agent:
                 f"the agent that started this run is gone ({self._path})",
                 "was the directory on the host removed?",
             )
-        argv = ["sh", "-c", SHIP, "tfdeploy", self._path, self._python, UNPACK]
+        # As one line: a csh, which reads it first as a login shell, takes no line end in quotes.
+        unpack = f"exec({UNPACK!r})"
+        argv = ["sh", "-c", SHIP, "tfdeploy", self._path, self._python, unpack]
         done = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
         if done.exit == NOT_WRITTEN:
             raise CommandFailed(
@@ -154,7 +157,7 @@ class Agent:
             return CommandFailed(
                 self.host,
                 f"{self._python} can't be run there: {_last_line(done.stderr)}",
-                "set the host's python in hosts.toml to the absolute path of one, 3.8 or newer",
+                "set the host's python in hosts.toml to the path of one, 3.8 or newer",
             )
         return AgentError(
             self.host,

@@ -8,6 +8,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from e2e.conftest import ssh
 
 from faults import table
 from faults.machines import FAULTY, MACHINES
@@ -22,6 +23,7 @@ SMALL = "/small/tfdeploy"
 AHEAD = "/opt/python/lib/python3.11/site-packages/an_hour_ahead.pth"
 SHIFT = "import time; time.time = lambda now=time.time: now() + 3600"
 STRICT = "/etc/ssh/sshd_config"
+FRESH = ".tfdeploy-fresh"
 
 
 @contextmanager
@@ -46,6 +48,17 @@ def an_hour_ahead(machine):
         yield
     finally:
         machine.shell(f"rm -f {AHEAD} {FAULTY}")
+
+
+@contextmanager
+def login_shells(**shells):
+    for name, shell in shells.items():
+        MACHINES[name].shell(f"touch {FAULTY} && usermod -s {shell} trainer")
+    try:
+        yield
+    finally:
+        for name in shells:
+            MACHINES[name].shell(f"usermod -s /bin/bash trainer && rm -f {FAULTY}")
 
 
 def test_a_disk_that_is_full_at_push_is_named_and_the_old_release_stays(tmp_path):
@@ -120,3 +133,23 @@ def test_strict_sshds_let_a_whole_run_through(tmp_path):
         run.ended()
         assert "checkpoints/model.ckpt-" in site.ok("collect")
         table.record("48 MaxSessions 1, MaxStartups 3", None, None, None, startup_s)
+
+
+def test_any_login_shell_will_do_and_a_python_below_the_home(tmp_path):
+    python = {"python": f"~/{FRESH}/python/bin/python", "directory": f"~/{FRESH}"}
+    hosts = {name: keys | python for name, keys in HOSTS.items()}
+    for name in HOSTS:
+        ssh(name, f"mkdir {FRESH} && ln -s /opt/python {FRESH}/python")
+    with (
+        training(tmp_path, "train_async.py", "--save_steps=50", hosts=hosts) as site,
+        login_shells(ps0="/bin/tcsh", chief="/bin/tcsh", worker1="/usr/bin/fish"),
+    ):
+        (site.folder / "data.bin").write_bytes(os.urandom(12 << 20))  # rsync takes it
+        run = site.begun("run")
+        run.says("is READY")
+        run.says("checkpoints/")
+        assert set(site.states().values()) == {"READY"}
+        site.ok("stop")
+        run.ended()
+    for name in HOSTS:
+        ssh(name, f"chmod -R u+w {FRESH}; rm -r {FRESH}")

@@ -165,6 +165,27 @@ def test_the_agent_lies_where_the_host_says(home, tmp_path, directory):
     assert answer["incoming"] == os.fspath(root / "p" / "releases" / ".incoming-f00d")
 
 
+def test_a_python_may_lie_below_the_home(home):
+    (home / "my env").mkdir()
+    (home / "my env/python").symlink_to(sys.executable)
+    assert agent('python = "~/my env/python"').ask("offer", OFFER)["present"] is False
+    with pytest.raises(CommandFailed, match="~/no/python can't be run there: "):
+        agent('python = "~/no/python"').ask("offer", OFFER)
+
+
+def test_what_a_login_shell_is_given_holds_no_line_end(home, monkeypatch):
+    seen = []
+    begin = LocalTransport.run
+    monkeypatch.setattr(
+        LocalTransport,
+        "run",
+        lambda self, argv, **more: seen.append(argv) or begin(self, argv, **more),
+    )
+    agent().ask("offer", OFFER)
+    assert len(seen) == 1  # it was shipped
+    assert not any("\n" in word for argv in seen for word in argv)
+
+
 def test_a_talkative_profile_does_not_disturb_the_answer(home, tmp_path):
     noisy = tmp_path / "python"
     noisy.write_text(f'#!/bin/sh\necho "Welcome!"; echo\n{sys.executable} "$@"\necho Bye\n')
@@ -181,9 +202,7 @@ def refused(act, error=AgentError):
 def test_a_python_that_is_not_there_is_named(home):
     told = refused(lambda: agent('python = "/no/python"').ask("offer", OFFER), CommandFailed)
     assert told.startswith("here: /no/python can't be run there: ")
-    assert told.endswith(
-        "\n  set the host's python in hosts.toml to the absolute path of one, 3.8 or newer"
-    )
+    assert told.endswith("\n  set the host's python in hosts.toml to the path of one, 3.8 or newer")
 
 
 def test_a_python_that_is_none_is_told_with_its_last_words(home, tmp_path):

@@ -144,6 +144,16 @@ def test_a_program_that_is_not_here_is_named(release, program):
     )
 
 
+def test_a_program_may_lie_below_the_home(release, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", os.fspath(tmp_path))
+    assert refused(argv=["~/tf/python"])[0] == (
+        f"the program {tmp_path}/tf/python of worker:0 is not on this host"
+    )
+    (tmp_path / "tf").symlink_to(os.path.dirname(sys.executable))
+    # It is there; what is looked at after the program is not.
+    assert "nvidia-smi lists 0 here" in refused(argv=["~/tf/python"], gpus=[9])[0]
+
+
 def test_a_program_of_the_release_must_be_executable(release):
     assert refused(argv=["./run"])[0] == "the program ./run of worker:0 is not on this host"
     (release / "run").chmod(0o755)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 from . import TYPE_CHECKING, leases, lock, logout, paths, ports, records
 from .refusal import Refusal
@@ -25,6 +26,7 @@ def start(launches: List[Launch]) -> List[Dict[str, Any]]:
     Tasks that were started before and have ended go on in the directories they have.
     """
     _check_session()
+    launches = [_at_home(launch) for launch in launches]
     gpus = leases.gpu_uuids() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         _check(launch, gpus)
@@ -45,6 +47,11 @@ def start(launches: List[Launch]) -> List[Dict[str, Any]]:
         for descriptors in held.values():
             leases.release(descriptors)
     return [{"task": launch.task} for launch in launches]
+
+
+def _at_home(launch: Launch) -> Launch:
+    """Where `~/tf/bin/python` is what shall be run, only its host knows the home."""
+    return replace(launch, argv=[os.path.expanduser(launch.argv[0]), *launch.argv[1:]])
 
 
 def _check_session() -> None:

@@ -29,6 +29,8 @@ DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by
 PROGRESS = re.compile(rb"(\d+)%")
 # Source: rsync(1), EXIT VALUES. 12 is what rsync says when the other side has no rsync either.
 MEANINGS = {
+    1: "rsync has to be 3.1 or newer, here and there",
+    2: "what the login shell's profile prints there is in its way: print only if [ -t 1 ]",
     11: "a disk is full or can't be written",
     12: "the connection broke, or rsync is not installed there",
     23: "some files could not be transferred",
