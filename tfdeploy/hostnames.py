@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FEW = 3  # so many are written out
+MOST = 10_000  # names that one text may stand for
+SPAN = re.compile(r" *([0-9]+)(?:-([0-9]+))? *")
 LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 
 
@@ -23,6 +25,35 @@ def folded(names: Iterable[str]) -> str:
         before, number, after = _parted(name)
         kinds.setdefault((before, after), []).append(number)
     return ", ".join(f"{before}{_numbers(n)}{after or ''}" for (before, after), n in kinds.items())
+
+
+def unfolded(text: str) -> list[str]:
+    """The names that a text with numbers in brackets stands for, in its order: folded() backwards,
+    for one text; there may be several brackets. Raises ValueError where they hold anything else."""
+    before, bracket, rest = text.partition("[")
+    if not bracket:
+        return [text]
+    inside, closed, after = rest.partition("]")
+    if not closed:
+        raise ValueError('expected a "]" behind the "["')
+    numbers = [number for span in inside.split(",") for number in _spanned(span)]
+    behind = unfolded(after)
+    _refuse_more_than_most(len(numbers) * len(behind))
+    return [f"{before}{number}{name}" for number in numbers for name in behind]
+
+
+def _spanned(span: str) -> list[str]:
+    found = SPAN.fullmatch(span)
+    first, last = (found[1], found[2] or found[1]) if found else ("1", "0")
+    if int(first) > int(last):
+        raise ValueError(f'found [{span}], expected numbers as in "gpu[01-16]" or "gpu[1-3,7]"')
+    _refuse_more_than_most(int(last) - int(first) + 1)
+    return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+
+
+def _refuse_more_than_most(count: int) -> None:
+    if count > MOST:
+        raise ValueError(f"found {count} names, expected {MOST} at most")
 
 
 def _parted(name: str) -> tuple[str, str, str | None]:

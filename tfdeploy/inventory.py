@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,8 +13,9 @@ from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.errors import InventoryError
-from tfdeploy.tables import SSH_KEYS, File, Table
+from tfdeploy.host_tables import entries
 from tfdeploy.tables import DataSet as DataSet
+from tfdeploy.tables import File, Table
 from tfdeploy.tables import Host as Host
 from tfdeploy.tables import HostSettings as HostSettings
 from tfdeploy.tables import Inventory as Inventory
@@ -34,8 +36,9 @@ EXPECTED = {
     "string_type": "expected text in quotes",
     "tuple_type": "expected a list",
 }
+UNQUOTED = re.compile(r"^ *\[ *hosts\.[^]\"']*\[", re.MULTILINE)
+UNQUOTED_HINT = 'a name with brackets stands in quotes: [hosts."gpu[01-16]"]'
 OF_A_KEY = "[key]"  # how pydantic marks that a table's name is wrong, not what it holds
-NAMED_BY_TABLE = "unknown key; a host is named by its table, [hosts.NAME]"
 T = TypeVar("T", bound=Table)
 
 
@@ -49,21 +52,14 @@ def parse(text: str, file: Path) -> Inventory:
     table = _toml(text, file)
     problems: list[str] = []
     written = _checked(File, table, (), problems)
-    tables = table.get("hosts")
-    named = tables.items() if isinstance(tables, dict) else ()
-    defaults = _sound_defaults(table)
-    hosts = [_checked(Host, _settings(name, own, defaults), ("hosts", name), problems)
-             for name, own in named if isinstance(own, dict)]  # fmt: skip
-    problems += [f"hosts.{name}.name: {NAMED_BY_TABLE}" for name, own in named
-                 if isinstance(own, dict) and "name" in own]  # fmt: skip
+    hosts = _hosts(table, problems)
     if problems or written is None:
         sentences = dict.fromkeys(f"{file}: {problem}" for problem in problems)
         raise InventoryError("\n".join(sentences), "hosts.example.toml shows every key")
-    checked = tuple(host for host in hosts if host)
-    _refuse_one_machine_twice(checked, file)
+    _refuse_one_machine_twice(hosts, file)
     _refuse_data_in_data(written.data, file)
     kept = {key: getattr(written, key) for key in written.model_fields_set - {"defaults", "hosts"}}
-    return Inventory(file=file.absolute(), hosts=checked, **kept)
+    return Inventory(file=file.absolute(), hosts=hosts, **kept)
 
 
 def dump(inventory: Inventory) -> str:
@@ -112,7 +108,8 @@ def _toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InventoryError(f"{file}: not TOML: {error}") from None
+        hint = UNQUOTED_HINT if UNQUOTED.search(text) else ""
+        raise InventoryError(f"{file}: not TOML: {error}", hint) from None
 
 
 def _checked(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
@@ -135,17 +132,18 @@ def _sound_defaults(table: dict[str, Any]) -> dict[str, Any]:
     return defaults
 
 
-def _settings(name: str, own: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """One host's keys with those of [defaults] under them; only `env` is merged, not replaced.
-
-    SSH keys of [defaults] are left out for a local host: they are meant for the others.
-    """
-    if own.get("transport", defaults.get("transport")) == "local":
-        defaults = {key: value for key, value in defaults.items() if key not in SSH_KEYS}
-    merged = {**defaults, **own, "name": name}
-    if isinstance(own.get("env"), dict):
-        merged["env"] = {**defaults.get("env", {}), **own["env"]}
-    return merged
+def _hosts(table: dict[str, Any], problems: list[str]) -> tuple[Host, ...]:
+    """What is wrong in one table is said once, of however many hosts it is."""
+    tables = table.get("hosts")
+    named = tables if isinstance(tables, dict) else {}
+    checked: list[Host] = []
+    wrong: set[str] = set()
+    for entry in entries(named, _sound_defaults(table), problems):
+        if entry.table not in wrong:
+            host = _checked(Host, entry.keys, ("hosts", entry.table), problems)
+            checked += [host] if host else []
+            wrong |= set() if host else {entry.table}
+    return tuple(checked)
 
 
 def _refuse_one_machine_twice(hosts: tuple[Host, ...], file: Path) -> None:

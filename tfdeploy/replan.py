@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError
 from tfdeploy.fields import AUTO, PER_GPU
+from tfdeploy.hostnames import folded
 from tfdeploy.plan import gpus_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def without(inventory: Inventory, lost: str) -> Inventory:
     """
     names = [host.name for host in inventory.hosts]
     if lost not in names:
-        known = ", ".join(names)
-        raise PlanError(f'there is no host "{lost}" in this run', f"its hosts are {known}")
+        hint = f"its hosts are {folded(names)}"
+        raise PlanError(f'there is no host "{lost}" in this run', hint)
     gone = inventory.host(lost)
     spare = next((h for h in inventory.hosts if h.spare and h.name != lost), None)
     if gone.spare:

@@ -94,6 +94,8 @@ def test_the_example_plans_as_its_comments_say():
         ("worker:1", "gpu-01", (2, 3)),
         ("worker:2", "gpu-02", (1,)),
         ("worker:3", "gpu-02", (3,)),
+        ("worker:4", "gpu-11", (0,)),
+        ("worker:5", "gpu-12", (0,)),
         ("evaluator:0", "eval-01", ()),
     ]
     assert str(placed.chief.task) == "worker:0"
@@ -105,7 +107,7 @@ def test_the_example_launches():
     launches = launch.make(loaded, placed, "run", "release", "secret", data)
     assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
     assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
-    assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(4)]
+    assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(6)]
 
 
 @pytest.mark.parametrize("table", ["training", "restart"])

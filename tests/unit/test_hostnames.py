@@ -1,28 +1,12 @@
-"""Folded names: short, and nothing is lost in them."""
+"""Folded names: short, and nothing is lost in them, whichever way they are read."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdeploy.hostnames import folded
-
-
-def unfolded(text):
-    """The names that a folded text stands for."""
-    names = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
-        before, bracket, rest = part.removeprefix(" ").partition("[")
-        numbers, _, after = rest.partition("]")
-        spans = [span.partition("-")[::2] for span in numbers.split(",")] if bracket else [("", "")]
-        for first, last in spans:
-            width, top = len(first), int(last or first or 0)
-            each = range(int(first), top + 1) if first else [""]
-            names += [f"{before}{str(number).zfill(width)}{after}" for number in each]
-    return names
+from tfdeploy.hostnames import folded, unfolded
 
 
 @pytest.mark.parametrize(
@@ -65,11 +49,43 @@ NAMES = st.lists(st.one_of(NUMBERED, st.from_regex(r"[a-z0-9.-]{1,8}", fullmatch
 @example(["9", "09", "10", "8"])
 @example(["99", "099", "100", "0100"])
 def test_folding_loses_nothing_and_adds_nothing(names):
-    found = unfolded(folded(names))
-    assert sorted(found) == sorted(set(names))
+    texts = folded(names).split(", ") if names else []
+    assert sorted(name for text in texts for name in unfolded(text)) == sorted(set(names))
 
 
 @given(NAMES, st.randoms())
 def test_the_order_of_the_names_changes_no_range(names, random):
     shuffled = random.sample(names, len(names))
     assert sorted(folded(sorted(names)).split(", ")) == sorted(folded(shuffled).split(", "))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("gpu-01", ["gpu-01"]),
+        ("gpu[3]", ["gpu3"]),
+        ("gpu[08-10]", ["gpu08", "gpu09", "gpu10"]),
+        ("gpu[7, 1-2].lab", ["gpu7.lab", "gpu1.lab", "gpu2.lab"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+    ],
+)
+def test_a_text_stands_for_its_names_in_their_order(text, names):
+    assert unfolded(text) == names
+
+
+@pytest.mark.parametrize("wrong", ["", "a-b", "1:4", "1..4", "4-1", "1-", "-4", "1,,2", "1-2-3"])
+def test_what_is_no_range_is_quoted(wrong):
+    with pytest.raises(ValueError, match='expected numbers as in "gpu\\[01-16\\]"') as refused:
+        unfolded(f"gpu[{wrong}]")
+    assert str(refused.value).startswith("found [")
+
+
+@pytest.mark.parametrize("text", ["gpu[1-10001]", "gpu[1-101][1-100]", f"gpu[1-{10**30}]"])
+def test_nobody_has_so_many(text):
+    with pytest.raises(ValueError, match="names, expected 10000 at most"):
+        unfolded(text)
+
+
+def test_a_bracket_needs_its_end():
+    with pytest.raises(ValueError, match='expected a "]" behind the "\\["'):
+        unfolded("gpu[1-4")

@@ -115,7 +115,8 @@ def run(
 def resume(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the newest.")] = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
-                       help="A host that is gone: a spare one takes its place, or those left do.")]
+                       help="A host that is gone, or several as gpu[01-04]: spare ones take their "
+                            "place, or those left do.")]
     = None,
     hosts: Hosts = HOSTS,
     named: RunId = None,

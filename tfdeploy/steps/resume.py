@@ -14,10 +14,10 @@ from tfdeploy import bundle, launch, replan
 from tfdeploy import plan as plans
 from tfdeploy.agent import state_file
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.errors import CommandTimedOut, RunError, Unreachable, raise_all
+from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
 from tfdeploy.fields import AUTO
 from tfdeploy.fleet import Fleet
-from tfdeploy.hostnames import folded
+from tfdeploy.hostnames import folded, unfolded
 from tfdeploy.steps.collect import refuse_different, refuse_too_much, refuse_tricks
 from tfdeploy.steps.plan import data_set, readers, snapshot
 from tfdeploy.steps.push import send
@@ -72,6 +72,7 @@ def resume(
     Raises RunError for a run that has succeeded or is well, PlanError where the hosts that are left
     can't carry it, and what `stop` and `start` raise.
     """
+    without = _named(without)
     inventory = _planned(known, without)
     left = _on(known, [host.name for host in inventory.hosts])
     with (
@@ -102,6 +103,13 @@ def _alone(known: Run) -> Iterator[None]:
                 f"another resume of run {known.id} is at work", f"tfdeploy status {known.flags}"
             ) from None
         yield
+
+
+def _named(without: Sequence[str]) -> list[str]:
+    try:
+        return [name for text in without for name in unfolded(text)]
+    except ValueError as error:
+        raise PlanError(f"--without: {error}") from None
 
 
 def _planned(known: Run, without: Sequence[str]) -> Inventory:
