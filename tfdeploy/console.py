@@ -11,7 +11,7 @@ import math
 import shlex
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console as Rich
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.speedup import Cell, Result, Sweep
+    from tfdeploy.steps.check import Checked
     from tfdeploy.steps.collect import BadCheckpoint, Collected
     from tfdeploy.steps.compare import Comparison
     from tfdeploy.steps.plan import Intent
@@ -90,10 +91,13 @@ class Console:
 
     def error(self, error: TfdeployError) -> None:
         """What was found, what was expected, what to type next."""
+        self._complain("error: ", "bold red", error)
+
+    def _complain(self, word: str, style: str, error: TfdeployError) -> None:
         self.flush()
         first, *rest = str(error).splitlines() or [""]
         with self._in_turn:
-            self._err.out("error: ", style="bold red", end="", highlight=False)
+            self._err.out(word, style=style, end="", highlight=False)
             for line in (first, *rest):
                 self._err.out(printable(line), highlight=False)
 
@@ -115,6 +119,22 @@ class Console:
             self.say(f"data     {place}  {_told(data)}, for {', '.join(jobs)} on {few(hosts)}")
         for launch in intent.launches():
             self._command(launch)
+
+    def busy(self, text: str) -> AbstractContextManager[object]:
+        """That something takes its time, on a terminal."""
+        return self._err.status(escape(text)) if self._err.is_terminal else nullcontext()
+
+    def checked(self, checked: Checked, intent: Intent) -> None:
+        table = _table(*rows.SURVEYED)
+        for row in rows.surveyed(checked.surveys):
+            table.add_row(*(escape(printable(cell)) for cell in row))
+        if checked.surveys:
+            self._table(table)
+        if checked.notes:
+            self._complain("note: ", "yellow", FleetError(checked.notes))
+        if not checked.errors:
+            tasks, hosts = len(intent.plan.placements), len(checked.surveys)
+            self.say(f"{counted(hosts, 'host')} can take {counted(tasks, 'task')}: tfdeploy run")
 
     def _table(self, table: Table) -> None:
         """At its own width, whatever the terminal's: a cut name can't be copied."""

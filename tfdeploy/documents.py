@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tfdeploy.release import Release
     from tfdeploy.run import Run
     from tfdeploy.speedup import Result, Sweep
+    from tfdeploy.steps.check import Checked
     from tfdeploy.steps.collect import Collected
     from tfdeploy.steps.compare import Comparison, Told
     from tfdeploy.steps.plan import Intent
@@ -50,6 +51,23 @@ def _data(intent: Intent, place: str) -> dict[str, Any]:
 
 def _sized(release: Release) -> dict[str, Any]:
     return {"id": release.id, "files": len(release.manifest), "bytes": release.size}
+
+
+def checked(seen: Checked) -> dict[str, Any]:
+    hosts = {
+        survey.host: {
+            "python": survey.python,
+            "tensorflow": survey.tensorflow or None,
+            "gpus": list(survey.gpus.values()),
+            "gpus_seen": survey.seen,
+            "rsync": survey.rsync or None,
+            "free_bytes": survey.free_bytes,
+            "ahead_s": round(survey.ahead_s, 3),
+        }
+        for survey in seen.surveys
+    }
+    errors, notes = ([str(error) for error in told] for told in (seen.errors, seen.notes))
+    return {"hosts": hosts, "errors": errors, "notes": notes}
 
 
 def status(seen: RunStatus) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import READY
 from tfdeploy.hostnames import FEW, folded
-from tfdeploy.words import duration, gpus, is_stalled, or_dash, training
+from tfdeploy.words import duration, gpus, is_stalled, or_dash, size, training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
+    from tfdeploy.steps.check import Survey
     from tfdeploy.steps.status import TaskStatus
 
     Row = tuple[str, ...]
@@ -20,6 +22,7 @@ COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
+SURVEYED = ("HOSTS", "PYTHON", "TENSORFLOW", "GPUS", "RSYNC", "FREE")
 STATE = COLUMNS.index("STATE")
 MANY = 60  # so many tasks have a row each
 ODD = 20  # and of more than these, so many that are not well in the same way
@@ -61,6 +64,24 @@ def ends(states: Mapping[str, str]) -> list[Row]:
     for task, state in states.items():
         kinds.setdefault(state, []).append(task)
     return [(state, folded(tasks)) for state, tasks in kinds.items()]
+
+
+def surveyed(surveys: Sequence[Survey]) -> list[Row]:
+    """As SURVEYED say: hosts that have the same stand together, with the least that is free."""
+    kinds: dict[Row, list[Survey]] = {}
+    for survey in surveys:
+        has = (survey.python, survey.tensorflow or "-", _gpus_of(survey), survey.rsync or "-")
+        kinds.setdefault(has, []).append(survey)
+    return [
+        (folded(s.host for s in alike), *has, size(min(s.free_bytes for s in alike)))
+        for has, alike in kinds.items()
+    ]
+
+
+def _gpus_of(survey: Survey) -> str:
+    names = Counter(survey.gpus.values())
+    listed = ", ".join(f"{count} × {name}" for name, count in names.items())
+    return listed or "-"
 
 
 def _is_well(task: TaskStatus) -> bool:

@@ -153,3 +153,23 @@ def test_any_login_shell_will_do_and_a_python_below_the_home(tmp_path):
         run.ended()
     for name in HOSTS:
         ssh(name, f"chmod -R u+w {FRESH}; rm -r {FRESH}")
+
+
+def test_check_finds_what_a_start_would_meet_only_later(tmp_path):
+    hosts = {**HOSTS, "worker1": {"workers": 1, "gpus": 1}}
+    with training(tmp_path, "train_async.py", hosts=hosts) as site:
+        MACHINES["ps0"].cut("-p", "tcp", "--dport", "2222")
+        done = site.tf("check", "--json")
+        told = json.loads(done.stdout)
+        assert done.returncode == 1
+        assert {host["tensorflow"] for host in told["hosts"].values()} == {"2.21.0"}
+        unseen, unreached = sorted(told["errors"], reverse=True)
+        assert unseen.startswith(
+            "worker1: nvidia-smi lists 1 GPUs, TensorFlow 2.21.0 sees 0\n  is it built for GPUs"
+        )
+        assert unreached.startswith("ps:0 on ps0: chief, worker1 can't reach ps0 at ")
+        assert "on the port of ps:0: no answer within 5 s\n  is a firewall " in unreached
+        [idle] = told["notes"]
+        assert idle.startswith("chief: hosts.toml says nothing of its 2 GPUs")
+        MACHINES["ps0"].heal()
+        site.started()

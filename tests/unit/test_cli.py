@@ -50,7 +50,7 @@ def tfdeploy(monkeypatch, capsys):
 
 
 COMMANDS = (
-    *("plan", "push", "start", "run", "resume", "status", "logs", "collect", "stop"),
+    *("plan", "check", "push", "start", "run", "resume", "status", "logs", "collect", "stop"),
     *("runs", "prune", "compare", "sweep"),
 )
 

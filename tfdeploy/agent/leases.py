@@ -21,6 +21,7 @@ import time
 from dataclasses import dataclass
 
 from . import TYPE_CHECKING, process
+from .refusal import Refusal
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
@@ -137,15 +138,32 @@ def holder(resource: str) -> Optional[Holder]:
     return Holder(pid, _user(uid), _since_s(pid), project, run, task)
 
 
+def refused(resource: str, holder: Holder) -> Refusal:
+    """What to say to who wanted it."""
+    end = ", end it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
+    named = resource.replace("port/", "port ").replace("gpu/", "GPU ")
+    return Refusal(
+        "{} is taken by {}".format(named, holder.described),
+        "wait for its end{}, or give the host other ports or GPUs "
+        '(ports = "auto" finds free ones)'.format(end),
+        held_by=holder.run,
+    )
+
+
 def gpu_uuids() -> Dict[int, str]:
     """The resource of each GPU here by its id, as nvidia-smi lists them; {} where there is none."""
+    return parsed_gpus(nvidia_smi("-L"))
+
+
+def nvidia_smi(*words: str) -> str:
+    """What it says; "" where there is none, or where it hangs."""
     try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        done = subprocess.run(
+            ["nvidia-smi", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return parsed_gpus(listed.stdout.decode(errors="replace"))
+        return ""
+    return done.stdout.decode(errors="replace")
 
 
 def parsed_gpus(listed: str) -> Dict[int, str]:

@@ -120,22 +120,8 @@ def _hold(resources: List[str]) -> List[int]:
             return leases.hold(resources)
         except leases.Taken as taken:
             if taken.holder.run or time.monotonic() > deadline:
-                raise _taken(taken.resource, taken.holder) from None
+                raise leases.refused(taken.resource, taken.holder) from None
         time.sleep(0.05)
-
-
-def _taken(resource: str, holder: leases.Holder) -> Refusal:
-    end = ", end it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
-    return Refusal(
-        "{} is taken by {}".format(_named(resource), holder.described),
-        "wait for its end{}, or give the host other ports or GPUs "
-        '(ports = "auto" finds free ones)'.format(end),
-        held_by=holder.run,
-    )
-
-
-def _named(resource: str) -> str:
-    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
 
 
 def _check_program(launch: Launch, release: str) -> None:

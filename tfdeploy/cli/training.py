@@ -15,6 +15,7 @@ from tfdeploy.cli.options import (
     Json,
     RunId,
     app,
+    exit_with,
     intent_of,
     interrupted,
     left_alone,
@@ -44,6 +45,29 @@ def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
         document(documents.plan(intent))
     else:
         Console().plan(intent)
+
+
+@app.command()
+def check(
+    hosts: Hosts = HOSTS, json: Json = False, accept_new_host_keys: AcceptNew = False
+) -> None:
+    """Look at every host: TensorFlow, GPUs, ports, room, who reaches whom. Nothing is started."""
+    from tfdeploy import documents
+    from tfdeploy.console import Console, document
+    from tfdeploy.fleet import Fleet
+    from tfdeploy.steps import check as steps
+
+    intent, console = intent_of(hosts), Console()
+    with (
+        console.busy(f"looking at {len(intent.inventory.hosts)} hosts, which import TensorFlow"),
+        Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet,
+    ):
+        checked = steps.check(fleet, intent)
+    if json:
+        document(documents.checked(checked))
+    else:
+        console.checked(checked, intent)
+    exit_with(checked.errors)
 
 
 @app.command()

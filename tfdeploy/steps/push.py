@@ -120,12 +120,7 @@ class _Sending:
         """What a host finds in its folder is its own tasks, whose processes it may end."""
         first = self._seen.setdefault(here, agent.host)
         if first != agent.host:
-            raise TransferFailed(
-                agent.host,
-                f"its {agent.root} is {first}'s as well: they share a file system",
-                "give each host a directory of its own, with this under [defaults]: "
-                f'directory = "{agent.root}/{{host}}" (a local disk is faster still)',
-            )
+            raise refusal_of_shared(agent, first)
 
     def _bring(self, agent: Agent, on_share: OnShare) -> None:
         lacking = self._lacking(agent)
@@ -227,6 +222,16 @@ class _Sending:
             error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
             with suppress(TfdeployError):
                 agent.ask("abandon", self.named)
+
+
+def refusal_of_shared(agent: Agent, first: str) -> TransferFailed:
+    """What to say where a host sees the same folder as the one that came `first`."""
+    return TransferFailed(
+        agent.host,
+        f"its {agent.root} is {first}'s as well: they share a file system",
+        "give each host a directory of its own, with this under [defaults]: "
+        f'directory = "{agent.root}/{{host}}" (a local disk is faster still)',
+    )
 
 
 def _portion_of(on_share: OnShare, done: int, portions: int) -> OnShare:

@@ -1,0 +1,230 @@
+"""`tfdeploy check`: what would keep a start from going well is said before anything is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+
+import pytest
+
+from tfdeploy.agent import doors, survey
+
+from .conftest import World
+from .sshd import free_ports
+
+# As much of TensorFlow as check asks for.
+TENSORFLOW = """
+__version__ = "{}"
+class config:
+    list_physical_devices = staticmethod(lambda kind: [kind] * {})
+"""
+NVIDIA_SMI = """#!/bin/sh
+case $1 in
+-L) for n in 0 1; do echo "GPU $n: Tesla X (UUID: GPU-{name}-$n)"; done ;;
+--query-compute-apps=*) echo "GPU-{name}-1, {pid}, 3000 MiB" ;;
+esac
+"""
+
+
+@pytest.fixture
+def with_tensorflow(world, tmp_path):
+    """A project on hosts whose Python imports a TensorFlow of such a version, which sees so many
+    GPUs; `more` are keys of all hosts."""
+
+    def make(version="2.21.0", seen=0, **more):
+        (tmp_path / "packages").mkdir(exist_ok=True)
+        (tmp_path / "packages/tensorflow.py").write_text(TENSORFLOW.format(version, seen))
+        env = {"PYTHONPATH": str(tmp_path / "packages")}
+        hosts = {name: host | {"env": env} | more for name, host in world.hosts().items()}
+        return world.project(hosts=hosts)
+
+    return make
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """This machine has two, of which the second is used by this very process."""
+    name = f"{os.getpid()}-{tmp_path.name}"
+    program = tmp_path / "smi/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(NVIDIA_SMI.format(name=name, pid=os.getpid()))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def local(base):
+    """This machine: it has the environment of the command."""
+    world = World("local", base, None)
+    yield world
+    world.end()
+
+
+def checked(project, exit_code=0):
+    done = project.tf("check", "--json")
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_hosts_that_can_take_the_tasks_are_told_of_in_a_table(with_tensorflow):
+    project = with_tensorflow()
+    said = project.ok("check").splitlines()
+    names = ", ".join(project.hosts)
+    assert re.fullmatch(rf"{names} +3\.\d+\.\d+ +2\.21\.0 +- +3\.\S+ +[\d.]+ [GT]B *", said[1])
+    hosts = "1 host" if len(project.hosts) == 1 else "2 hosts"
+    assert said[2:] == [f"{hosts} can take 3 tasks: tfdeploy run"]
+    told = checked(project)
+    assert (told["errors"], told["notes"]) == ([], [])
+    assert {host["tensorflow"] for host in told["hosts"].values()} == {"2.21.0"}
+    assert all(abs(host["ahead_s"]) < 5 for host in told["hosts"].values())
+
+
+def test_nothing_is_started_and_no_port_stays_open(with_tensorflow):
+    project = with_tensorflow()
+    checked(project)
+    assert not (project.folder / "runs").exists()
+    assert not any(project.on(host).exists() for host in project.hosts)
+    project.ok("push")
+    project.ok("start")
+    assert set(project.status()) == {"ps:0", "worker:0", "worker:1"}
+
+
+def test_a_python_without_tensorflow_is_named_with_the_reason(world):
+    project = world.project()
+    told = checked(project, 1)
+    assert [error.splitlines()[0] for error in told["errors"]] == [
+        f"{name}: {host['python']} can't import TensorFlow: "
+        "ModuleNotFoundError: No module named 'tensorflow'"
+        for name, host in project.hosts.items()
+    ]
+    assert {host["tensorflow"] for host in told["hosts"].values()} == {None}
+    assert project.tf("check").stderr.startswith("error: ")
+
+
+def test_where_the_command_is_no_python_that_is_but_a_note(world):
+    told = checked(world.project(training={"command": "sleep 100", "role": "tf_config"}))
+    assert told["errors"] == []
+    assert all("can't import TensorFlow" in note for note in told["notes"])
+
+
+def test_a_port_that_a_stranger_has_is_named(with_tensorflow):
+    project = with_tensorflow()
+    name, host = next(iter(project.hosts.items()))
+    with socket.create_server(("", host["ports"][0])):
+        told = checked(project, 1)
+    [error] = told["errors"]
+    assert error.startswith(
+        f"{name}: port {host['ports'][0]} for ps:0 is taken by pid {os.getpid()}"
+    )
+
+
+def test_what_a_run_holds_is_named_with_the_run(with_tensorflow):
+    project = with_tensorflow()
+    project.flags = ["--hold"]
+    project.write()
+    project.ok("push")
+    project.ok("start")
+    errors = checked(project, 1)["errors"]
+    assert len(errors) == 3 + 1  # the tasks' ports, and that of the run's own news
+    assert all(f"of run {project.runs[-1]} of {project.name}" in error for error in errors)
+    assert all(f"tfdeploy stop --run {project.runs[-1]}" in error for error in errors)
+
+
+def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):
+    assert checked(with_tensorflow(ports="auto"))["errors"] == []
+
+
+def test_hosts_that_can_not_be_asked_hide_no_others(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    hosts = world.hosts()
+    [port] = free_ports(1)
+    gone = {"hostname": "127.0.0.1", "port": port, "workers": 0, "spare": True}
+    project = world.project(hosts={**hosts, "gone": {**hosts["two"], **gone}})
+    told = checked(project, 1)
+    assert [*told["hosts"]] == ["one", "two"]
+    assert any(error.startswith("gone: ") for error in told["errors"])
+
+
+def test_hosts_that_share_a_directory_are_told_what_to_write(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    hosts = {n: host | {"directory": str(tmp_path / "home")} for n, host in world.hosts().items()}
+    errors = checked(world.project(hosts=hosts), 1)["errors"]
+    assert any(f'directory = "{tmp_path}/home/{{host}}"' in error for error in errors)
+
+
+def test_versions_that_differ_are_noted(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    hosts = world.hosts() | {"three": world.hosts()["two"] | {"directory": str(tmp_path / "three")}}
+    for name, host in hosts.items():
+        version = "2.20.0" if name == "two" else "2.21.0"
+        (tmp_path / version).mkdir(exist_ok=True)
+        (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, 0))
+        hosts[name] = host | {"env": {"PYTHONPATH": str(tmp_path / version)}, "ports": "auto"}
+    told = checked(world.project(hosts=hosts))
+    [note] = told["notes"]
+    assert note.startswith("two: it has TensorFlow 2.20.0, and 2.21.0 is on one, three\n")
+
+
+def test_gpus_are_listed_and_who_uses_one_is_noted(local, gpus, tmp_path):
+    project = local.project(hosts=_seeing(2, local, tmp_path, gpus=2))
+    told = checked(project)
+    assert told["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
+    [note] = told["notes"]
+    assert note.startswith(f"here: GPU 1 is used by pid {os.getpid()} (")
+    assert note.endswith(", 3000 MiB")
+    assert "2 × Tesla X" in project.ok("check")
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "sentence"),
+    [
+        (2, 0, "here: nvidia-smi lists 2 GPUs, TensorFlow 2.21.0 sees 0"),
+        (3, 2, "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
+    ],
+)
+def test_gpus_that_tasks_would_miss_are_an_error(local, gpus, tmp_path, asked, seen, sentence):
+    told = checked(local.project(hosts=_seeing(seen, local, tmp_path, gpus=asked)), 1)
+    assert [error.splitlines()[0] for error in told["errors"]] == [sentence]
+
+
+def test_gpus_that_hosts_toml_forgets_are_noted(local, gpus, tmp_path):
+    [note] = checked(local.project(hosts=_seeing(2, local, tmp_path)))["notes"]
+    assert note == (
+        "here: hosts.toml says nothing of its 2 GPUs, so its tasks see none\n"
+        "  gpus = 2 gives them to its workers"
+    )
+
+
+def _seeing(count, world, folder, **more):
+    (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", count))
+    env = {"env": {"PYTHONPATH": str(folder)}}
+    return {name: host | env | more for name, host in world.hosts().items()}
+
+
+def test_who_does_not_let_anybody_in_is_said(tmp_path):
+    open_port, closed = free_ports(2)
+    with socket.create_server(("127.0.0.1", open_port)):
+        at = [{"address": "127.0.0.1", "port": port} for port in (open_port, closed)]
+        assert doors.knock(at, 5.0) == {"answers": ["", "Connection refused"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("raise ImportError('libcuda is gone')", "ImportError: libcuda is gone"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "its import ended with SIGILL"),
+        ("import os; os._exit(3)", "its import ended with exit 3"),
+        ("import sys; sys.exit('no')", "SystemExit: no"),
+    ],
+)
+def test_however_the_import_ends_it_is_told(tmp_path, body, error):
+    (tmp_path / "tensorflow.py").write_text(body)
+    assert survey.tensorflow({"PYTHONPATH": str(tmp_path)}) == {"error": error}
+
+
+def test_what_tensorflow_prints_at_its_import_is_no_answer(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("print('{}')\n" + TENSORFLOW.format("2.21.0", 1))
+    found = {"version": "2.21.0", "gpus": 1}
+    assert survey.tensorflow({"PYTHONPATH": str(tmp_path)}) == found
