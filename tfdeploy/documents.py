@@ -56,7 +56,7 @@ def _sized(release: Release) -> dict[str, Any]:
 def checked(seen: Checked) -> dict[str, Any]:
     hosts = {
         survey.host: {
-            "python": survey.python,
+            "python": survey.version,
             "tensorflow": survey.tensorflow or None,
             "gpus": list(survey.gpus.values()),
             "gpus_seen": survey.seen,

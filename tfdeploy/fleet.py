@@ -44,7 +44,9 @@ UNREAD = 256  # events that may wait to be taken: then the hosts have to wait as
 
 
 class Fleet:
-    """The agents of an inventory's hosts, each on one connection that opens at its first use."""
+    """The agents of an inventory's hosts, each on one connection that opens at its first use. Where
+    there are more hosts than there can be connections, `stays_connected` is false: each is closed
+    after what is asked of its host."""
 
     def __init__(
         self, inventory: Inventory, *, version: str | None = None, accept_new: bool = False
@@ -55,7 +57,7 @@ class Fleet:
             for host in inventory.hosts
         }
         self._turns = {host: threading.Lock() for host in self.agents}
-        self._stay_open = len(self.agents) <= MANY or len(self.agents) < _connections()
+        self.stays_connected = len(self.agents) <= MANY or len(self.agents) < _connections()
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +87,7 @@ class Fleet:
                 on_failed(error)
                 return error
             finally:
-                if not self._stay_open:
+                if not self.stays_connected:
                     self.agents[host].close()
 
         names = list(hosts)

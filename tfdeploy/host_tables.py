@@ -23,10 +23,12 @@ IN_TURN = ("hostname", "address")
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands of one host, not checked yet; `table` is where."""
+    """What stands of one host, not checked yet; `table` is where, and `among` where it is one of
+    many as well."""
 
     table: str
     keys: Keys
+    among: str = ""
 
 
 def entries(tables: Keys, defaults: Keys, problems: list[str]) -> list[Entry]:
@@ -80,14 +82,15 @@ def _told_twice(named: Mapping[str, Sequence[Entry]]) -> Iterator[str]:
 
 
 def _whole(name: str, found: Sequence[Entry], defaults: Keys) -> Entry:
-    """Its own table lies over the other one, wherever they stand, and over [defaults]; SSH keys of
-    [defaults] are left out for a local host: they are meant for the others."""
-    among, *own = sorted(found, key=lambda entry: entry.table == name)
-    keys = _over(own[0].keys, among.keys) if own else among.keys
-    if keys.get("transport", defaults.get("transport")) == "local":
-        defaults = {key: value for key, value in defaults.items() if key not in SSH_KEYS}
-    table = own[0].table if own else among.table
-    return Entry(table, {**_over(keys, defaults), "name": name})
+    """Its own table lies over the other one, wherever they stand, and over [defaults]. SSH keys
+    that lie under a local host's are left out: they are meant for the others."""
+    under, *over = sorted(found, key=lambda entry: entry.table == name)
+    top = over[0] if over else under
+    lower = _over(under.keys, defaults) if over else defaults
+    if top.keys.get("transport", lower.get("transport")) == "local":
+        lower = {key: value for key, value in lower.items() if key not in SSH_KEYS}
+    keys = {**_over(top.keys, lower), "name": name}
+    return Entry(top.table, keys, under.table if over else "")
 
 
 def _over(keys: Keys, under: Keys) -> Keys:

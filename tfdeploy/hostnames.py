@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 FEW = 3  # so many are written out
 MOST = 10_000  # names that one text may stand for
-SPAN = re.compile(r" *([0-9]+)(?:-([0-9]+))? *")
+SPAN = re.compile(r" *([0-9]{1,9})(?:-([0-9]{1,9}))? *")
+BRACKETS = 8
 LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 
 
@@ -33,6 +34,8 @@ def unfolded(text: str) -> list[str]:
     before, bracket, rest = text.partition("[")
     if not bracket:
         return [text]
+    if rest.count("[") >= BRACKETS:
+        raise ValueError(f"expected {BRACKETS} brackets at most")
     inside, closed, after = rest.partition("]")
     if not closed:
         raise ValueError('expected a "]" behind the "["')
@@ -46,7 +49,9 @@ def _spanned(span: str) -> list[str]:
     found = SPAN.fullmatch(span)
     first, last = (found[1], found[2] or found[1]) if found else ("1", "0")
     if int(first) > int(last):
-        raise ValueError(f'found [{span}], expected numbers as in "gpu[01-16]" or "gpu[1-3,7]"')
+        raise ValueError(
+            f'found [{span[:20]}], expected numbers as in "gpu[01-16]" or "gpu[1-3,7]"'
+        )
     _refuse_more_than_most(int(last) - int(first) + 1)
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 

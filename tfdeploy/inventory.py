@@ -136,14 +136,16 @@ def _hosts(table: dict[str, Any], problems: list[str]) -> tuple[Host, ...]:
     """What is wrong in one table is said once, of however many hosts it is."""
     tables = table.get("hosts")
     named = tables if isinstance(tables, dict) else {}
-    checked: list[Host] = []
+    found = entries(named, _sound_defaults(table), problems)
+    hosts: dict[str, Host | None] = {}
     wrong: set[str] = set()
-    for entry in entries(named, _sound_defaults(table), problems):
-        if entry.table not in wrong:
+    for entry in sorted(found, key=lambda entry: bool(entry.among)):  # first, what is of many
+        if not wrong & {entry.table, entry.among}:
             host = _checked(Host, entry.keys, ("hosts", entry.table), problems)
-            checked += [host] if host else []
+            hosts[entry.keys["name"]] = host
             wrong |= set() if host else {entry.table}
-    return tuple(checked)
+    checked = (hosts.get(entry.keys["name"]) for entry in found)
+    return tuple(host for host in checked if host)
 
 
 def _refuse_one_machine_twice(hosts: tuple[Host, ...], file: Path) -> None:

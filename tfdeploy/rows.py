@@ -70,7 +70,7 @@ def surveyed(surveys: Sequence[Survey]) -> list[Row]:
     """As SURVEYED say: hosts that have the same stand together, with the least that is free."""
     kinds: dict[Row, list[Survey]] = {}
     for survey in surveys:
-        has = (survey.python, survey.tensorflow or "-", _gpus_of(survey), survey.rsync or "-")
+        has = (survey.version, survey.tensorflow or "-", _gpus_of(survey), survey.rsync or "-")
         kinds.setdefault(has, []).append(survey)
     return [
         (folded(s.host for s in alike), *has, size(min(s.free_bytes for s in alike)))

@@ -165,7 +165,7 @@ def test_check_finds_what_a_start_would_meet_only_later(tmp_path):
         assert {host["tensorflow"] for host in told["hosts"].values()} == {"2.21.0"}
         unseen, unreached = sorted(told["errors"], reverse=True)
         assert unseen.startswith(
-            "worker1: nvidia-smi lists 1 GPUs, TensorFlow 2.21.0 sees 0\n  is it built for GPUs"
+            "worker1: of its 1 GPUs TensorFlow 2.21.0 sees 0\n  is it built for GPUs"
         )
         assert unreached.startswith("ps:0 on ps0: chief, worker1 can't reach ps0 at ")
         assert "on the port of ps:0: no answer within 5 s\n  is a firewall " in unreached

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
+import sys
 
 import pytest
 
 from tfdeploy.agent import doors, survey
+from tfdeploy.errors import AgentError
+from tfdeploy.steps.check import _opened, _sound, _survey
 
 from .conftest import World
 from .sshd import free_ports
 
 # As much of TensorFlow as check asks for.
 TENSORFLOW = """
+import os
 __version__ = "{}"
+shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 class config:
-    list_physical_devices = staticmethod(lambda kind: [kind] * {})
+    list_physical_devices = staticmethod(lambda kind: [kind for each in shown if int(each) in {}])
 """
 NVIDIA_SMI = """#!/bin/sh
 case $1 in
@@ -30,12 +36,12 @@ esac
 
 @pytest.fixture
 def with_tensorflow(world, tmp_path):
-    """A project on hosts whose Python imports a TensorFlow of such a version, which sees so many
-    GPUs; `more` are keys of all hosts."""
+    """A project on hosts whose Python imports a TensorFlow of such a version; `more` are keys of
+    all hosts."""
 
-    def make(version="2.21.0", seen=0, **more):
+    def make(version="2.21.0", **more):
         (tmp_path / "packages").mkdir(exist_ok=True)
-        (tmp_path / "packages/tensorflow.py").write_text(TENSORFLOW.format(version, seen))
+        (tmp_path / "packages/tensorflow.py").write_text(TENSORFLOW.format(version, []))
         env = {"PYTHONPATH": str(tmp_path / "packages")}
         hosts = {name: host | {"env": env} | more for name, host in world.hosts().items()}
         return world.project(hosts=hosts)
@@ -132,6 +138,77 @@ def test_what_a_run_holds_is_named_with_the_run(with_tensorflow):
     assert all(f"tfdeploy stop --run {project.runs[-1]}" in error for error in errors)
 
 
+def test_a_program_that_is_not_there_is_named(with_tensorflow):
+    project = with_tensorflow()
+    project.training["command"] = "/no/python train.py"
+    project.write()
+    errors = checked(project, 1)["errors"]
+    assert {error.splitlines()[0].partition(": ")[2] for error in errors} == {
+        f"the program /no/python of {task} is not on this host"
+        for task in ("ps:0", "worker:0", "worker:1")
+    }
+
+
+def test_tensorflow_is_looked_for_as_tasks_will_find_it(world, tmp_path):
+    """By the PATH that they have, and in what one job's own table adds; not in a home."""
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
+    hosts = world.hosts()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python3").symlink_to(next(iter(hosts.values()))["python"])
+    hosts = {name: host | {"python": "python3"} for name, host in hosts.items()}
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "job")}
+    training = {job: {"env": env} for job in ("ps", "worker")}
+    project = world.project(hosts=hosts, training=training)
+    home = project.folder.parent / "json.py"
+    home.write_text("raise ImportError")
+    assert checked(project)["errors"] == []
+    home.unlink()
+
+
+def test_where_no_port_is_waited_for_none_needs_to_be_reached(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    env = {"env": {"PYTHONPATH": str(tmp_path)}}
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
+    hosts = {name: host | env for name, host in world.hosts().items()}
+    hosts["one"] |= {"address": "255.255.255.255"}
+    assert checked(world.project(hosts=hosts, training={"ready": "process"}))["errors"] == []
+    [error] = checked(world.project(hosts=hosts), 1)["errors"]
+    assert error.startswith("ps:0 on one: two can't reach one at 255.255.255.255, on the port of")
+
+
+SOUND = {
+    **{"version": "3.11.7", "tensorflow": {}, "gpus": {}, "rsync": "", "here": ""},
+    **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
+}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *({"time": value} for value in ("x", math.inf, math.nan, None)),
+        *({"free_bytes": value} for value in ("x", math.inf, None)),
+        *({"gpus": value} for value in ([], {"x": 1}, 3)),
+        *({"tensorflow": value} for value in ([], {"gpus": "x"}, 3)),
+        *({"noted": value} for value in ([[]], [3], 3)),
+    ],
+)
+def test_a_host_that_talks_nonsense_of_itself_is_named(said):
+    assert _sound("h", lambda: _survey("h", SOUND, 0.0)).version == "3.11.7"
+    with pytest.raises(AgentError, match=r"^h: what it says of itself makes no sense$"):
+        _sound("h", lambda: _survey("h", SOUND | said, 0.0))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"end": True}, {"open": {}, "taken": 3}, {"open": {"ps:0": 0}, "taken": []},
+     {"open": {"ps:0": "x"}, "taken": []}, {"open": {"ps:0": 1 << 16}, "taken": []}],
+)  # fmt: skip
+def test_so_is_one_that_talks_nonsense_of_its_ports(said):
+    with pytest.raises(AgentError, match=r"^h: what it says of itself makes no sense$"):
+        _sound("h", lambda: _opened((), said))
+
+
 def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):
     assert checked(with_tensorflow(ports="auto"))["errors"] == []
 
@@ -160,7 +237,7 @@ def test_versions_that_differ_are_noted(base, ssh_config, tmp_path):
     for name, host in hosts.items():
         version = "2.20.0" if name == "two" else "2.21.0"
         (tmp_path / version).mkdir(exist_ok=True)
-        (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, 0))
+        (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, []))
         hosts[name] = host | {"env": {"PYTHONPATH": str(tmp_path / version)}, "ports": "auto"}
     told = checked(world.project(hosts=hosts))
     [note] = told["notes"]
@@ -168,7 +245,7 @@ def test_versions_that_differ_are_noted(base, ssh_config, tmp_path):
 
 
 def test_gpus_are_listed_and_who_uses_one_is_noted(local, gpus, tmp_path):
-    project = local.project(hosts=_seeing(2, local, tmp_path, gpus=2))
+    project = local.project(hosts=_seeing([0, 1], local, tmp_path, gpus=2))
     told = checked(project)
     assert told["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
     [note] = told["notes"]
@@ -180,8 +257,8 @@ def test_gpus_are_listed_and_who_uses_one_is_noted(local, gpus, tmp_path):
 @pytest.mark.parametrize(
     ("asked", "seen", "sentence"),
     [
-        (2, 0, "here: nvidia-smi lists 2 GPUs, TensorFlow 2.21.0 sees 0"),
-        (3, 2, "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
+        (2, [], "here: of its 2 GPUs TensorFlow 2.21.0 sees 0"),
+        (3, [0, 1], "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
     ],
 )
 def test_gpus_that_tasks_would_miss_are_an_error(local, gpus, tmp_path, asked, seen, sentence):
@@ -189,16 +266,23 @@ def test_gpus_that_tasks_would_miss_are_an_error(local, gpus, tmp_path, asked, s
     assert [error.splitlines()[0] for error in told["errors"]] == [sentence]
 
 
+def test_a_gpu_that_no_task_has_need_not_be_seen(local, gpus, tmp_path):
+    assert (
+        checked(local.project(hosts=_seeing([0], local, tmp_path, gpus=[0], workers=1)))["errors"]
+        == []
+    )
+
+
 def test_gpus_that_hosts_toml_forgets_are_noted(local, gpus, tmp_path):
-    [note] = checked(local.project(hosts=_seeing(2, local, tmp_path)))["notes"]
+    [note] = checked(local.project(hosts=_seeing([0, 1], local, tmp_path)))["notes"]
     assert note == (
         "here: hosts.toml says nothing of its 2 GPUs, so its tasks see none\n"
         "  gpus = 2 gives them to its workers"
     )
 
 
-def _seeing(count, world, folder, **more):
-    (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", count))
+def _seeing(seen, world, folder, **more):
+    (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", seen))
     env = {"env": {"PYTHONPATH": str(folder)}}
     return {name: host | env | more for name, host in world.hosts().items()}
 
@@ -221,10 +305,11 @@ def test_who_does_not_let_anybody_in_is_said(tmp_path):
 )
 def test_however_the_import_ends_it_is_told(tmp_path, body, error):
     (tmp_path / "tensorflow.py").write_text(body)
-    assert survey.tensorflow({"PYTHONPATH": str(tmp_path)}) == {"error": error}
+    assert survey.tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)}) == {"error": error}
 
 
 def test_what_tensorflow_prints_at_its_import_is_no_answer(tmp_path):
-    (tmp_path / "tensorflow.py").write_text("print('{}')\n" + TENSORFLOW.format("2.21.0", 1))
+    (tmp_path / "tensorflow.py").write_text("print('{}')\n" + TENSORFLOW.format("2.21.0", [3]))
+    env = {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "3"}
     found = {"version": "2.21.0", "gpus": 1}
-    assert survey.tensorflow({"PYTHONPATH": str(tmp_path)}) == found
+    assert survey.tensorflow(sys.executable, env) == found

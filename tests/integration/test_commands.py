@@ -319,6 +319,7 @@ def test_a_script_that_dies_at_import_shows_its_last_words_and_leaves_nothing(wo
     assert project.status()["worker:1"]["state"] == "FAILED"
 
 
+@pytest.mark.slow
 @ONCE
 def test_tasks_that_never_answer_as_themselves_are_not_ready(world):
     flags = ("--deaf=worker:0", "--impostor=worker:1", "--hold")
@@ -332,6 +333,7 @@ def test_tasks_that_never_answer_as_themselves_are_not_ready(world):
     assert project.processes() == {}
 
 
+@pytest.mark.slow
 def test_stop_ends_what_ignores_sigterm_with_all_its_children(world):
     project = world.started("--stubborn", "--hold", "--who=worker:0")
     group = json.loads((project.work("worker:0") / "children.json").read_text())
@@ -358,6 +360,7 @@ def test_stop_leaves_another_run_of_the_project_alone(world):
     assert project.processes() == {}
 
 
+@pytest.mark.slow
 @ONCE
 def test_a_killed_supervisor_takes_its_task_along_and_stop_cleans_up(world):
     project = world.started("--stubborn", "--hold", "--who=worker:1")
@@ -373,6 +376,7 @@ def test_a_killed_supervisor_takes_its_task_along_and_stop_cleans_up(world):
     assert project.status()["worker:1"]["state"] == "STOPPED"
 
 
+@pytest.mark.slow
 def test_a_broken_push_is_completed_and_can_not_be_started_before(world):
     project = world.project()
     (project.folder / "data").write_bytes(b"x" * 100_000)

@@ -268,6 +268,7 @@ def test_a_command_that_ended_meanwhile_is_begun_anew(home):
     assert home.talked() != first
 
 
+@pytest.mark.slow
 def test_a_connection_that_fell_silent_is_made_anew(home, monkeypatch):
     """As after a laptop slept: it is there for us alone."""
     first = home.talked()
@@ -337,6 +338,7 @@ def test_one_that_is_killed_costs_the_stream_and_no_more(home):
     assert home.talked() == home.talked() != first
 
 
+@pytest.mark.slow
 def test_one_that_does_not_wake_is_done_without(home):
     home.talked()
     os.kill(home.keepers[0], signal.SIGSTOP)

@@ -165,6 +165,7 @@ def test_nobody_else_may_read_what_is_kept(client):
     assert (file.stat().st_mode & 0o777, client.cache.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
+@pytest.mark.slow
 def test_the_next_command_asks_nothing(client):
     """With the real limits, in processes of their own, and with the default configuration too."""
     client.write("train.py", "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 
 import pytest
 
@@ -43,13 +45,32 @@ def shared(base, ssh_config, tmp_path):
     world.end()
 
 
+def test_a_host_that_was_copied_from_another_is_one_of_its_own(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    hosts = {n: host | {"directory": str(tmp_path / n)} for n, host in world.hosts().items()}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/.id").symlink_to("f00d")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/.id").write_text("f00d")  # by a program that follows links
+    project = world.project(hosts=hosts)
+    project.ok("push")
+    shutil.rmtree(tmp_path / "two", ignore_errors=True)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/.id").symlink_to("f00d")
+    project.ok("push")
+    names = {name: os.readlink(tmp_path / name / ".id") for name in hosts}
+    assert names["one"] != names["two"]
+    assert "f00d" in names.values()
+    assert not [*tmp_path.glob("*/.mark-*")]
+
+
 def test_hosts_that_share_a_directory_are_told_what_to_write(shared):
     done = shared.tf("push")
     assert done.returncode == 1
     refusal = (
         r"(\w+): its (\S+) is (\w+)'s as well: they share a file system\n"
         r"  give each host a directory of its own, with this under \[defaults\]: "
-        r'directory = ("\2/\{host\}") \(a local disk is faster still\)\n'
+        r'directory = ("\2/\{host\}") \(a local disk is faster still\); '
     )
     said = re.findall(refusal, done.stderr)
     assert {name for second, _, first, _ in said for name in (second, first)} == {*shared.hosts}

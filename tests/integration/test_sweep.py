@@ -19,6 +19,8 @@ from .sshd import until
 if TYPE_CHECKING:
     from .conftest import World
 
+pytestmark = pytest.mark.slow
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 STUB = Path(__file__).parent / "stub" / "steps.py"
 ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
@@ -45,7 +47,6 @@ def on_hosts(project: Project) -> set[str]:
     return {folder.name for host in project.hosts for folder in project.on(host).glob("runs/*")}
 
 
-@pytest.mark.slow
 def test_a_grid_is_measured_told_and_drawn(world):
     project = sweepable(world)
     said = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", "3")
@@ -147,14 +148,12 @@ def test_other_code_and_other_hosts_are_refused(swept):
 
 
 @ONCE
-@pytest.mark.slow
 def test_two_sweeps_stand_beside_each_other(swept):
     swept.ok("sweep", "--workers", "1", "--seconds", "2", "--out", "other [1]")
     assert set(record(swept, "other [1]")) == {(1, 1)}
     swept.ok("sweep", "--workers", "1", *SHORT)  # the other one is no part of the source
 
 
-@pytest.mark.slow
 def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
     project = sweepable(world)
     words = ("sweep", "--workers", "1,2", "--seconds", "5")  # long enough to be met in it
@@ -172,7 +171,6 @@ def test_ctrl_c_stops_the_cell_and_the_next_one_goes_on(world):
 
 
 @ONCE
-@pytest.mark.slow
 def test_what_a_killed_sweep_left_is_stopped_first(world):
     project = sweepable(world)
     words = ("sweep", "--workers", "2", "--seconds", "5")
@@ -191,7 +189,6 @@ def test_what_a_killed_sweep_left_is_stopped_first(world):
 
 
 @ONCE
-@pytest.mark.slow
 def test_two_sweeps_in_one_folder_are_refused(world):
     project = sweepable(world)
     with project.begun("sweep", "--workers", "1", *SHORT) as sweeping:
@@ -203,7 +200,6 @@ def test_two_sweeps_in_one_folder_are_refused(world):
 
 
 @ONCE
-@pytest.mark.slow
 def test_a_task_that_falls_is_a_result_and_the_others_go_on(world):
     project = sweepable(world, "--breaks=2")
     said = project.ok("sweep", "--workers", "1,2,3", "--seconds", "4")
@@ -218,7 +214,6 @@ def test_a_task_that_falls_is_a_result_and_the_others_go_on(world):
 
 
 @ONCE
-@pytest.mark.slow
 def test_one_that_ends_by_itself_is_measured_to_its_end(world):
     project = sweepable(world, "--ends=3")
     project.ok("sweep", "--workers", "1", "--seconds", "100")
@@ -228,7 +223,6 @@ def test_one_that_ends_by_itself_is_measured_to_its_end(world):
 
 
 @ONCE
-@pytest.mark.slow
 def test_steps_are_read_off_the_log_by_a_pattern(world):
     project = sweepable(world)
     pattern = ("--pattern", r"^step (?P<step>\d+)")
@@ -237,7 +231,6 @@ def test_steps_are_read_off_the_log_by_a_pattern(world):
 
 
 @ONCE
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flag", "words", "reason"),
     [
@@ -255,7 +248,6 @@ def test_one_that_tells_too_little_says_so(world, flag, words, reason):
 
 
 @ONCE
-@pytest.mark.slow
 def test_without_ps_the_workers_are_alone(world):
     project = sweepable(world)
     project.hosts["here"]["ps"] = 0
@@ -280,7 +272,6 @@ def digits(tmp_path):
     project.end()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_digits_are_measured_as_they_are(digits):
     words = ("--ps", "1,2", "--workers", "1,2", "--seconds", "10", "--examples-per-step", "128")

@@ -71,6 +71,24 @@ def test_what_is_wrong_of_many_is_said_once():
     ]
 
 
+def test_what_is_wrong_of_many_is_not_said_of_one_that_has_more():
+    own = "[hosts.gpu2]\nchief = true\n"
+    assert refused(own + MANY + "ps = -1") == [
+        "hosts.gpu[1-3].ps: found -1; it should be greater than or equal to 0"
+    ]
+    assert refused(own + "ps = -1\n" + MANY) == [
+        "hosts.gpu2.ps: found -1; it should be greater than or equal to 0"
+    ]
+
+
+def test_ssh_keys_of_many_are_not_meant_for_one_that_is_local():
+    own = '[hosts.gpu2]\ntransport = "local"\naddress = "10.0.0.1"\n'
+    made = hosts(own + MANY + 'user = "ada"\n')
+    assert [(host.is_local, host.user) for host in made.values()] == [
+        (True, None), (False, "ada"), (False, "ada")
+    ]  # fmt: skip
+
+
 def test_a_host_is_among_many_but_once():
     assert refused(f'{MANY}[hosts."gpu[2-9]"]') == [
         "hosts.gpu[2-9]: gpu2 is in hosts.gpu[1-3] already"

@@ -159,6 +159,7 @@ def test_a_chief_that_never_hears_of_its_ps_gives_up(run):
     assert ends([chief]) == [("FAILED", "nothing was heard of ps:0 for 1 s", "ps:0")]
 
 
+@pytest.mark.slow
 def test_when_a_chiefs_supervisor_is_killed_the_others_end_in_time(run):
     ps, worker, chief = run(GO_ON, circled={"orphan_timeout_s": 3.0})
     assert all(task.comes_to("READY") for task in (ps, worker, chief))

@@ -29,6 +29,7 @@ def talk():
         one.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [b"short", b"long" * 100_000])
 def test_one_that_takes_nothing_is_given_up(talk, monkeypatch, question):
     monkeypatch.setattr(session, "STUCK_S", 0.3)

@@ -21,15 +21,17 @@ AT_ONCE = 32
 
 
 def doors(wanted: Dict[str, int]) -> Iterator[Told]:
-    """Listen on the ports that the tasks `wanted` will have (0: on one that is free), until the
+    """Listen on the ports that the tasks `wanted` will have (0: one as a start finds), until the
     caller says anything, or hangs up, or for OPEN_S. Yields `{open, taken}` once they are open:
     the port by its task, and a `[message, hint]` for each that can't be had."""
     opened: Dict[str, socket.socket] = {}
     taken = []
     try:
+        unknown = [*wanted.values()].count(0)
+        found = ports.choose(unknown) if unknown else []
         for task, port in wanted.items():
             try:
-                opened[task] = _door(port, task)
+                opened[task] = _door(port or found.pop(), task)
             except Refusal as no:
                 taken.append([no.message, no.hint])
         told = {task: door.getsockname()[1] for task, door in opened.items()}

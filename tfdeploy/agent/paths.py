@@ -1,6 +1,6 @@
 """Where everything lies on a host. The agent's own folder says where the root is.
 
-<root>/.id                                    names the root
+<root>/.id                                    names the root, see roots.py
 <root>/agent/<hash>/
 <root>/<project>/releases/<release>/          written once, then read-only
 <root>/<project>/manifests/<release>.json
@@ -28,16 +28,6 @@ def agent() -> str:
 
 def root() -> str:
     return os.path.dirname(os.path.dirname(agent()))
-
-
-def identity() -> str:
-    """Names the root, to whichever hosts see it: a home may lie on a network."""
-    link = os.path.join(root(), ".id")
-    try:
-        os.symlink(os.urandom(16).hex(), link)  # a link is made whole, and by one host alone
-    except FileExistsError:
-        pass
-    return os.readlink(link)
 
 
 def boot() -> str:

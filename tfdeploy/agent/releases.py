@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from . import TYPE_CHECKING, paths
+from . import TYPE_CHECKING, paths, roots
 from .incoming import Incoming, unseal
 from .payload import BLOCK, Inflated, files
 from .refusal import Refusal
@@ -27,7 +27,7 @@ growing: Dict[Tuple[str, str], Incoming] = {}
 
 def offer(project: str, release: str) -> Dict[str, Any]:
     """Is the release here? And what is "here": several hosts may see one folder."""
-    return {"present": os.path.isdir(paths.release(project, release)), "here": paths.identity()}
+    return {"present": os.path.isdir(paths.release(project, release)), "here": roots.name()}
 
 
 def lacks(project: str, release: str, manifest: Manifest) -> Dict[str, Any]:

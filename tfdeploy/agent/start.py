@@ -50,8 +50,12 @@ def start(launches: List[Launch]) -> List[Dict[str, Any]]:
 
 
 def _at_home(launch: Launch) -> Launch:
-    """Where `~/tf/bin/python` is what shall be run, only its host knows the home."""
-    return replace(launch, argv=[os.path.expanduser(launch.argv[0]), *launch.argv[1:]])
+    """A word as `~/tf/bin/python` means what it means to a shell; only its host knows the home."""
+    return replace(launch, argv=[at_home(word) for word in launch.argv])
+
+
+def at_home(word: str) -> str:
+    return os.path.expanduser(word) if word.startswith("~/") else word
 
 
 def _check_session() -> None:
@@ -125,13 +129,21 @@ def _hold(resources: List[str]) -> List[int]:
 
 
 def _check_program(launch: Launch, release: str) -> None:
-    program = launch.argv[0]
-    folders = [release] if "/" in program else os.get_exec_path({**os.environ, **launch.env})
-    if not any(_is_program(os.path.join(folder, program)) for folder in folders):
-        raise Refusal(
-            "the program {} of {} is not on this host".format(program, launch.task),
-            "give its absolute path, or set the host's python",
-        )
+    if not is_program(launch.argv[0], launch.env, release):
+        raise no_program(launch.argv[0], launch.task)
+
+
+def is_program(program: str, env: Dict[str, str], folder: str) -> bool:
+    """Whether a process with this `env`, begun in this `folder`, can run it."""
+    folders = [folder] if "/" in program else os.get_exec_path({**os.environ, **env})
+    return any(_is_program(os.path.join(folder, program)) for folder in folders)
+
+
+def no_program(program: str, task: str) -> Refusal:
+    return Refusal(
+        "the program {} of {} is not on this host".format(program, task),
+        "give its absolute path, or set the host's python",
+    )
 
 
 def _is_program(path: str) -> bool:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 
-from . import TYPE_CHECKING, leases, logout, paths, process
+from . import TYPE_CHECKING, leases, logout, paths, process, roots
+from .start import at_home, is_program, no_program
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List
@@ -35,44 +36,54 @@ VERSION = re.compile(rb"rsync +version v?([\w.]+)")
 USED = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader")
 
 
-def survey(env: Dict[str, str], gpus: List[int]) -> Told:
-    """Answers `{python, tensorflow, rsync, gpus, here, free_bytes, hindrances, noted, time}`.
+def survey(python: str, env: Dict[str, str], gpus: List[int], programs: Dict[str, str]) -> Told:
+    """Answers `{version, tensorflow, rsync, gpus, here, free_bytes, hindrances, noted, time}`.
 
-    `tensorflow` is `{version, gpus}`, as it sees them with `env`, or `{error}`; `gpus` names those
-    that nvidia-smi lists, by id; `hindrances` and `noted` are `[message, hint]`s: what would keep
-    tasks with these `gpus` from starting, and what they may suffer from; `time` is our clock.
+    `version` is that of our own Python, `tensorflow` is `{version, gpus}` as `python` sees it with
+    `env` and these `gpus`, or `{error}`; `gpus` names those that nvidia-smi lists, by id;
+    `hindrances` and `noted` are `[message, hint]`s: what would keep the tasks with these `programs`
+    from starting, and what they may suffer from; `time` is our clock.
     """
     listed = leases.nvidia_smi("-L")
     uuids = leases.parsed_gpus(listed)
     asked = {gpu: uuids[gpu] for gpu in gpus if gpu in uuids}
     room = os.statvfs(paths.root())
+    hindrances = [*_at_logout(), *_held(asked), *_missing(programs, env)]
     return {
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "tensorflow": tensorflow(env),
+        "version": ".".join(map(str, sys.version_info[:3])),
+        "tensorflow": tensorflow(python, {**env, **_visible(gpus)}),
         "rsync": _rsync(),
         "gpus": dict(NAMED.findall(listed)),
-        "here": paths.identity(),
+        "here": roots.name(),
         "free_bytes": room.f_bavail * room.f_frsize,
-        "hindrances": [[no.message, no.hint] for no in _hindrances(asked)],
+        "hindrances": [[no.message, no.hint] for no in hindrances],
         "noted": [[found, ""] for found in _used(asked)],
         "time": time.time(),
     }
 
 
-def tensorflow(env: Dict[str, str]) -> Told:
+def _visible(gpus: List[int]) -> Dict[str, str]:
+    """The tasks see theirs, not a display's."""
+    shown = ",".join(map(str, gpus)) or "-1"
+    return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def tensorflow(python: str, env: Dict[str, str]) -> Told:
     """`{version, gpus}`, or `{error}` with why it can't be imported."""
-    own = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         done = subprocess.run(
-            [sys.executable, "-c", IMPORT],
+            [at_home(python), "-c", IMPORT],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**own, **env, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={**os.environ, **env, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            cwd="/",  # a folder's own files would be imported before all others
             timeout=IMPORT_S,
         )
     except subprocess.TimeoutExpired:
         return {"error": "it was not imported within {:g} s".format(IMPORT_S)}
+    except OSError as error:
+        return {"error": "{} can't be run: {}".format(python, error.strerror)}
     try:
         told: Told = json.loads(done.stdout.decode(errors="replace").splitlines()[-1])
     except (ValueError, IndexError):
@@ -97,14 +108,26 @@ def _rsync() -> str:
     return found[1].decode() if found else ""
 
 
-def _hindrances(asked: Dict[int, str]) -> Iterator[Refusal]:
-    at_logout = logout.refusal()
-    if at_logout is not None:
-        yield at_logout
+def _at_logout() -> Iterator[Refusal]:
+    refusal = logout.refusal()
+    if refusal is not None:
+        yield refusal
+
+
+def _held(asked: Dict[int, str]) -> Iterator[Refusal]:
     for resource in asked.values():
-        held = leases.holder(resource)
-        if held is not None:
-            yield leases.refused(resource, held)
+        holder = leases.holder(resource)
+        if holder is not None:
+            yield leases.refused(resource, holder)
+
+
+def _missing(programs: Dict[str, str], env: Dict[str, str]) -> Iterator[Refusal]:
+    """What lies in the release can't be looked for before a push."""
+    for task, word in programs.items():
+        program = at_home(word)
+        in_release = "/" in program and not os.path.isabs(program)
+        if not in_release and not is_program(program, env, "/"):
+            yield no_program(program, task)
 
 
 def _used(asked: Dict[int, str]) -> Iterator[str]:

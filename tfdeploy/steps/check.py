@@ -6,24 +6,29 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from tfdeploy.agent.records import PROCESS
 from tfdeploy.errors import AgentError, HostError, TaskNotReady, TfdeployError
 from tfdeploy.fleet import errors_of
 from tfdeploy.hostnames import folded
-from tfdeploy.steps.push import refusal_of_shared
+from tfdeploy.steps.roots import Roots
 from tfdeploy.words import duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
-    from tfdeploy.inventory import Host
+    from tfdeploy.inventory import Host, Inventory
     from tfdeploy.plan import Placement, Plan
     from tfdeploy.remote import Agent
+    from tfdeploy.session import Answer
     from tfdeploy.steps.plan import Intent
 
-SURVEY_S = 180.0  # TensorFlow is imported there
+T = TypeVar("T")
+
+SURVEY_S = 240.0  # TensorFlow is imported there, and a driver may hang
 DOORS_S = 20.0
 KNOCK_S = 5.0
 AHEAD_S = 5.0
@@ -33,12 +38,12 @@ NEWS = "the run's own news"
 
 @dataclass(frozen=True)
 class Survey:
-    """What a host has. `tensorflow` is its version, "" where it can't be imported because of
-    `broken`; of the `gpus` that nvidia-smi names it sees `seen`; `root` names its directory;
-    `ahead_s` is its clock against ours."""
+    """What a host has. `version` is its Python's; `tensorflow` its TensorFlow's, "" where that
+    can't be imported because of `broken`; of the host's GPUs it sees `seen`; `gpus` are those that
+    nvidia-smi names, by id; `root` names its directory; `ahead_s` is its clock against ours."""
 
     host: str
-    python: str
+    version: str
     tensorflow: str
     broken: str
     seen: int
@@ -49,6 +54,16 @@ class Survey:
     ahead_s: float
     hindrances: tuple[tuple[str, str], ...]
     noted: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What a host has opened: the `ports` by their tasks, and why others are `taken`. They are open
+    for as long as `answers` may be heard."""
+
+    answers: object
+    ports: Mapping[str, int]
+    taken: tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -63,57 +78,86 @@ class Checked:
 def check(fleet: Fleet, intent: Intent) -> Checked:
     """Ask every host what it has, and whether it reaches those that its tasks will talk to. Only
     the agent is put there. Raises nothing."""
-    outcomes = fleet.outcomes(fleet.agents, lambda agent: _surveyed(agent, intent))
+    launches: dict[str, list[Launch]] = {host: [] for host in fleet.agents}
+    for placement, launch in zip(intent.plan.placements, intent.launches(), strict=True):
+        launches[placement.host].append(launch)
+    outcomes = fleet.outcomes(
+        fleet.agents, lambda agent: _surveyed(agent, intent.inventory, launches[agent.host])
+    )
     checked = Checked(tuple(s for s in outcomes.values() if isinstance(s, Survey)))
     checked.errors += errors_of(outcomes)
-    _judge_each(checked, intent)
-    _judge_together(checked, intent, fleet)
+    for survey in checked.surveys:
+        host = intent.inventory.host(survey.host)
+        _judge(checked, survey, host, by_python=bool(_by_python(launches[host.name], host)))
+    _judge_together(checked, fleet)
     there = [survey.host for survey in checked.surveys]
-    checked.errors += _doors(fleet, intent.plan, there)
+    if fleet.stays_connected:
+        checked.errors += _doors(fleet, intent, there)
+    else:  # a door is open as long as its host's connection
+        checked.notes.append(TfdeployError("who reaches whom is not tried for so many hosts"))
     return checked
 
 
-def _surveyed(agent: Agent, intent: Intent) -> Survey:
-    host = intent.inventory.host(agent.host)
-    env = {**intent.inventory.training.env, **host.env}
-    told = agent.ask("survey", {"env": env, "gpus": list(host.gpus)}, SURVEY_S)
-    ahead_s = told.get("time", 0) - time.time()
-    found = told.get("tensorflow", {})
-    try:
-        return Survey(
-            agent.host,
-            str(told["python"]),
-            str(found.get("version", "")),
-            str(found.get("error", "")),
-            int(found.get("gpus", 0)),
-            {int(number): str(name) for number, name in told["gpus"].items()},
-            str(told["rsync"]),
-            str(told["here"]),
-            int(told["free_bytes"]),
-            float(ahead_s),
-            _pairs(told["hindrances"]),
-            _pairs(told["noted"]),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise AgentError(agent.host, "what it says of itself makes no sense") from None
+def _by_python(launches: Sequence[Launch], host: Host) -> list[Launch]:
+    """Those of a host's tasks that its `python` runs, those with GPUs first."""
+    mine = [launch for launch in launches if launch.argv[0] == host.python]
+    return sorted(mine, key=lambda launch: not launch.gpus)
+
+
+def _surveyed(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) -> Survey:
+    host = inventory.host(agent.host)
+    some = next(iter([*_by_python(launches, host), *launches]), None)
+    body = {
+        "python": host.python,
+        "env": some.env if some else {**inventory.training.env, **host.env},
+        "gpus": list(host.gpus),
+        "programs": {launch.task: launch.argv[0] for launch in launches},
+    }
+    told = agent.ask("survey", body, SURVEY_S)
+    return _sound(agent.host, lambda: _survey(agent.host, told, time.time()))
+
+
+def _survey(host: str, told: Answer, now: float) -> Survey:
+    found = told["tensorflow"]
+    ahead_s = float(told["time"]) - now
+    int(ahead_s)  # it is a number, and finite
+    return Survey(
+        host,
+        str(told["version"]),
+        str(found.get("version", "")),
+        str(found.get("error", "")),
+        int(found.get("gpus", 0)),
+        {int(number): str(name) for number, name in told["gpus"].items()},
+        str(told["rsync"]),
+        str(told["here"]),
+        int(told["free_bytes"]),
+        ahead_s,
+        _pairs(told["hindrances"]),
+        _pairs(told["noted"]),
+    )
 
 
 def _pairs(told: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(message), str(hint)) for message, hint in told)
 
 
-def _judge_each(checked: Checked, intent: Intent) -> None:
-    programs = {launch.task: launch.argv[0] for launch in intent.launches()}
-    for survey in checked.surveys:
-        host = intent.inventory.host(survey.host)
-        tasks = intent.plan.on(survey.host)
-        runs_python = not tasks or any(programs[str(p.task)] == host.python for p in tasks)
-        broken = [*_without_tensorflow(survey, host), *_unseen_gpus(survey, host)]
-        (checked.errors if runs_python else checked.notes).extend(broken)
-        checked.errors += [AgentError(survey.host, *found) for found in survey.hindrances]
-        checked.errors += [*_missing_gpus(survey, host), *_without_rsync(survey)]
-        checked.notes += [AgentError(survey.host, *found) for found in survey.noted]
-        checked.notes += [*_idle_gpus(survey, host), *_odd_clock(survey), *_small_disk(survey)]
+def _sound(host: str, made: Callable[[], T]) -> T:
+    """A host may say anything. Raises AgentError for what can't be meant."""
+    try:
+        return made()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise AgentError(host, "what it says of itself makes no sense") from None
+
+
+def _judge(checked: Checked, survey: Survey, host: Host, *, by_python: bool) -> None:
+    """Without a task that `python` runs, what that lacks may not matter."""
+    broken = [*_without_tensorflow(survey, host), *_unseen_gpus(survey, host)]
+    (checked.errors if by_python or host.spare else checked.notes).extend(broken)
+    checked.errors += [AgentError(survey.host, *found) for found in survey.hindrances]
+    checked.errors += _missing_gpus(survey, host)
+    checked.notes += [AgentError(survey.host, *found) for found in survey.noted]
+    checked.notes += [*_without_rsync(survey, host), *_idle_gpus(survey, host)]
+    checked.notes += [*_odd_clock(survey), *_small_disk(survey)]
 
 
 def _without_tensorflow(survey: Survey, host: Host) -> Iterator[HostError]:
@@ -126,11 +170,11 @@ def _without_tensorflow(survey: Survey, host: Host) -> Iterator[HostError]:
 
 
 def _unseen_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
-    if survey.tensorflow and host.gpus and survey.seen < len(survey.gpus):
+    there = sum(gpu in survey.gpus for gpu in host.gpus)
+    if survey.tensorflow and survey.seen < there:
         yield AgentError(
             survey.host,
-            f"nvidia-smi lists {len(survey.gpus)} GPUs, "
-            f"TensorFlow {survey.tensorflow} sees {survey.seen}",
+            f"of its {there} GPUs TensorFlow {survey.tensorflow} sees {survey.seen}",
             "is it built for GPUs, and does it find CUDA's libraries? "
             f"{host.python} -m pip install 'tensorflow[and-cuda]' brings them",
         )
@@ -146,9 +190,11 @@ def _missing_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
         )
 
 
-def _without_rsync(survey: Survey) -> Iterator[HostError]:
-    if not survey.rsync:
-        yield AgentError(survey.host, "rsync is not installed there", "large files go by it")
+def _without_rsync(survey: Survey, host: Host) -> Iterator[HostError]:
+    if not survey.rsync and not host.is_local:
+        yield AgentError(
+            survey.host, "rsync is not installed there", "files from 8 MiB on go by it, either way"
+        )
 
 
 def _idle_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
@@ -180,15 +226,16 @@ def _small_disk(survey: Survey) -> Iterator[HostError]:
         )
 
 
-def _judge_together(checked: Checked, intent: Intent, fleet: Fleet) -> None:
-    owners: dict[str, str] = {}
+def _judge_together(checked: Checked, fleet: Fleet) -> None:
+    roots = Roots()
     for survey in checked.surveys:
-        first = owners.setdefault(survey.root, survey.host)
-        if first != survey.host:
-            checked.errors.append(refusal_of_shared(fleet.agents[survey.host], first))
+        try:
+            roots.claim(fleet.agents[survey.host], survey.root)
+        except TfdeployError as error:
+            checked.errors.append(error)
     have = {s.host: s.tensorflow for s in checked.surveys if s.tensorflow}
     checked.notes += _unlike("TensorFlow", have)
-    pythons = {s.host: ".".join(s.python.split(".")[:2]) for s in checked.surveys}
+    pythons = {s.host: ".".join(s.version.split(".")[:2]) for s in checked.surveys}
     checked.notes += _unlike("Python", pythons)
 
 
@@ -204,22 +251,24 @@ def _unlike(what: str, have: Mapping[str, str]) -> Iterator[HostError]:
             yield AgentError(host, f"it has {what} {version}, and {usual} is on {others}", hint)
 
 
-def _doors(fleet: Fleet, plan: Plan, there: Sequence[str]) -> list[TfdeployError]:
+def _doors(fleet: Fleet, intent: Intent, there: Sequence[str]) -> list[TfdeployError]:
     """Every port that the run will need is opened by its host, and knocked at by the others."""
-    hosts = [host for host in plan.hosts if host in there]
+    hosts = [host for host in intent.plan.hosts if host in there]
     with ExitStack() as opened:
 
-        def open_one(agent: Agent) -> dict[str, Any]:
-            answers = iter(agent.answers("doors", {"wanted": _wanted(plan, agent.host)}, DOORS_S))
-            opened.callback(answers.close)  # hangs up, and the host shuts them
-            return next(answers)
+        def open_one(agent: Agent) -> Doors:
+            wanted = {"wanted": _wanted(intent.plan, agent.host)}
+            followed = agent.answers("doors", wanted, DOORS_S)
+            opened.callback(followed.close)  # hangs up, and the host shuts them
+            answers = iter(followed)
+            told = next(answers)
+            return _sound(agent.host, lambda: _opened(answers, told))
 
         outcomes = fleet.outcomes(hosts, open_one)
-        told = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
+        doors = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
         errors = errors_of(outcomes)
-        errors += [AgentError(h, *no) for h, o in told.items() for no in _pairs(o["taken"])]
-        ports = {h: o["open"] for h, o in told.items()}
-        knocked = fleet.outcomes(ports, lambda agent: _knocked(agent, plan, ports))
+        errors += [AgentError(h, *no) for h, each in doors.items() for no in each.taken]
+        knocked = fleet.outcomes(doors, lambda agent: _knocked(agent, intent, doors))
     errors += errors_of(knocked)
     silent: dict[tuple[str, Placement], dict[str, str]] = {}
     for host, answers in knocked.items():
@@ -229,22 +278,35 @@ def _doors(fleet: Fleet, plan: Plan, there: Sequence[str]) -> list[TfdeployError
     return [*errors, *(_closed(name, to, who) for (name, to), who in silent.items())]
 
 
+def _opened(answers: object, told: Answer) -> Doors:
+    ports = {str(task): int(port) for task, port in told["open"].items()}
+    if not all(0 < port < 1 << 16 for port in ports.values()):
+        raise ValueError
+    return Doors(answers, ports, _pairs(told["taken"]))
+
+
 def _wanted(plan: Plan, host: str) -> dict[str, int]:
     wanted = {str(p.task): p.port for p in plan.on(host) if p.port is not None}
     return wanted | ({NEWS: plan.beacon_port} if host == plan.chief.host else {})
 
 
 def _knocked(
-    agent: Agent, plan: Plan, ports: Mapping[str, Mapping[str, int]]
+    agent: Agent, intent: Intent, doors: Mapping[str, Doors]
 ) -> dict[tuple[str, Placement], str]:
     """Which of the doors that its tasks will need it doesn't reach, and why."""
-    doors = [(str(p.task), p) for p in plan.dialled_from(agent.host)]
+    plan = intent.plan
+    needed = [(str(p.task), p) for p in plan.dialled_from(agent.host)]
+    if intent.inventory.training.ready == PROCESS:
+        needed = []  # nobody waits for their ports
     if agent.host != plan.chief.host:
-        doors.append((NEWS, plan.chief))
-    known = [(name, to) for name, to in doors if name in ports.get(to.host, {})]
-    at = [{"address": to.address, "port": ports[to.host][name]} for name, to in known]
-    answers = agent.ask("knock", {"at": at, "timeout_s": KNOCK_S})["answers"] if at else []
-    return {door: str(why) for door, why in zip(known, answers, strict=True) if why}
+        needed.append((NEWS, plan.chief))
+    known = [(n, to) for n, to in needed if to.host in doors and n in doors[to.host].ports]
+    at = [{"address": to.address, "port": doors[to.host].ports[name]} for name, to in known]
+    if not at:
+        return {}
+    told = agent.ask("knock", {"at": at, "timeout_s": KNOCK_S})
+    answers = _sound(agent.host, lambda: dict(zip(known, map(str, told["answers"]), strict=True)))
+    return {door: why for door, why in answers.items() if why}
 
 
 def _closed(name: str, to: Placement, who: Mapping[str, str]) -> TaskNotReady:

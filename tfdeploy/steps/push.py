@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 from tfdeploy.payload import Payloads, Vanished
 from tfdeploy.session import question
+from tfdeploy.steps.roots import Roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,7 +90,7 @@ class _Sending:
     def __init__(self, project: str, release: Release) -> None:
         self.named = {"project": project, "release": release.id}
         self.relay: Relay | None = None
-        self._seen: dict[str, str] = {}  # which host was the first that has this folder
+        self._roots = Roots()
         self._release = release
         self._paths = list(release.manifest)
         self._patience_s = TAKE_TIMEOUT_S + release.size / SLOW_DISK
@@ -101,7 +102,7 @@ class _Sending:
     def to(self, agent: Agent, on_share: OnShare) -> bool:
         """Whether anything had to be sent."""
         offered = agent.put(self._offer)
-        self._refuse_shared(agent, str(offered["here"]))
+        self._roots.claim(agent, str(offered["here"]))
         missing = not offered["present"]
         if missing:
             try:
@@ -115,12 +116,6 @@ class _Sending:
             self.relay.has(agent)
         on_share(1.0)
         return missing
-
-    def _refuse_shared(self, agent: Agent, here: str) -> None:
-        """What a host finds in its folder is its own tasks, whose processes it may end."""
-        first = self._seen.setdefault(here, agent.host)
-        if first != agent.host:
-            raise refusal_of_shared(agent, first)
 
     def _bring(self, agent: Agent, on_share: OnShare) -> None:
         lacking = self._lacking(agent)
@@ -222,16 +217,6 @@ class _Sending:
             error.hint = "tfdeploy prune makes room there, tfdeploy runs shows who takes it"
             with suppress(TfdeployError):
                 agent.ask("abandon", self.named)
-
-
-def refusal_of_shared(agent: Agent, first: str) -> TransferFailed:
-    """What to say where a host sees the same folder as the one that came `first`."""
-    return TransferFailed(
-        agent.host,
-        f"its {agent.root} is {first}'s as well: they share a file system",
-        "give each host a directory of its own, with this under [defaults]: "
-        f'directory = "{agent.root}/{{host}}" (a local disk is faster still)',
-    )
 
 
 def _portion_of(on_share: OnShare, done: int, portions: int) -> OnShare:

@@ -59,19 +59,25 @@ class Channels:
         closed makes room in a moment; else this one gets a connection of its own."""
         for pause_s in SESSION_PAUSES_S:
             time.sleep(pause_s)
-            for link in self._linked():
-                try:
-                    return link.session()
-                except paramiko.ChannelException as error:
-                    if error.code != CONNECT_FAILED:
-                        raise
+            links = self._taken()
+            try:
+                for link in links:
+                    try:
+                        return link.session()
+                    except paramiko.ChannelException as error:
+                        if error.code != CONNECT_FAILED:
+                            raise
+            finally:
+                for link in links:
+                    link.let_go()
         own = self._connect()
         with self._opening:
             self._links.append(own)
         return own.session()
 
-    def _linked(self) -> list[Link]:
-        """The connections that answer, at least one."""
+    def _taken(self) -> list[Link]:
+        """The connections that answer, at least one, for the caller to let go: meanwhile nobody
+        else finds them idle."""
         with self._opening:
             answering = [link for link in self._links if link.answers()]
             for link in [link for link in self._links if link not in answering]:
@@ -82,6 +88,8 @@ class Channels:
             if not answering:
                 answering = [self._connect()]
                 self._links += answering
+            for link in answering:
+                link.take()
             return answering
 
 

@@ -46,6 +46,8 @@ class Link:
         self._connection = connection
         self._gateways = gateways
         self._channels: list[paramiko.Channel] = []
+        self._users = 0  # who may be about to open one
+        self._using = threading.Lock()
         self._asking = threading.Lock()
         self._asked = time.clock_gettime(CLOCK)
         self._answered = True
@@ -57,8 +59,18 @@ class Link:
 
     @property
     def is_idle(self) -> bool:
-        self._channels = [channel for channel in self._channels if not channel.closed]
-        return not self._channels
+        with self._using:
+            self._channels = [channel for channel in self._channels if not channel.closed]
+            return not self._channels and not self._users
+
+    def take(self) -> None:
+        """It is not idle until it was let go as often."""
+        with self._using:
+            self._users += 1
+
+    def let_go(self) -> None:
+        with self._using:
+            self._users -= 1
 
     def answers(self) -> bool:
         """Whether the host is there: asked, where that was not known a moment ago. A network that
@@ -74,7 +86,8 @@ class Link:
         """A new channel. Raises paramiko.ChannelException where sshd allows no more of them."""
         transport = self._connection.transport
         channel: paramiko.Channel = transport.open_session(timeout=BANNER_TIMEOUT_S)
-        self._channels.append(channel)
+        with self._using:
+            self._channels.append(channel)
         return channel
 
     def close(self) -> None:
