@@ -100,7 +100,8 @@ class World:
             project.end()
 
 
-@pytest.fixture(scope="module", params=["ssh", "local"])
+# The same again without SSH has less to go wrong: that comes with all tests.
+@pytest.fixture(scope="module", params=["ssh", pytest.param("local", marks=pytest.mark.slow)])
 def lasting(request: pytest.FixtureRequest, base: Path) -> Iterator[World]:
     """A world whose projects live as long as the module's tests with this transport."""
     ssh_config = request.getfixturevalue("ssh_config") if request.param == "ssh" else None

@@ -336,6 +336,7 @@ def test_connections_that_sshd_drops_under_load_are_tried_again(site, sshd, tmp_
     assert [each.stdout for each in done] == [b"on\n"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answers", "said"), [(b"SSH-2.0-busy\r\n", b"on\n"), (b"", None)])
 def test_one_that_is_slow_to_shake_hands_is_asked_again_a_silent_one_is_not(
     site, one, monkeypatch, answers, said

@@ -154,6 +154,7 @@ def test_who_never_hears_of_the_chief_gives_up(run, name):
     assert (task.state.cause, task.is_alive()) == ("worker:0", False)
 
 
+@pytest.mark.slow
 def test_a_chief_that_never_hears_of_its_ps_gives_up(run):
     (chief,) = run(GO_ON, ps=None, worker=None, circled={"orphan_timeout_s": 0.8})
     assert ends([chief]) == [("FAILED", "nothing was heard of ps:0 for 1 s", "ps:0")]

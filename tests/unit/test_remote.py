@@ -262,6 +262,7 @@ def test_following_gives_answers_and_then_an_end(home):
     assert list(here.follow(body)) == [{"end": True}]
 
 
+@pytest.mark.slow
 def test_an_answer_without_an_end_is_refused_before_it_fills_our_memory(home, monkeypatch):
     monkeypatch.setattr(session, "MAX_LINE", 1000)
     agent().ask("offer", OFFER)

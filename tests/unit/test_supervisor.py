@@ -156,6 +156,7 @@ def test_a_task_that_fails_at_once_after_it_was_ready_is_tried_as_often_as_is_sa
     assert (task.ends().restarts, task.attempts) == (3, 4)
 
 
+@pytest.mark.slow
 def test_a_frozen_task_is_begun_again_and_its_stacks_are_told(keep):
     task = alone(
         keep, "serve()", env={"PYTHONFAULTHANDLER": "1"},
@@ -199,6 +200,7 @@ GROW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", GROW)
 def test_a_task_whose_log_or_events_grow_is_not_stalled(keep, what):
     task = alone(
