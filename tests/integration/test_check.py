@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from tfdeploy.errors import AgentError
 from tfdeploy.steps.check import _opened, _sound, _survey
 
 from .conftest import World
-from .sshd import free_ports
+from .sshd import free_ports, until
 
 # As much of TensorFlow as check asks for.
 TENSORFLOW = """
@@ -285,6 +286,31 @@ def _seeing(seen, world, folder, **more):
     (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", seen))
     env = {"env": {"PYTHONPATH": str(folder)}}
     return {name: host | env | more for name, host in world.hosts().items()}
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_heard_while_a_host_takes_its_time(local, tmp_path):
+    (tmp_path / "tensorflow.py").write_text("import time; time.sleep(30)")
+    env = {"env": {"PYTHONPATH": str(tmp_path)}}
+    hosts = {name: host | env for name, host in local.hosts().items()}
+    project = local.project(hosts=hosts)
+    with project.begun("check") as checking:
+        until(lambda: _imports(tmp_path), "the import")
+        assert checking.interrupted() == 130
+        assert checking.said == "\ninterrupted\n"
+
+
+def _imports(folder):
+    """Whether a process imports from there."""
+    environ = f"PYTHONPATH={folder}".encode()
+    return any(environ in _environ(path) for path in Path("/proc").glob("[0-9]*/environ"))
+
+
+def _environ(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_who_does_not_let_anybody_in_is_said(tmp_path):

@@ -27,5 +27,14 @@ def main() -> None:
             document({"error": str(error)})
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
-        sys.exit(INTERRUPTED)
+        sys.exit(_interrupted())
+    except SystemExit as ended:
+        # Typer ends with the same code at a Ctrl-C that no command knew, but without a word.
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            _interrupted()
+        raise
+
+
+def _interrupted() -> int:
+    sys.stderr.write("\ninterrupted\n")
+    return INTERRUPTED
