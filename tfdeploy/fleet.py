@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tfdeploy import at_once
+from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
@@ -20,6 +21,7 @@ from tfdeploy.errors import (
     raise_all,
 )
 from tfdeploy.remote import Agent, Followed
+from tfdeploy.told import record, sound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -265,6 +267,9 @@ def _refuse_nonsense(host: str, body: dict[str, Any], answer: dict[str, Any]) ->
     known = isinstance(told, dict) and told.get("task") in body["tasks"]
     if about and not (whole and known):
         raise AgentError(host, "it tells of a task that it was not asked for")
+    if "state" in answer:
+        record(host, TaskReport, answer["state"])
+    sound(host, lambda: str.encode(answer.get("cursor", "")))
 
 
 def _connections() -> int:

@@ -14,7 +14,8 @@ import pytest
 
 from tfdeploy.agent import doors, survey
 from tfdeploy.errors import AgentError
-from tfdeploy.steps.check import _opened, _sound, _survey
+from tfdeploy.steps.check import _opened, _survey
+from tfdeploy.told import sound
 
 from .conftest import World
 from .sshd import free_ports, until
@@ -195,9 +196,9 @@ SOUND = {
     ],
 )
 def test_a_host_that_talks_nonsense_of_itself_is_named(said):
-    assert _sound("h", lambda: _survey("h", SOUND, 0.0)).version == "3.11.7"
-    with pytest.raises(AgentError, match=r"^h: what it says of itself makes no sense$"):
-        _sound("h", lambda: _survey("h", SOUND | said, 0.0))
+    assert sound("h", lambda: _survey("h", SOUND, 0.0)).version == "3.11.7"
+    with pytest.raises(AgentError, match=r"^h: its answer makes no sense$"):
+        sound("h", lambda: _survey("h", SOUND | said, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -206,8 +207,8 @@ def test_a_host_that_talks_nonsense_of_itself_is_named(said):
      {"open": {"ps:0": "x"}, "taken": []}, {"open": {"ps:0": 1 << 16}, "taken": []}],
 )  # fmt: skip
 def test_so_is_one_that_talks_nonsense_of_its_ports(said):
-    with pytest.raises(AgentError, match=r"^h: what it says of itself makes no sense$"):
-        _sound("h", lambda: _opened((), said))
+    with pytest.raises(AgentError, match=r"^h: its answer makes no sense$"):
+        sound("h", lambda: _opened((), said))
 
 
 def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):

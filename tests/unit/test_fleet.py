@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from tfdeploy import at_once, fleet
+from tfdeploy.agent.records import TaskReport, to_json
 from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
 from tfdeploy.fleet import Fleet, Following
 from unit.made import eventually, inventory, python
@@ -261,7 +262,7 @@ class Told:
 
     def __iter__(self):
         self._first()
-        yield {"state": {"task": "w:0"}}
+        yield {"state": to_json(TaskReport("w:0", "READY", 0.0, 7, None, 0, ""))}
         self._over.wait()
         yield {"end": True}
 
@@ -352,3 +353,12 @@ def test_a_cursor_of_another_task_than_was_asked_for_is_refused():
     lie = {"state": {"task": "worker:0"}, "cursor": "x"}
     with pytest.raises(AgentError, match="a task that it was not asked for"):
         fleet._refuse_nonsense("here", {"tasks": ["worker:0"]}, lie)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"state": {"task": "worker:0", "state": 3}}, {"task": "worker:0", "cursor": 3, "lines": []}],
+)
+def test_a_host_that_talks_nonsense_of_its_task_is_refused(answer):
+    with pytest.raises(AgentError, match=r"^here: its answer makes no sense"):
+        fleet._refuse_nonsense("here", {"tasks": ["worker:0"]}, answer)

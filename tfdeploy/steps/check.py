@@ -6,17 +6,18 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import PROCESS
 from tfdeploy.errors import AgentError, HostError, TaskNotReady, TfdeployError
 from tfdeploy.fleet import errors_of
 from tfdeploy.hostnames import folded
 from tfdeploy.steps.roots import Roots
+from tfdeploy.told import sound
 from tfdeploy.words import duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from tfdeploy.remote import Agent
     from tfdeploy.session import Answer
     from tfdeploy.steps.plan import Intent
-
-T = TypeVar("T")
 
 SURVEY_S = 240.0  # TensorFlow is imported there, and a driver may hang
 DOORS_S = 20.0
@@ -114,7 +113,7 @@ def _surveyed(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) ->
         "programs": {launch.task: launch.argv[0] for launch in launches},
     }
     told = agent.ask("survey", body, SURVEY_S)
-    return _sound(agent.host, lambda: _survey(agent.host, told, time.time()))
+    return sound(agent.host, lambda: _survey(agent.host, told, time.time()))
 
 
 def _survey(host: str, told: Answer, now: float) -> Survey:
@@ -139,14 +138,6 @@ def _survey(host: str, told: Answer, now: float) -> Survey:
 
 def _pairs(told: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(message), str(hint)) for message, hint in told)
-
-
-def _sound(host: str, made: Callable[[], T]) -> T:
-    """A host may say anything. Raises AgentError for what can't be meant."""
-    try:
-        return made()
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        raise AgentError(host, "what it says of itself makes no sense") from None
 
 
 def _judge(checked: Checked, survey: Survey, host: Host, *, by_python: bool) -> None:
@@ -262,7 +253,7 @@ def _doors(fleet: Fleet, intent: Intent, there: Sequence[str]) -> list[TfdeployE
             opened.callback(followed.close)  # hangs up, and the host shuts them
             answers = iter(followed)
             told = next(answers)
-            return _sound(agent.host, lambda: _opened(answers, told))
+            return sound(agent.host, lambda: _opened(answers, told))
 
         outcomes = fleet.outcomes(hosts, open_one)
         doors = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
@@ -305,7 +296,7 @@ def _knocked(
     if not at:
         return {}
     told = agent.ask("knock", {"at": at, "timeout_s": KNOCK_S})
-    answers = _sound(agent.host, lambda: dict(zip(known, map(str, told["answers"]), strict=True)))
+    answers = sound(agent.host, lambda: dict(zip(known, map(str, told["answers"]), strict=True)))
     return {door: why for door, why in answers.items() if why}
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.disk import HeldRelease, HeldRun
-from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED, from_json
+from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.fleet import errors_of
 from tfdeploy.run import FOLDER
+from tfdeploy.told import record, sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Inventory
     from tfdeploy.remote import Agent
+    from tfdeploy.session import Answer
 
 # As run.new_id makes them: whatever else lies among the runs is not ours to show or to remove.
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
@@ -76,15 +78,19 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
 
     def ask(agent: Agent) -> Disk:
         answer = agent.ask("disk", {"project": inventory.project}, TIMEOUT_S)
-        held = tuple(from_json(HeldRun, run) for run in answer["runs"])
-        releases = tuple(from_json(HeldRelease, release) for release in answer["releases"])
-        room = {key: answer[key] for key in ("left_bytes", "free_bytes", "total_bytes")}
-        return Disk(held, releases, **room)
+        return sound(agent.host, lambda: _disk(agent.host, answer))
 
     outcomes = fleet.outcomes(fleet.agents, ask)
     disks = {host: disk for host, disk in outcomes.items() if isinstance(disk, Disk)}
     lines = merged(disks, inventory.file.parent / FOLDER)
     return ProjectRuns(inventory.project, lines, disks, tuple(errors_of(outcomes)))
+
+
+def _disk(host: str, answer: Answer) -> Disk:
+    held = tuple(record(host, HeldRun, run) for run in answer["runs"])
+    releases = tuple(record(host, HeldRelease, release) for release in answer["releases"])
+    room = {key: int(answer[key]) for key in ("left_bytes", "free_bytes", "total_bytes")}
+    return Disk(held, releases, **room)
 
 
 def merged(disks: Mapping[str, Disk], home: Path) -> tuple[RunLine, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import TaskReport, from_json
+from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.told import record, sound
 
 if TYPE_CHECKING:
     from tfdeploy.fleet import Fleet
@@ -40,8 +41,13 @@ def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
 
     def ask(agent: Agent) -> dict[str, TaskReport]:
         body = {"project": run.inventory.project, "run": run.id, "tail": tail}
-        reports = [from_json(TaskReport, task) for task in agent.ask("status", body)["tasks"]]
-        return {report.task: report for report in reports}
+        answer = agent.ask("status", body)
+        told = sound(agent.host, lambda: list(answer["tasks"]))
+        reports = {
+            each.task: each for each in (record(agent.host, TaskReport, one) for one in told)
+        }
+        mine = [str(placement.task) for placement in run.plan.on(agent.host)]
+        return {task: report for task, report in reports.items() if task in mine}
 
     outcomes = fleet.outcomes(run.plan.hosts, ask)
     reports: dict[str, TaskReport] = {}
