@@ -76,7 +76,7 @@ def _script(command: tuple[str, ...]) -> str:
     if len(command) < 2 or command[0] not in PYTHON_WORDS or not command[1].endswith(".py"):
         return ""
     script = command[1].removeprefix("./")
-    return "" if script.startswith("/") or "{" in script else script
+    return "" if script.startswith(("/", "~/")) or "{" in script else script
 
 
 def check_chief(training: Training, plan: Plan) -> None:

@@ -168,6 +168,34 @@ def test_tensorflow_is_looked_for_as_tasks_will_find_it(world, tmp_path):
     home.unlink()
 
 
+def test_what_a_spare_lacks_is_but_a_note(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
+    hosts = world.hosts()
+    spare = hosts["two"] | {"directory": str(tmp_path / "three"), "workers": 0, "spare": True}
+    told = checked(world.project(hosts=hosts | {"three": spare, "two": hosts["two"]}), 1)
+    assert {error.split(":")[0] for error in told["errors"]} == {"one", "two"}
+    assert {note.split(":")[0] for note in told["notes"]} == {"three"}
+    own = {"worker": {"env": {"PYTHONPATH": str(tmp_path)}}}
+    told = checked(world.project(hosts=hosts | {"three": spare}, training=own), 1)
+    assert {error.split(":")[0] for error in told["errors"]} == {"one"}  # where a ps is
+    assert told["notes"] == []
+
+
+def test_each_program_is_looked_for_by_its_tasks_own_path(with_tensorflow, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/myps").symlink_to("/bin/true")
+    project = with_tensorflow()
+    path = {"env": {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}}
+    project.training |= {"ps": {"command": "myps", **path}}
+    project.write()
+    assert checked(project)["errors"] == []
+    project.training |= {"ps": {"command": "myps"}, "worker": path}
+    project.write()
+    [error] = checked(project, 1)["errors"]
+    assert "the program myps of ps:0 is not on this host" in error
+
+
 def test_where_no_port_is_waited_for_none_needs_to_be_reached(base, ssh_config, tmp_path):
     world = World("ssh", base, ssh_config)
     env = {"env": {"PYTHONPATH": str(tmp_path)}}
@@ -260,7 +288,7 @@ def test_gpus_are_listed_and_who_uses_one_is_noted(local, gpus, tmp_path):
     ("asked", "seen", "sentence"),
     [
         (2, [], "here: of its 2 GPUs TensorFlow 2.21.0 sees 0"),
-        (3, [0, 1], "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
+        ([0, 2], [0, 2], "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
     ],
 )
 def test_gpus_that_tasks_would_miss_are_an_error(local, gpus, tmp_path, asked, seen, sentence):
@@ -273,6 +301,13 @@ def test_a_gpu_that_no_task_has_need_not_be_seen(local, gpus, tmp_path):
         checked(local.project(hosts=_seeing([0], local, tmp_path, gpus=[0], workers=1)))["errors"]
         == []
     )
+
+
+def test_what_no_task_needs_is_but_a_note(local, gpus, tmp_path):
+    made = _seeing([0, 1], local, tmp_path, gpus=[0, 1, 5])
+    told = checked(local.project(hosts=made))
+    assert told["errors"] == []
+    assert any(n.startswith("here: hosts.toml gives it GPU 5, and nvid") for n in told["notes"])
 
 
 def test_gpus_that_hosts_toml_forgets_are_noted(local, gpus, tmp_path):

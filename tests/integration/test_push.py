@@ -64,6 +64,22 @@ def test_a_host_that_was_copied_from_another_is_one_of_its_own(base, ssh_config,
     assert not [*tmp_path.glob("*/.mark-*")]
 
 
+def test_hosts_that_share_a_copy_are_refused_nevertheless(base, ssh_config, tmp_path):
+    world = World("ssh", base, ssh_config)
+    folders = {"one": tmp_path / "one", "two": tmp_path / "both", "three": tmp_path / "both"}
+    for folder in {*folders.values()}:
+        folder.mkdir()
+        (folder / ".id").symlink_to("f00d")
+    hosts = world.hosts() | {"three": {"address": ADDRESS}}
+    hosts = {name: host | {"directory": str(folders[name])} for name, host in hosts.items()}
+    done = world.project(hosts=hosts).tf("push")
+    assert done.returncode == 1
+    assert re.findall(r"(\w+): its \S+ is (\w+)'s as well", done.stderr) in (
+        [("three", "two")], [("two", "three")]
+    )  # fmt: skip
+    assert not [*tmp_path.glob("*/.mark-*")]
+
+
 def test_hosts_that_share_a_directory_are_told_what_to_write(shared):
     done = shared.tf("push")
     assert done.returncode == 1

@@ -144,7 +144,7 @@ def test_a_script_that_resembles_none_is_refused_with_where_to_look():
 @pytest.mark.parametrize(
     "command",
     ['"python ./train.py"', '"python train.py"', '"python -m train"', '"bash gone.sh"', '"python"',
-     '"python /opt/gone.py"', '"python {job}.py"', '"run gone.py"'],
+     '"python /opt/gone.py"', '"python ~/gone.py"', '"python {job}.py"', '"run gone.py"'],
 )  # fmt: skip
 def test_what_may_well_be_there_is_not_refused(command):
     launch.check_script(with_command(command), ["train.py"])

@@ -31,9 +31,10 @@ def rename() -> Dict[str, Any]:
     return {"here": os.readlink(link)}
 
 
-def mark(word: str) -> Dict[str, Any]:
-    """Answers `{made}`: whether nobody who sees this root has made this mark before."""
-    return {"made": _made(_mark(word), word)}
+def mark(word: str, host: str) -> Dict[str, Any]:
+    """Answers `{by}`: the first `host` that made this mark, of all who see this root."""
+    _made(_mark(word), host)
+    return {"by": os.readlink(_mark(word))}
 
 
 def unmark(word: str) -> Dict[str, Any]:

@@ -36,19 +36,22 @@ VERSION = re.compile(rb"rsync +version v?([\w.]+)")
 USED = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader")
 
 
-def survey(python: str, env: Dict[str, str], gpus: List[int], programs: Dict[str, str]) -> Told:
+def survey(
+    python: str, env: Dict[str, str], gpus: List[int], programs: Dict[str, List[str]]
+) -> Told:
     """Answers `{version, tensorflow, rsync, gpus, here, free_bytes, hindrances, noted, time}`.
 
     `version` is that of our own Python, `tensorflow` is `{version, gpus}` as `python` sees it with
     `env` and these `gpus`, or `{error}`; `gpus` names those that nvidia-smi lists, by id;
-    `hindrances` and `noted` are `[message, hint]`s: what would keep the tasks with these `programs`
-    from starting, and what they may suffer from; `time` is our clock.
+    `hindrances` and `noted` are `[message, hint]`s: what would keep the tasks from starting, whose
+    `[program, PATH]`s are `programs` ("": our own PATH), and what they may suffer from; `time` is
+    our clock.
     """
     listed = leases.nvidia_smi("-L")
     uuids = leases.parsed_gpus(listed)
     asked = {gpu: uuids[gpu] for gpu in gpus if gpu in uuids}
     room = os.statvfs(paths.root())
-    hindrances = [*_at_logout(), *_held(asked), *_missing(programs, env)]
+    hindrances = [*_at_logout(), *_held(asked), *_missing(programs)]
     return {
         "version": ".".join(map(str, sys.version_info[:3])),
         "tensorflow": tensorflow(python, {**env, **_visible(gpus)}),
@@ -121,10 +124,10 @@ def _held(asked: Dict[int, str]) -> Iterator[Refusal]:
             yield leases.refused(resource, holder)
 
 
-def _missing(programs: Dict[str, str], env: Dict[str, str]) -> Iterator[Refusal]:
+def _missing(programs: Dict[str, List[str]]) -> Iterator[Refusal]:
     """What lies in the release can't be looked for before a push."""
-    for task, word in programs.items():
-        program = at_home(word)
+    for task, (word, path) in programs.items():
+        program, env = at_home(word), {"PATH": path} if path else {}
         in_release = "/" in program and not os.path.isabs(program)
         if not in_release and not is_program(program, env, "/"):
             yield no_program(program, task)

@@ -87,13 +87,13 @@ def check(fleet: Fleet, intent: Intent) -> Checked:
     checked.errors += errors_of(outcomes)
     for survey in checked.surveys:
         host = intent.inventory.host(survey.host)
-        _judge(checked, survey, host, by_python=bool(_by_python(launches[host.name], host)))
+        _judge(checked, survey, host, launches[survey.host])
     _judge_together(checked, fleet)
     there = [survey.host for survey in checked.surveys]
     if fleet.stays_connected:
         checked.errors += _doors(fleet, intent, there)
     else:  # a door is open as long as its host's connection
-        checked.notes.append(TfdeployError("who reaches whom is not tried for so many hosts"))
+        checked.notes.append(TfdeployError("ports are not tried on so many hosts"))
     return checked
 
 
@@ -103,14 +103,21 @@ def _by_python(launches: Sequence[Launch], host: Host) -> list[Launch]:
     return sorted(mine, key=lambda launch: not launch.gpus)
 
 
+def _gpus(launches: Sequence[Launch], host: Host) -> list[int]:
+    """Those that tasks will have; all of a spare's, who may have to take any."""
+    mine = (gpu for launch in launches for gpu in launch.gpus)
+    return list(host.gpus) if host.spare else list(mine)
+
+
 def _surveyed(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) -> Survey:
     host = inventory.host(agent.host)
     some = next(iter([*_by_python(launches, host), *launches]), None)
+    spare = {**inventory.training.variables("worker")[0], **host.env}
     body = {
         "python": host.python,
-        "env": some.env if some else {**inventory.training.env, **host.env},
-        "gpus": list(host.gpus),
-        "programs": {launch.task: launch.argv[0] for launch in launches},
+        "env": some.env if some else spare,
+        "gpus": _gpus(launches, host),
+        "programs": {x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
     }
     told = agent.ask("survey", body, SURVEY_S)
     return sound(agent.host, lambda: _survey(agent.host, told, time.time()))
@@ -140,12 +147,15 @@ def _pairs(told: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((str(message), str(hint)) for message, hint in told)
 
 
-def _judge(checked: Checked, survey: Survey, host: Host, *, by_python: bool) -> None:
-    """Without a task that `python` runs, what that lacks may not matter."""
-    broken = [*_without_tensorflow(survey, host), *_unseen_gpus(survey, host)]
-    (checked.errors if by_python or host.spare else checked.notes).extend(broken)
-    checked.errors += [AgentError(survey.host, *found) for found in survey.hindrances]
-    checked.errors += _missing_gpus(survey, host)
+def _judge(checked: Checked, survey: Survey, host: Host, launches: Sequence[Launch]) -> None:
+    """What a spare lacks keeps nothing from starting; nor does, where no task is run by `python`,
+    what that lacks."""
+    gpus, errors = _gpus(launches, host), checked.notes if host.spare else checked.errors
+    broken = [*_without_tensorflow(survey, host), *_unseen_gpus(survey, host, gpus)]
+    (errors if _by_python(launches, host) else checked.notes).extend(broken)
+    errors += [AgentError(survey.host, *found) for found in survey.hindrances]
+    errors += _missing_gpus(survey, gpus)
+    checked.notes += _missing_gpus(survey, [gpu for gpu in host.gpus if gpu not in gpus])
     checked.notes += [AgentError(survey.host, *found) for found in survey.noted]
     checked.notes += [*_without_rsync(survey, host), *_idle_gpus(survey, host)]
     checked.notes += [*_odd_clock(survey), *_small_disk(survey)]
@@ -160,8 +170,8 @@ def _without_tensorflow(survey: Survey, host: Host) -> Iterator[HostError]:
         )
 
 
-def _unseen_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
-    there = sum(gpu in survey.gpus for gpu in host.gpus)
+def _unseen_gpus(survey: Survey, host: Host, gpus: Sequence[int]) -> Iterator[HostError]:
+    there = sum(gpu in survey.gpus for gpu in gpus)
     if survey.tensorflow and survey.seen < there:
         yield AgentError(
             survey.host,
@@ -171,8 +181,8 @@ def _unseen_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
         )
 
 
-def _missing_gpus(survey: Survey, host: Host) -> Iterator[HostError]:
-    missing = [gpu for gpu in host.gpus if gpu not in survey.gpus]
+def _missing_gpus(survey: Survey, gpus: Sequence[int]) -> Iterator[HostError]:
+    missing = [gpu for gpu in gpus if gpu not in survey.gpus]
     if missing:
         yield AgentError(
             survey.host,
@@ -218,12 +228,12 @@ def _small_disk(survey: Survey) -> Iterator[HostError]:
 
 
 def _judge_together(checked: Checked, fleet: Fleet) -> None:
-    roots = Roots()
-    for survey in checked.surveys:
-        try:
-            roots.claim(fleet.agents[survey.host], survey.root)
-        except TfdeployError as error:
-            checked.errors.append(error)
+    with Roots() as roots:
+        for survey in checked.surveys:
+            try:
+                roots.claim(fleet.agents[survey.host], survey.root)
+            except TfdeployError as error:
+                checked.errors.append(error)
     have = {s.host: s.tensorflow for s in checked.surveys if s.tensorflow}
     checked.notes += _unlike("TensorFlow", have)
     pythons = {s.host: ".".join(s.version.split(".")[:2]) for s in checked.surveys}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
@@ -68,29 +68,28 @@ def send(
     `on_progress(host, share)` and `on_failed(error)` are called from several threads as things
     happen. Raises the errors of all hosts.
     """
-    sending, names = _Sending(project, release), list(hosts)
-    if fleet.inventory.source.relay and len(names) > FEW and release.size >= RELAYED:
-        from tfdeploy.steps.relay import Relay  # loads cryptography
+    names = list(hosts)
+    with ExitStack() as ending:
+        sending = _Sending(project, release, ending.enter_context(Roots()))
+        if fleet.inventory.source.relay and len(names) > FEW and release.size >= RELAYED:
+            from tfdeploy.steps.relay import Relay  # loads cryptography
 
-        sending.relay = Relay(fleet.inventory, sending.named)
+            sending.relay = Relay(fleet.inventory, sending.named)
+            ending.callback(sending.relay.end)
 
-    def one(agent: Agent) -> bool:
-        return sending.to(agent, lambda share: on_progress(agent.host, share))
+        def one(agent: Agent) -> bool:
+            return sending.to(agent, lambda share: on_progress(agent.host, share))
 
-    try:
         return fleet.each(names, one, on_failed)
-    finally:
-        if sending.relay:
-            sending.relay.end()
 
 
 class _Sending:
     """One release on its way to many hosts: what is the same for all of them is made once."""
 
-    def __init__(self, project: str, release: Release) -> None:
+    def __init__(self, project: str, release: Release, roots: Roots) -> None:
         self.named = {"project": project, "release": release.id}
         self.relay: Relay | None = None
-        self._roots = Roots()
+        self._roots = roots
         self._release = release
         self._paths = list(release.manifest)
         self._patience_s = TAKE_TIMEOUT_S + release.size / SLOW_DISK
