@@ -14,7 +14,8 @@ import pytest
 
 from tfdeploy.agent import doors, survey
 from tfdeploy.errors import AgentError
-from tfdeploy.steps.check import _opened, _survey
+from tfdeploy.steps.check import _survey
+from tfdeploy.steps.doors import _opened
 from tfdeploy.told import sound
 
 from .conftest import World

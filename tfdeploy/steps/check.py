@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import PROCESS
-from tfdeploy.errors import AgentError, HostError, TaskNotReady, TfdeployError
+from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.fleet import errors_of
 from tfdeploy.hostnames import folded
+from tfdeploy.steps.doors import closed, pairs
 from tfdeploy.steps.roots import Roots
 from tfdeploy.told import sound
 from tfdeploy.words import duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.fleet import Fleet
     from tfdeploy.inventory import Host, Inventory
-    from tfdeploy.plan import Placement, Plan
     from tfdeploy.remote import Agent
     from tfdeploy.session import Answer
     from tfdeploy.steps.plan import Intent
 
 SURVEY_S = 240.0  # TensorFlow is imported there, and a driver may hang
-DOORS_S = 20.0
-KNOCK_S = 5.0
 AHEAD_S = 5.0
 ROOM = 1 << 30  # bytes, for checkpoints and logs
-NEWS = "the run's own news"
 
 
 @dataclass(frozen=True)
@@ -53,16 +48,6 @@ class Survey:
     ahead_s: float
     hindrances: tuple[tuple[str, str], ...]
     noted: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Doors:
-    """What a host has opened: the `ports` by their tasks, and why others are `taken`. They are open
-    for as long as `answers` may be heard."""
-
-    answers: object
-    ports: Mapping[str, int]
-    taken: tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -91,7 +76,7 @@ def check(fleet: Fleet, intent: Intent) -> Checked:
     _judge_together(checked, fleet)
     there = [survey.host for survey in checked.surveys]
     if fleet.stays_connected:
-        checked.errors += _doors(fleet, intent, there)
+        checked.errors += closed(fleet, intent, there)
     else:  # a door is open as long as its host's connection
         checked.notes.append(TfdeployError("ports are not tried on so many hosts"))
     return checked
@@ -138,13 +123,9 @@ def _survey(host: str, told: Answer, now: float) -> Survey:
         str(told["here"]),
         int(told["free_bytes"]),
         ahead_s,
-        _pairs(told["hindrances"]),
-        _pairs(told["noted"]),
+        pairs(told["hindrances"]),
+        pairs(told["noted"]),
     )
-
-
-def _pairs(told: Iterable[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(message), str(hint)) for message, hint in told)
 
 
 def _judge(checked: Checked, survey: Survey, host: Host, launches: Sequence[Launch]) -> None:
@@ -250,71 +231,3 @@ def _unlike(what: str, have: Mapping[str, str]) -> Iterator[HostError]:
         if version != usual:
             hint = f"what {usual} writes, {version} may not read: have one everywhere"
             yield AgentError(host, f"it has {what} {version}, and {usual} is on {others}", hint)
-
-
-def _doors(fleet: Fleet, intent: Intent, there: Sequence[str]) -> list[TfdeployError]:
-    """Every port that the run will need is opened by its host, and knocked at by the others."""
-    hosts = [host for host in intent.plan.hosts if host in there]
-    with ExitStack() as opened:
-
-        def open_one(agent: Agent) -> Doors:
-            wanted = {"wanted": _wanted(intent.plan, agent.host)}
-            followed = agent.answers("doors", wanted, DOORS_S)
-            opened.callback(followed.close)  # hangs up, and the host shuts them
-            answers = iter(followed)
-            told = next(answers)
-            return sound(agent.host, lambda: _opened(answers, told))
-
-        outcomes = fleet.outcomes(hosts, open_one)
-        doors = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
-        errors = errors_of(outcomes)
-        errors += [AgentError(h, *no) for h, each in doors.items() for no in each.taken]
-        knocked = fleet.outcomes(doors, lambda agent: _knocked(agent, intent, doors))
-    errors += errors_of(knocked)
-    silent: dict[tuple[str, Placement], dict[str, str]] = {}
-    for host, answers in knocked.items():
-        if not isinstance(answers, TfdeployError):
-            for door, detail in answers.items():
-                silent.setdefault(door, {})[host] = detail
-    return [*errors, *(_closed(name, to, who) for (name, to), who in silent.items())]
-
-
-def _opened(answers: object, told: Answer) -> Doors:
-    ports = {str(task): int(port) for task, port in told["open"].items()}
-    if not all(0 < port < 1 << 16 for port in ports.values()):
-        raise ValueError
-    return Doors(answers, ports, _pairs(told["taken"]))
-
-
-def _wanted(plan: Plan, host: str) -> dict[str, int]:
-    wanted = {str(p.task): p.port for p in plan.on(host) if p.port is not None}
-    return wanted | ({NEWS: plan.beacon_port} if host == plan.chief.host else {})
-
-
-def _knocked(
-    agent: Agent, intent: Intent, doors: Mapping[str, Doors]
-) -> dict[tuple[str, Placement], str]:
-    """Which of the doors that its tasks will need it doesn't reach, and why."""
-    plan = intent.plan
-    needed = [(str(p.task), p) for p in plan.dialled_from(agent.host)]
-    if intent.inventory.training.ready == PROCESS:
-        needed = []  # nobody waits for their ports
-    if agent.host != plan.chief.host:
-        needed.append((NEWS, plan.chief))
-    known = [(n, to) for n, to in needed if to.host in doors and n in doors[to.host].ports]
-    at = [{"address": to.address, "port": doors[to.host].ports[name]} for name, to in known]
-    if not at:
-        return {}
-    told = agent.ask("knock", {"at": at, "timeout_s": KNOCK_S})
-    answers = sound(agent.host, lambda: dict(zip(known, map(str, told["answers"]), strict=True)))
-    return {door: why for door, why in answers.items() if why}
-
-
-def _closed(name: str, to: Placement, who: Mapping[str, str]) -> TaskNotReady:
-    hosts, detail = folded(who), next(iter(who.values()))
-    return TaskNotReady(
-        str(to.task),
-        to.host,
-        f"{hosts} can't reach {to.host} at {to.address}, on the port of {name}: {detail}",
-        f"is a firewall between them? is hosts.{to.host}.address what {hosts} can dial?",
-    )
