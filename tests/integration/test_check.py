@@ -14,7 +14,7 @@ import pytest
 
 from tfdeploy.agent import doors, survey
 from tfdeploy.errors import AgentError
-from tfdeploy.steps.check import _survey
+from tfdeploy.steps.check import _odd_clock, _small_disk, _survey
 from tfdeploy.steps.doors import _opened
 from tfdeploy.told import sound
 
@@ -238,6 +238,28 @@ def test_a_host_that_talks_nonsense_of_itself_is_named(said):
 def test_so_is_one_that_talks_nonsense_of_its_ports(said):
     with pytest.raises(AgentError, match=r"^h: its answer makes no sense$"):
         sound("h", lambda: _opened((), said))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "said"),
+    [
+        (3600.0, ["h: its clock is 1h 00m ahead of this machine's"]),
+        (-90.0, ["h: its clock is 1m 30s behind this machine's"]),
+        (2.0, []),
+    ],
+)
+def test_a_clock_that_is_wrong_is_noted(ahead_s, said):
+    found = _odd_clock(_survey("h", SOUND | {"time": ahead_s}, 0.0))
+    assert [str(note).splitlines()[0] for note in found] == said
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [(10**9, ["h: only 1.0 GB are free where its directory lies"]), (2 * 10**9, [])],
+)
+def test_a_disk_that_is_nearly_full_is_noted(free, said):
+    found = _small_disk(_survey("h", SOUND | {"free_bytes": free}, 0.0))
+    assert [str(note).splitlines()[0] for note in found] == said
 
 
 def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):
