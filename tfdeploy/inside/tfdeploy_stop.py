@@ -9,6 +9,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import Any, Callable, MutableSet
 from weakref import WeakSet
@@ -21,6 +22,9 @@ SAID = b"tfdeploy: SIGTERM: the session stops after this step; a second SIGTERM 
 def save_on_stop(_: str) -> None:
     """Patch TensorFlow's monitored sessions, or raise and patch nothing."""
     stop = Stop()
+    os.register_at_fork(
+        before=stop.forks, after_in_parent=stop.forked, after_in_child=stop.is_a_child
+    )
     patched = {
         "__init__": _then(_MonitoredSession.__init__, stop.began),
         "should_stop": _or_asked(_MonitoredSession.should_stop, stop),
@@ -40,6 +44,21 @@ class Stop:
         self.asked = False
         self.sessions: MutableSet[Any] = WeakSet()
         self.process = os.getpid()
+        self._of_thread = threading.local()
+
+    def forks(self) -> None:
+        """A signal that meets a child before Python is ready in it would be forgotten, and the
+        handler with it: so it has to wait. (PyOS_AfterFork_Child clears what has come.)"""
+        self._of_thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def forked(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._of_thread.mask)
+
+    def is_a_child(self) -> None:
+        """One that reads data, say, doesn't train: it ends as ever."""
+        if signal.getsignal(signal.SIGTERM) == self.ask:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.forked()
 
     def began(self, session: Any) -> None:
         """Take SIGTERM, unless the script has done so, or say in one line why we can't."""
@@ -62,7 +81,7 @@ class Stop:
     def ask(self, number: int, frame: Any) -> None:
         """The handler. Python runs it between two steps, never within one."""
         signal.signal(number, signal.SIG_DFL)
-        # A forked child, such as one that reads data, inherits the handler and doesn't train.
+        # A child that was forked past Python inherits the handler, too.
         if not self.sessions or os.getpid() != self.process:
             os.kill(os.getpid(), number)
         self.asked = True
