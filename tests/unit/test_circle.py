@@ -191,7 +191,7 @@ def test_who_does_not_know_the_secret_is_told_nothing_and_not_believed():
 )
 def test_who_speaks_otherwise_gets_no_word_and_harms_nobody(words):
     with answering() as (_, known), socket.create_connection(("localhost", known.port)) as stranger:
-        with suppress(ConnectionError):  # it may be hung up on before it has said all
+        with suppress(OSError):  # it may be hung up on before it has said all: also ENOTCONN
             stranger.sendall(words)
             stranger.shutdown(socket.SHUT_WR)
             assert stranger.recv(1) == b""
