@@ -12,7 +12,7 @@ from tfdeploy.errors import AgentError, AgentSilent, CommandFailed, HostError, L
 from tfdeploy.session import Answer, Ended, Session, question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfdeploy.inventory import Host
     from tfdeploy.transport import Completed, Transport
@@ -187,7 +187,7 @@ class Followed:
         self._session: Session | None = None
         self._enough = False
 
-    def __iter__(self) -> Generator[Answer, None, None]:
+    def __iter__(self) -> Iterator[Answer]:
         """Until it has said its last. Raises AgentSilent where it falls silent before."""
         session, answer = self._agent.begin(self._asked, self._silence_s)
         self._session = session

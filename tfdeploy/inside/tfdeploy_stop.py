@@ -22,9 +22,6 @@ SAID = b"tfdeploy: SIGTERM: the session stops after this step; a second SIGTERM 
 def save_on_stop(_: str) -> None:
     """Patch TensorFlow's monitored sessions, or raise and patch nothing."""
     stop = Stop()
-    os.register_at_fork(
-        before=stop.forks, after_in_parent=stop.forked, after_in_child=stop.is_a_child
-    )
     patched = {
         "__init__": _then(_MonitoredSession.__init__, stop.began),
         "should_stop": _or_asked(_MonitoredSession.should_stop, stop),
@@ -34,6 +31,9 @@ def save_on_stop(_: str) -> None:
     }
     for name, method in patched.items():
         setattr(_MonitoredSession, name, method)
+    os.register_at_fork(
+        before=stop.forks, after_in_parent=stop.forked, after_in_child=stop.is_a_child
+    )
 
 
 class Stop:

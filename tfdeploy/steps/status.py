@@ -43,11 +43,9 @@ def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
         body = {"project": run.inventory.project, "run": run.id, "tail": tail}
         answer = agent.ask("status", body)
         told = sound(agent.host, lambda: list(answer["tasks"]))
-        reports = {
-            each.task: each for each in (record(agent.host, TaskReport, one) for one in told)
-        }
+        reports = [record(agent.host, TaskReport, one) for one in told]
         mine = [str(placement.task) for placement in run.plan.on(agent.host)]
-        return {task: report for task, report in reports.items() if task in mine}
+        return {report.task: report for report in reports if report.task in mine}
 
     outcomes = fleet.outcomes(run.plan.hosts, ask)
     reports: dict[str, TaskReport] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import paramiko
@@ -15,7 +15,7 @@ from tfdeploy.transport import Completed
 from tfdeploy.transport.translate import CONNECT_FAILED, FOREIGN, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfdeploy.transport.link import Link
 
@@ -59,25 +59,30 @@ class Channels:
         closed makes room in a moment; else this one gets a connection of its own."""
         for pause_s in SESSION_PAUSES_S:
             time.sleep(pause_s)
-            links = self._taken()
-            try:
+            with self._taken() as links:
                 for link in links:
                     try:
                         return link.session()
                     except paramiko.ChannelException as error:
                         if error.code != CONNECT_FAILED:
                             raise
-            finally:
-                for link in links:
-                    link.let_go()
         own = self._connect()
         with self._opening:
             self._links.append(own)
         return own.session()
 
-    def _taken(self) -> list[Link]:
-        """The connections that answer, at least one, for the caller to let go: meanwhile nobody
-        else finds them idle."""
+    @contextmanager
+    def _taken(self) -> Iterator[list[Link]]:
+        """The connections that answer, at least one; nobody else finds them idle meanwhile."""
+        links = self._linked()
+        try:
+            yield links
+        finally:
+            for link in links:
+                link.let_go()
+
+    def _linked(self) -> list[Link]:
+        """As `_taken`, for the caller to let go."""
         with self._opening:
             answering = [link for link in self._links if link.answers()]
             for link in [link for link in self._links if link not in answering]:
