@@ -116,3 +116,19 @@ def world(lasting: World) -> Iterator[World]:
     own = World(lasting.transport, lasting.base, lasting.ssh_config)
     yield own
     own.end()
+
+
+@pytest.fixture
+def by_ssh(base: Path, ssh_config: Path) -> Iterator[World]:
+    """For what has no meaning without SSH."""
+    own = World("ssh", base, ssh_config)
+    yield own
+    own.end()
+
+
+@pytest.fixture
+def local(base: Path) -> Iterator[World]:
+    """For what has to find the environment of the command on its host."""
+    own = World("local", base, None)
+    yield own
+    own.end()

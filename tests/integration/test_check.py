@@ -18,7 +18,6 @@ from tfdeploy.steps.check import _odd_clock, _small_disk, _survey
 from tfdeploy.steps.doors import _opened
 from tfdeploy.told import sound
 
-from .conftest import World
 from .sshd import free_ports, until
 
 # As much of TensorFlow as check asks for.
@@ -61,14 +60,6 @@ def gpus(tmp_path, monkeypatch):
     program.write_text(NVIDIA_SMI.format(name=name, pid=os.getpid()))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-
-
-@pytest.fixture
-def local(base):
-    """This machine: it has the environment of the command."""
-    world = World("local", base, None)
-    yield world
-    world.end()
 
 
 def checked(project, exit_code=0):
@@ -169,16 +160,15 @@ def test_tensorflow_is_looked_for_as_tasks_will_find_it(world, tmp_path):
     home.unlink()
 
 
-def test_what_a_spare_lacks_is_but_a_note(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
+def test_what_a_spare_lacks_is_but_a_note(by_ssh, tmp_path):
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
-    hosts = world.hosts()
+    hosts = by_ssh.hosts()
     spare = hosts["two"] | {"directory": str(tmp_path / "three"), "workers": 0, "spare": True}
-    told = checked(world.project(hosts=hosts | {"three": spare, "two": hosts["two"]}), 1)
+    told = checked(by_ssh.project(hosts=hosts | {"three": spare, "two": hosts["two"]}), 1)
     assert {error.split(":")[0] for error in told["errors"]} == {"one", "two"}
     assert {note.split(":")[0] for note in told["notes"]} == {"three"}
     own = {"worker": {"env": {"PYTHONPATH": str(tmp_path)}}}
-    told = checked(world.project(hosts=hosts | {"three": spare}, training=own), 1)
+    told = checked(by_ssh.project(hosts=hosts | {"three": spare}, training=own), 1)
     assert {error.split(":")[0] for error in told["errors"]} == {"one"}  # where a ps is
     assert told["notes"] == []
 
@@ -197,14 +187,13 @@ def test_each_program_is_looked_for_by_its_tasks_own_path(with_tensorflow, tmp_p
     assert "the program myps of ps:0 is not on this host" in error
 
 
-def test_where_no_port_is_waited_for_none_needs_to_be_reached(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
+def test_where_no_port_is_waited_for_none_needs_to_be_reached(by_ssh, tmp_path):
     env = {"env": {"PYTHONPATH": str(tmp_path)}}
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
-    hosts = {name: host | env for name, host in world.hosts().items()}
+    hosts = {name: host | env for name, host in by_ssh.hosts().items()}
     hosts["one"] |= {"address": "255.255.255.255"}
-    assert checked(world.project(hosts=hosts, training={"ready": "process"}))["errors"] == []
-    [error] = checked(world.project(hosts=hosts), 1)["errors"]
+    assert checked(by_ssh.project(hosts=hosts, training={"ready": "process"}))["errors"] == []
+    [error] = checked(by_ssh.project(hosts=hosts), 1)["errors"]
     assert error.startswith("ps:0 on one: two can't reach one at 255.255.255.255, on the port of")
 
 
@@ -266,33 +255,31 @@ def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):
     assert checked(with_tensorflow(ports="auto"))["errors"] == []
 
 
-def test_hosts_that_can_not_be_asked_hide_no_others(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
-    hosts = world.hosts()
+def test_hosts_that_can_not_be_asked_hide_no_others(by_ssh, tmp_path):
+    hosts = by_ssh.hosts()
     [port] = free_ports(1)
     gone = {"hostname": "127.0.0.1", "port": port, "workers": 0, "spare": True}
-    project = world.project(hosts={**hosts, "gone": {**hosts["two"], **gone}})
+    project = by_ssh.project(hosts={**hosts, "gone": {**hosts["two"], **gone}})
     told = checked(project, 1)
     assert [*told["hosts"]] == ["one", "two"]
     assert any(error.startswith("gone: ") for error in told["errors"])
 
 
-def test_hosts_that_share_a_directory_are_told_what_to_write(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
-    hosts = {n: host | {"directory": str(tmp_path / "home")} for n, host in world.hosts().items()}
-    errors = checked(world.project(hosts=hosts), 1)["errors"]
+def test_hosts_that_share_a_directory_are_told_what_to_write(by_ssh, tmp_path):
+    hosts = {n: host | {"directory": str(tmp_path / "home")} for n, host in by_ssh.hosts().items()}
+    errors = checked(by_ssh.project(hosts=hosts), 1)["errors"]
     assert any(f'directory = "{tmp_path}/home/{{host}}"' in error for error in errors)
 
 
-def test_versions_that_differ_are_noted(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
-    hosts = world.hosts() | {"three": world.hosts()["two"] | {"directory": str(tmp_path / "three")}}
+def test_versions_that_differ_are_noted(by_ssh, tmp_path):
+    hosts = by_ssh.hosts()
+    hosts["three"] = hosts["two"] | {"directory": str(tmp_path / "three")}
     for name, host in hosts.items():
         version = "2.20.0" if name == "two" else "2.21.0"
         (tmp_path / version).mkdir(exist_ok=True)
         (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, []))
         hosts[name] = host | {"env": {"PYTHONPATH": str(tmp_path / version)}, "ports": "auto"}
-    told = checked(world.project(hosts=hosts))
+    told = checked(by_ssh.project(hosts=hosts))
     [note] = told["notes"]
     assert note.startswith("two: it has TensorFlow 2.20.0, and 2.21.0 is on one, three\n")
 

@@ -15,7 +15,6 @@ from tfdeploy.fleet import Fleet
 from tfdeploy.steps.plan import plan_all
 from tfdeploy.steps.push import push
 
-from .conftest import World
 from .sshd import ADDRESS
 
 
@@ -36,23 +35,20 @@ def test_a_source_that_changes_while_it_is_pushed_is_refused_by_name(world, chan
 
 
 @pytest.fixture
-def shared(base, ssh_config, tmp_path):
+def shared(by_ssh, tmp_path):
     """Three hosts whose home is one folder, as a network file system makes it."""
-    world = World("ssh", base, ssh_config)
-    hosts = world.hosts() | {"three": {"address": ADDRESS}}
+    hosts = by_ssh.hosts() | {"three": {"address": ADDRESS}}
     home = {"directory": str(tmp_path / "home/.tfdeploy")}
-    yield world.project("--hold", hosts={name: host | home for name, host in hosts.items()})
-    world.end()
+    return by_ssh.project("--hold", hosts={name: host | home for name, host in hosts.items()})
 
 
-def test_a_host_that_was_copied_from_another_is_one_of_its_own(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
-    hosts = {n: host | {"directory": str(tmp_path / n)} for n, host in world.hosts().items()}
+def test_a_host_that_was_copied_from_another_is_one_of_its_own(by_ssh, tmp_path):
+    hosts = {n: host | {"directory": str(tmp_path / n)} for n, host in by_ssh.hosts().items()}
     (tmp_path / "one").mkdir()
     (tmp_path / "one/.id").symlink_to("f00d")
     (tmp_path / "two").mkdir()
     (tmp_path / "two/.id").write_text("f00d")  # by a program that follows links
-    project = world.project(hosts=hosts)
+    project = by_ssh.project(hosts=hosts)
     project.ok("push")
     shutil.rmtree(tmp_path / "two", ignore_errors=True)
     (tmp_path / "two").mkdir()
@@ -64,15 +60,14 @@ def test_a_host_that_was_copied_from_another_is_one_of_its_own(base, ssh_config,
     assert not [*tmp_path.glob("*/.mark-*")]
 
 
-def test_hosts_that_share_a_copy_are_refused_nevertheless(base, ssh_config, tmp_path):
-    world = World("ssh", base, ssh_config)
+def test_hosts_that_share_a_copy_are_refused_nevertheless(by_ssh, tmp_path):
     folders = {"one": tmp_path / "one", "two": tmp_path / "both", "three": tmp_path / "both"}
     for folder in {*folders.values()}:
         folder.mkdir()
         (folder / ".id").symlink_to("f00d")
-    hosts = world.hosts() | {"three": {"address": ADDRESS}}
+    hosts = by_ssh.hosts() | {"three": {"address": ADDRESS}}
     hosts = {name: host | {"directory": str(folders[name])} for name, host in hosts.items()}
-    done = world.project(hosts=hosts).tf("push")
+    done = by_ssh.project(hosts=hosts).tf("push")
     assert done.returncode == 1
     assert re.findall(r"(\w+): its \S+ is (\w+)'s as well", done.stderr) in (
         [("three", "two")], [("two", "three")]
