@@ -1,40 +1,78 @@
-# From a clone to a trained model (make demo), and from an edit to what it broke (make quick, make test).
+# `make demo` trains a model from a fresh clone; `make quick` and `make test` check a change.
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
 QUICK := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" tests
-# It asks for "tensorflow", which would lay itself over tensorflow-cpu.
+# The number of slow tests that run at the same time, each with its own set of hosts. They mostly wait.
+SETS := 4
+SLOW := tests/hosts/with $(SETS) .venv/bin/pytest -n $(SETS) --dist loadgroup --no-loadscope-reorder -m slow
+# tf_keras requires the package "tensorflow", which would overwrite tensorflow-cpu: installed without its requirements.
 TF_KERAS := 'tf_keras>=2.21,<2.22'
 
-.PHONY: help demo test quick check bench recipes clean
+# If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test quick faults e2e hosts costs soak check docs bench recipes clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo    train the example on this machine, several tasks at once, and look at the result (minutes the first time)"
-	@echo "make test    all tests, on four real hosts in containers (brings them up, and down again unless they were up)"
-	@echo "make quick   the tests that need no containers"
-	@echo "make check   ruff and mypy"
-	@echo "make bench   tfdeploy beside Ansible, pyinfra, Fabric and a shell loop, on up to 48 hosts in containers (an hour or two)"
-	@echo "make recipes the algorithms of examples/ side by side, into docs/recipes.md (some minutes)"
-	@echo "make clean   remove the containers, .venv and everything else that was made"
+	@echo "make demo    train the example on this machine with several tasks, and print the test accuracy (minutes the first time)"
+	@echo "make test    run all tests, with hosts in containers (starts the containers, and removes them unless they were running)"
+	@echo "make test ONE=tests/unit/planning/test_plan.py::test_name    run one test, one file or one folder"
+	@echo "make quick   run the tests that need no containers and no TensorFlow"
+	@echo "make faults  run only the fault tests; make e2e: only the trainings on hosts in containers"
+	@echo "make hosts   start the containers and keep them running, so that the next tests start at once"
+	@echo "make costs   run the slow tests and store the duration of each in tests/costs.json"
+	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
+	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
+	@echo "make docs    build the documentation into build/site"
+	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
+	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
+	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
-	@echo "PYTHON=...   the interpreter to make .venv with (3.11 or newer; now: $(PYTHON))"
+	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
 
 demo: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" examples/digits/demo.sh
 
+ifdef ONE
+test: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh docker
+	tests/hosts/with 1 .venv/bin/pytest $(ONE)
+else
 test: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker
 	$(QUICK)
-	tests/hosts/with .venv/bin/pytest -m slow tests
+	$(SLOW) tests
+endif
+
+faults e2e: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh docker
+	$(SLOW) tests/$@
+
+hosts: .venv/.ready-to-develop
+	tests/hosts/up $(SETS)
+
+# Measure the duration of each slow test for tests/order.py: after tests were added, or if one test runs alone at the end.
+costs: .venv/.ready-to-develop
+	$(SLOW) --write-costs tests
 
 quick: .venv/.ready-to-develop
 	$(QUICK)
+
+HOURS := 1
+soak: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh docker
+	tests/hosts/with $(SETS) .venv/bin/python tests/soak.py $(HOURS) $(SETS)
 
 check: .venv/.ready-to-develop
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict tfdeploy
+	.venv/bin/mkdocs build --strict --quiet
+
+docs: .venv/.ready-to-develop
+	.venv/bin/mkdocs build --strict
 
 bench: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker
@@ -48,22 +86,22 @@ clean:
 	tests/hosts/down
 	tests/bench/fleet down
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers
+	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 
-# Each stamp says: .venv holds what this pyproject.toml asks for.
+# Each stamp means that .venv has what this pyproject.toml requires.
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -e '.[tensorflow,example]'
+	.venv/bin/python -m pip install --quiet -e '.[tensorflow]'
 	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
 	@touch $@
 
 .venv/.ready-to-develop: pyproject.toml | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -e '.[tensorflow,example,dev]'
+	.venv/bin/python -m pip install --quiet -e '.[tensorflow,dev,docs]'
 	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
 	@touch $@ .venv/.ready-to-run
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "tfdeploy needs Python 3.11 or newer, and $(PYTHON) isn't: name one with make PYTHON=..."; exit 1; }
+	  { echo "tfdeploy needs Python 3.11 or newer, and $(PYTHON) is older or missing: choose one with make PYTHON=..."; exit 1; }
 	PYTHON="$(PYTHON)" tests/hosts/install-missing venv
 	$(PYTHON) -m venv .venv

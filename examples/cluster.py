@@ -1,6 +1,6 @@
-"""What every between-graph script does around its own idea: flags, a server, and a session.
+"""Flags, a server and a session, shared by all between-graph scripts.
 
-Between-graph: each worker builds a graph of its own, and they meet in variables that the ps hold.
+Between-graph: each worker builds its own graph, and all of them share the variables on the ps.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 v1 = tf.compat.v1
-# Half of what these recipes teach is deprecated, and TensorFlow says so at each use.
+# Much of what these recipes show is deprecated; TensorFlow would warn at each use.
 v1.logging.set_verbosity(v1.logging.ERROR)
 
 
 class Role(NamedTuple):
-    """Which task this process is, and of which cluster."""
+    """The task that this process is, and its cluster."""
 
     cluster: tf.train.ClusterSpec
     job: str
@@ -29,7 +29,7 @@ class Role(NamedTuple):
 
     @property
     def is_chief(self) -> bool:
-        """The first worker: it initializes or restores the variables, and saves them."""
+        """Whether this is the first worker, which initializes, restores and saves the variables."""
         return self.job == "worker" and self.index == 0
 
     @property
@@ -46,18 +46,18 @@ class Role(NamedTuple):
 
 
 def flags(doc: str, steps: str = "of all workers together") -> argparse.ArgumentParser:
-    """The flags that all of these scripts have; a script adds its own, and says what a step is."""
-    idea = doc.splitlines()[0]  # Formulas that follow would be set as a paragraph.
+    """Return a parser with the common flags. `steps` is the help text that says what a step is."""
+    idea = doc.splitlines()[0]  # The formulas below it would be wrapped as a paragraph.
     parser = argparse.ArgumentParser(description=idea, allow_abbrev=False)
     add = parser.add_argument
     add("--job_name", choices=("ps", "worker", "evaluator"), required=True)
     add("--task_index", type=int, required=True)
     add("--ps_hosts", default="", help="host:port,host:port; one worker alone needs none")
-    add("--worker_hosts", required=True, help="the first one is the chief")
+    add("--worker_hosts", required=True, help="the first is the chief")
     add("--checkpoint_dir", default="checkpoints")
     add("--steps", type=int, default=600, help=steps)
     add("--batch_size", type=int, default=64, help="of each worker")
-    add("--save_steps", type=int, default=1000, help="a checkpoint after every so many steps")
+    add("--save_steps", type=int, default=1000, help="steps between two checkpoints")
     return parser
 
 
@@ -76,31 +76,31 @@ def role(given: argparse.Namespace) -> Role:
 
 
 def config(role: Role) -> v1.ConfigProto:
-    """See the ps tasks and oneself only.
+    """Return a session configuration that sees only the ps and this worker.
 
-    Without these filters a session waits for every worker to answer: one that comes late, when
-    another has already finished, would wait for ever.
+    Without these filters a session waits until every worker answers: a late worker would wait
+    forever if another one has already finished.
     """
-    made = v1.ConfigProto(device_filters=["/job:ps", role.device])
-    made.gpu_options.allow_growth = True
-    return made
+    config = v1.ConfigProto(device_filters=["/job:ps", role.device])
+    config.gpu_options.allow_growth = True
+    return config
 
 
 def serve(role: Role) -> None:
-    """Hold variables until somebody ends this process: a ps never learns that training is over."""
+    """Hold variables until this process is stopped: a ps does not learn that training is over."""
     no_gpu = v1.ConfigProto(device_count={"GPU": 0})
     tf.distribute.Server(role.cluster, role.job, role.index, config=no_gpu).join()
 
 
 def server(role: Role) -> tf.distribute.Server:
-    """A worker's own: its session's master, and what the others reach."""
+    """Return this worker's server: the master of its session, to which the others connect."""
     return tf.distribute.Server(role.cluster, role.job, role.index, config=config(role))
 
 
 def on_ps(role: Role, strategy: Callable[[tf.Operation], int] | None = None) -> object:
-    """The scope in which variables go to the ps, in turn, and all else stays on this worker.
+    """Return a scope that puts variables on the ps in turn, and everything else on this worker.
 
-    A `strategy` of the script's own says for each variable which ps it goes to.
+    `strategy`, if given, returns the number of the ps for a variable.
     """
     if role.ps == 0:
         return v1.device(role.device)
@@ -111,20 +111,20 @@ def on_ps(role: Role, strategy: Callable[[tf.Operation], int] | None = None) -> 
 
 
 def places(variables: Iterable[tf.Variable]) -> str:
-    """The tasks that hold them, as "/job:ps/task:0, /job:ps/task:1"."""
+    """Return the tasks that hold the variables, such as "/job:ps/task:0, /job:ps/task:1"."""
     return ", ".join(sorted({variable.device for variable in variables}))
 
 
 class Progress(v1.train.SessionRunHook):
-    """Prints `step N loss X` now and then, and at the end how far training came."""
+    """Print `step N loss X` at intervals, and a summary at the end."""
 
     def __init__(self, loss: tf.Tensor, every: int = 100, batches: int = 1) -> None:
         self.step, self.loss, self.every = v1.train.get_global_step(), loss, every
-        self.batches = batches  # that a worker has computed, when the hook hears of it again
-        self.own, self.told = 0, -1
+        self.batches = batches  # computed by this worker between two calls of the hook
+        self.own, self.reported = 0, -1
 
     def after_create_session(self, *_: object) -> None:
-        self.began = time.monotonic()
+        self.start = time.monotonic()
 
     def before_run(self, _: v1.train.SessionRunContext) -> v1.train.SessionRunArgs:
         return v1.train.SessionRunArgs([self.step, self.loss])
@@ -132,13 +132,13 @@ class Progress(v1.train.SessionRunHook):
     def after_run(self, _: v1.train.SessionRunContext, values: v1.train.SessionRunValues) -> None:
         step, loss = values.results
         self.own += self.batches
-        if step // self.every > self.told:
+        if step // self.every > self.reported:
             print(f"step {step} loss {loss:.3f}", flush=True)
-            self.told = step // self.every
+            self.reported = step // self.every
 
     def end(self, session: v1.Session) -> None:
-        step, took = session.run(self.step), time.monotonic() - self.began
-        print(f"stopped at step {step} after {self.own} of my own in {took:.1f} s", flush=True)
+        step, took = session.run(self.step), time.monotonic() - self.start
+        print(f"stopped at step {step} in {took:.1f} s, own steps: {self.own}", flush=True)
 
 
 def open_session(
@@ -149,9 +149,9 @@ def open_session(
     scaffold: v1.train.Scaffold | None = None,
     stop_grace_period_secs: int = 120,
 ) -> v1.train.MonitoredSession:
-    """The chief restores or initializes the variables, and saves; the others wait for it."""
+    """Open a session. The chief initializes or restores the variables and saves; others wait."""
     scaffold = scaffold or v1.train.Scaffold()
-    # The hook reads the global step, which all workers share: so each stops by itself.
+    # The hook reads the global step, which all workers share, so each worker stops by itself.
     hooks = [v1.train.StopAtStepHook(last_step=given.steps), *hooks]
     if not role.is_chief:
         creator = PromptWorker(target, role, scaffold)
@@ -169,9 +169,9 @@ def open_session(
 
 
 class PromptWorker(v1.train.SessionCreator):
-    """Looks every second whether the chief is done with the variables.
+    """Check every second whether the chief has initialized the variables.
 
-    MonitoredTrainingSession looks every 30 s, and a short training is over by then.
+    MonitoredTrainingSession checks every 30 s; a short training is over by then.
     """
 
     def __init__(self, target: str, role: Role, scaffold: v1.train.Scaffold) -> None:

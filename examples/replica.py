@@ -1,7 +1,7 @@
-"""A worker's own copy of the net: it trains there by itself, and meets the others now and then.
+"""A worker's own copy of the net, which it trains by itself and exchanges with the ps at times.
 
-The central weights lie on the ps: they are saved and evaluated, and they have the names that
-digits/model.py gives. The copies are local variables of their workers: nobody else sees them.
+The central weights are on the ps: they are saved and evaluated, and have the names of
+digits/model.py. The copies are local variables of their workers; no other task sees them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ v1 = tf.compat.v1
 
 
 class Steps(NamedTuple):
-    """What a worker runs for a batch: within a window, where it is alone, and for the last one."""
+    """What a worker runs for a batch: `compute` in a window, `communicate` for its last batch."""
 
     compute: tf.Operation
     communicate: tf.Tensor  # the global step after it
 
 
 class Replica:
-    """The net, computed at this worker's `own` weights, each a copy of one of the `central` ones.
+    """The net, computed with this worker's `own` weights, each a copy of one of the `central` ones.
 
-    Every read and write is an operation of its own: who builds on them says their order with
-    tf.control_dependencies, as nothing else orders them within a session's run.
+    Every read and write is a separate operation. Nothing orders them within a session's run except
+    tf.control_dependencies, so the caller must set those.
     """
 
     def __init__(self, role: cluster.Role, side: int) -> None:
@@ -49,9 +49,9 @@ class Replica:
         v1.summary.scalar("loss", self.loss)
 
     def _copied(self, getter: Callable[..., tf.Variable], name: str, **how: Any) -> tf.Tensor:
-        """What model.py gets for a variable: the value of this worker's copy of it."""
+        """Return to model.py, for a variable, the value of this worker's copy of it."""
         central = getter(name, **how)
-        # It is initialized after the central ones are, or restored: a worker begins where they are.
+        # Initialized after the central weights are initialized or restored, with their values.
         own = self.local(central.read_value(), f"own/{name}")
         self.central.append(central)
         self.own.append(own)
@@ -59,18 +59,18 @@ class Replica:
         return self.points[-1]
 
     def point(self, own: tf.Variable) -> tf.Tensor:
-        """Where the net is computed, and its gradients: here, at the worker's own weights."""
+        """Return the weights at which the net and its gradients are computed: the worker's own."""
         return own.read_value()
 
     def local(self, value: tf.Tensor, name: str) -> tf.Variable:
-        """A variable on this worker, in no checkpoint."""
+        """Create a variable on this worker that no checkpoint contains."""
         with v1.device(self.role.device):
             return v1.Variable(
                 value, name=name, trainable=False, collections=[v1.GraphKeys.LOCAL_VARIABLES]
             )
 
     def accrued(self) -> list[tf.Variable]:
-        """Where the gradients of a window add up."""
+        """Create the variables in which the gradients of a window are added up."""
         return [self.local(tf.zeros(own.shape), f"accrued/{own.op.name}") for own in self.own]
 
     def descend(self, rate: float) -> tf.Operation:
@@ -105,7 +105,10 @@ def run(
     algorithm: Callable[[Replica, argparse.Namespace], Steps],
     kind: Callable[[cluster.Role, int], Replica] = Replica,
 ) -> None:
-    """A ps holds the central weights; a worker trains a copy of some `kind` by the `algorithm`."""
+    """Run this process's job: a ps holds the central weights, a worker trains a copy of them.
+
+    `algorithm` returns the worker's steps, `kind` is the class of its copy.
+    """
     role = cluster.role(given)
     if role.job == "ps":
         cluster.serve(role)
@@ -129,11 +132,11 @@ def train(
     given: argparse.Namespace,
     examples: data.Examples,
 ) -> None:
-    """A window of batches on one's own, with the last one the exchange; and so on."""
+    """Train windows of batches; the last batch of each window also exchanges with the ps."""
     batches = data.batches(examples, given.batch_size, seed=copy.role.index)
 
     def alone(step_context: v1.train.MonitoredSession.StepContext) -> None:
-        # Past the hooks: they read the global step, and within a window nothing is sent.
+        # Not through the hooks: they read the global step from the ps, but a window sends nothing.
         step_context.session.run(steps.compute, copy.feed(next(batches)))
 
     step = 0

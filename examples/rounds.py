@@ -1,4 +1,4 @@
-"""Synchronous rounds: each worker hands in its gradients, their mean is applied, all go on."""
+"""Synchronous rounds: each worker pushes gradients, their mean is applied, all continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 v1 = tf.compat.v1
 
-# Accumulators drop gradients of an older round. Here none can come: the tokens see to that.
+# Accumulators drop gradients of an older round. The tokens ensure that none arrive.
 NEVER_LATE = tf.int64.max
 
 
@@ -22,17 +22,17 @@ def meet(
     weights: list[tf.Variable],
     batches: int,
 ) -> tf.Operation:
-    """One worker's part of a round, in which each computed so many `batches`.
+    """Return the operation for one worker's part of a round in which each computed `batches`.
 
-    No thread is needed beside the sessions, and so none can keep a program from ending: the chief
-    itself waits for all gradients, applies them, and gives each of the others a token to go on.
-    If it is lost in between, all wait for each other: somebody has to begin them again.
+    There is no thread besides the sessions that could keep a program from exiting: the chief
+    itself waits for all gradients, applies them, and gives each other worker a token to continue.
+    If the chief is lost in between, all wait for each other and must be restarted.
     """
     piles = [_pile(weight) for weight in weights]
     tokens = _tokens(role)
     pairs = zip(piles, gradients, strict=True)
-    handed_in = tf.group(*[pile.apply_grad(g, NEVER_LATE) for pile, g in pairs])
-    with tf.control_dependencies([handed_in]):
+    pushed = tf.group(*[pile.apply_grad(g, NEVER_LATE) for pile, g in pairs])
+    with tf.control_dependencies([pushed]):
         if not role.is_chief:
             return tokens.dequeue().op
         means = [pile.take_grad(role.workers) for pile in piles]
@@ -45,7 +45,7 @@ def meet(
 
 
 def _pile(weight: tf.Variable) -> v1.ConditionalAccumulator:
-    """Beside the weight on its ps; by its name all workers find the same one."""
+    """Return the accumulator of a weight, on the same ps, shared by all workers by its name."""
     with v1.device(weight.device):
         return v1.ConditionalAccumulator(
             tf.float32, weight.shape, shared_name=f"pile/{weight.op.name}"

@@ -1,6 +1,6 @@
-"""Runs the algorithms one after another on this machine, and writes docs/recipes.md about it.
+"""Run the algorithms one after another on this machine, and write docs/recipes.md.
 
-`make recipes` calls it. All of it is asked of the tfdeploy command line, as anyone could.
+`make recipes` calls this script. It uses only the tfdeploy command line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = "20"
 
 
 class Recipe(NamedTuple):
-    """What it is called in the table, the folder, its hosts file, and what sets it apart."""
+    """A row of the table: its label, folder, hosts file, and what differs from the others."""
 
     label: str
     folder: str
@@ -34,15 +34,15 @@ class Recipe(NamedTuple):
 RECIPES = (
     Recipe("serial", "serial", "hosts.toml", "one process, Adam"),
     Recipe("serial-sgd", "serial", "hosts.sgd.toml", "one process, SGD"),
-    Recipe("hogwild", "hogwild", "hosts.toml", "each gradient at once, no locks"),
-    Recipe("downpour", "downpour", "hosts.toml", "own copy, a window's gradients, Adagrad"),
+    Recipe("hogwild", "hogwild", "hosts.toml", "each gradient applied at once, no locks"),
+    Recipe("downpour", "downpour", "hosts.toml", "own copy, gradients of a window, Adagrad"),
     Recipe("downpour-sgd", "downpour", "hosts.sgd.toml", "the same, SGD"),
-    Recipe("adag", "adag", "hosts.toml", "own copy, a window's mean"),
-    Recipe("dynsgd", "dynsgd", "hosts.toml", "who comes late counts less"),
-    Recipe("aeasgd", "aeasgd", "hosts.toml", "own copy on a spring"),
+    Recipe("adag", "adag", "hosts.toml", "own copy, mean of a window"),
+    Recipe("dynsgd", "dynsgd", "hosts.toml", "late gradients count less"),
+    Recipe("aeasgd", "aeasgd", "hosts.toml", "own copy, pulled to the centre"),
     Recipe("aeamsgd", "aeamsgd", "hosts.toml", "the same, with momentum"),
-    Recipe("ssgd", "ssgd", "hosts.toml", "synchronous, a round a batch"),
-    Recipe("sagn", "sagn", "hosts.toml", "synchronous, a round a window"),
+    Recipe("ssgd", "ssgd", "hosts.toml", "synchronous, one round per batch"),
+    Recipe("sagn", "sagn", "hosts.toml", "synchronous, one round per window"),
 )
 
 
@@ -66,10 +66,10 @@ def main() -> None:
 
 def outcome(examples: Path, recipe: Recipe) -> Outcome:
     say(f"{recipe.label} …")
-    began = time.monotonic()
-    done = asked(examples / recipe.folder, "run", "--hosts", recipe.hosts)
-    wall_s = time.monotonic() - began
-    folder = Path(done["collected"])
+    start = time.monotonic()
+    result = tfdeploy(examples / recipe.folder, "run", "--hosts", recipe.hosts)
+    wall_s = time.monotonic() - start
+    folder = Path(result["collected"])
     scored = subprocess.run(
         [sys.executable, "digits/eval.py", str(folder / "checkpoints"), "--json"],
         cwd=examples, check=True, capture_output=True, text=True,
@@ -78,28 +78,28 @@ def outcome(examples: Path, recipe: Recipe) -> Outcome:
 
 
 def compare(examples: Path, outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
-    """What each run told of its loss, by its label."""
-    runs = [f"{done.recipe.label}={done.folder}" for done in outcomes]
+    """Return what `tfdeploy compare` reports about each run, by its label."""
+    runs = [f"{one.recipe.label}={one.folder}" for one in outcomes]
     words = ("--target", TARGET, "--picture", str(DOCS / "recipes.svg"))
-    told = asked(examples / "serial", "compare", *runs, *words)["runs"]
-    return {each["label"]: each for each in told}
+    compared = tfdeploy(examples / "serial", "compare", *runs, *words)["runs"]
+    return {each["label"]: each for each in compared}
 
 
 def sweep(digits: Path) -> dict[str, Any]:
     say("sweep …")
     hosts = digits / "hosts.toml"
     hosts.write_text(hosts.read_text().replace("--steps=600", "--steps=1000000"))
-    told = asked(digits, "sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", SECONDS)
+    swept = tfdeploy(digits, "sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", SECONDS)
     shutil.copy(digits / "sweep" / "speedup.svg", DOCS / "speedup.svg")
-    return told
+    return swept
 
 
-def asked(folder: Path, *words: str) -> dict[str, Any]:
-    """The document that tfdeploy answers with; what it tells people is seen as it goes."""
-    done = subprocess.run(
+def tfdeploy(folder: Path, *words: str) -> dict[str, Any]:
+    """Run a tfdeploy command and return its JSON document; its text for people is shown."""
+    result = subprocess.run(
         ["tfdeploy", *words, "--json"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
     )
-    return json.loads(done.stdout)
+    return json.loads(result.stdout)
 
 
 def say(text: str) -> None:
@@ -115,20 +115,20 @@ def page(
     return PAGE.format(
         machine=f"{os.cpu_count()} cores ({platform.machine()}), no GPU",
         target=TARGET,
-        algorithms="\n".join(row(done, compared[done.recipe.label]) for done in outcomes),
+        algorithms="\n".join(row(one, compared[one.recipe.label]) for one in outcomes),
         cells="\n".join(cell(each) for each in swept["cells"]),
-        verdict=verdict(swept),
+        summary=summary(swept),
         seconds=SECONDS,
     )
 
 
-def row(done: Outcome, told: dict[str, Any]) -> str:
-    reached = told["reached"]
+def row(outcome: Outcome, compared: dict[str, Any]) -> str:
+    reached = compared["reached"]
     where = f"{reached['step']} | {reached['seconds']:.1f}" if reached else "- | -"
-    recipe = done.recipe
+    recipe = outcome.recipe
     return (
-        f"| [{recipe.label}](../examples/{recipe.folder}/) | {recipe.idea} | {told['steps']} "
-        f"| {told['seconds']:.1f} | {where} | {told['last']:.3f} | {done.accuracy:.3f} |"
+        f"| [{recipe.label}](../examples/{recipe.folder}/) | {recipe.idea} | {compared['steps']} "
+        f"| {compared['seconds']:.1f} | {where} | {compared['last']:.3f} | {outcome.accuracy:.3f} |"
     )
 
 
@@ -148,36 +148,39 @@ def figure(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def verdict(swept: dict[str, Any]) -> str:
-    """How many ps the sweep found to be enough, and how far it came."""
-    enough = ", ".join(f"{ps} ps for {n} worker(s)" for n, ps in swept["enough_ps"].items())
+def summary(swept: dict[str, Any]) -> str:
+    """Return how many ps the sweep found to be enough, and the best speed-up."""
+    enough = ", ".join(
+        f"{ps} ps for {n} {'worker' if int(n) == 1 else 'workers'}"
+        for n, ps in swept["enough_ps"].items()
+    )
     best = max((each["speedup"] or 0.0 for each in swept["cells"]), default=0.0)
-    return f"Enough here: {enough}. The most that was reached is {best:.2f} times one worker."
+    return f"Enough on this machine: {enough}. The best speed-up is {best:.2f} times one worker."
 
 
 PAGE = """# The recipes side by side
 
-The training algorithms of `examples/`, each on the same net and the same digits, with one ps and two workers on one machine.
-`make recipes` has run them one after another and has written this page; what it did is in `examples/side_by_side.py`.
-Measured on {machine}: workers, ps and the measuring itself share these cores, so seconds say little about your machines, and steps say more.
+The training algorithms of `examples/`, each with the same net and the same digits, with one ps and two workers on one machine.
+`make recipes` runs them one after another and writes this page; the script is `examples/side_by_side.py`.
+Measured on {machine}. Workers, ps and the measurement share these cores, so seconds say little about your machines; steps say more.
 
 ![loss against step and against time](recipes.svg)
 
-| recipe | what sets it apart | steps | seconds | step at loss {target} | seconds at loss {target} | last loss | test accuracy |
+| recipe | what differs | steps | seconds | step at loss {target} | seconds at loss {target} | last loss | test accuracy |
 |---|---|--:|--:|--:|--:|--:|--:|
 {algorithms}
 
-A step is a batch of 64 images, whoever computed it; the loss is that of the chief's own batches, a running mean over a twentieth of the longest run. Where workers have copies of their own, it is the loss of the chief's copy, not of the weights that are saved.
-Seconds begin with the first loss that was told. The accuracy is that of the checkpoint that was collected, on images that no worker has seen (359; one is 0.003).
+A step is a batch of 64 images on any worker. The loss is that of the chief's own batches, a running mean over a twentieth of the longest run. If workers have copies of their own, it is the loss of the chief's copy, not of the weights that are saved.
+Seconds count from the first reported loss. The accuracy is that of the collected checkpoint, on 359 images that were not used for training (one image is 0.003).
 
 How to read it:
 
-- `serial` has Adam, as `examples/digits` does. All algorithms apply plain SGD (DOWNPOUR Adagrad), so `serial-sgd` is what to compare them with: one process that never works with old weights, at Hogwild's rate. Each algorithm has a rate of its own, the one that did well here, so lines differ by that too.
-- Hogwild exchanges after each batch. DOWNPOUR, ADAG, DynSGD and the elastic ones exchange once a window: that is for slow networks, which one machine doesn't have.
-- The synchronous ones (SSGD, SAGN) take rounds: a batch, or a window, of each worker. They wait for the slowest.
-- Weights begin at random, and the order of updates differs: every figure differs from run to run.
+- `serial` uses Adam, like `examples/digits`. All algorithms use plain SGD (DOWNPOUR: Adagrad), so compare them with `serial-sgd`: one process that never uses old weights, with Hogwild's learning rate. Each algorithm has its own learning rate, chosen because it did well here, so the lines differ by that too.
+- Hogwild exchanges weights after each batch. DOWNPOUR, ADAG, DynSGD and the elastic ones exchange once per window: that helps on slow networks, which a single machine does not have.
+- The synchronous ones (SSGD, SAGN) work in rounds: one batch, or one window, of each worker. They wait for the slowest worker.
+- The first weights are random, and the order of updates differs: every figure differs from run to run.
 
-For your own runs: `tfdeploy compare RUN RUN…` draws the same picture.
+For your own runs, `tfdeploy compare RUN RUN…` draws the same plot.
 
 ## How many ps for how many workers?
 
@@ -189,7 +192,7 @@ For your own runs: `tfdeploy compare RUN RUN…` draws the same picture.
 |--:|--:|--:|--:|--:|--:|--:|
 {cells}
 
-{verdict} All tasks share this machine's cores: on machines of their own the same command answers for your script, your net and your network.
+{summary} All tasks share this machine's cores. Run the same command on your machines to measure your script, your net and your network.
 """
 
 

@@ -1,22 +1,113 @@
-"""What all tests share: what outlives a command at home does not outlive the tests."""
+"""For all tests: their order, the evidence of failed tests, and an isolated environment."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
+import evidence
+import order
 import pytest
+from hypothesis import settings
 
-from tfdeploy.transport import reaching
+from tfdeploy.transport.daemon import locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Hypothesis draws the same examples in every run except a soak.
+settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True, database=None)
+settings.load_profile("unit")
+if "TFDEPLOY_FUZZ" in os.environ:
+    max_examples = int(os.environ["TFDEPLOY_FUZZ"])
+    settings.register_profile("soak", deadline=None, max_examples=max_examples, database=None)
+    settings.load_profile("soak")
+
+# Variables that a terminal or a CI may set, and that Rich or Typer read.
+OUTPUT_VARIABLES = (
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLORTERM", "GITHUB_ACTIONS"),
+    *("TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-costs", action="store_true", help="store the duration of each test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getvalue("dist") == "loadgroup" or hasattr(config, "workerinput"):
+        order.arrange(items)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten long values: a test's name is in its environment, whose size is limited."""
+    if isinstance(val, str | bytes) and len(val) > 200:
+        return f"{len(val)} {type(val).__name__}"
+    return None
+
+
+def pytest_runtest_setup() -> None:
+    evidence.reset()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed and call.when != "teardown":
+        report.sections.append(("evidence", evidence.write(item.nodeid)))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.getvalue("write_costs"):
+        stats = terminalreporter.stats
+        order.write(report for key in ("", "passed", "failed") for report in stats.get(key, ()))
+
 
 @pytest.fixture(scope="session", autouse=True)
-def own_keepers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nor do the tests meet the connections and answers that the developer's commands keep."""
+def own_connection_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Isolate the tests from the connections and the caches of the developer's commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
-        reaching.hang_up()
+        locate.stop_daemons()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_terminal():
+    """Print as on a usual terminal, whatever the terminal of the tests is."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OUTPUT_VARIABLES:
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        yield
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """The agent's root on this host: the agent's own path decides where everything is stored."""
+    folder = tmp_path / "root"
+    (folder / "agent").mkdir(parents=True)
+    monkeypatch.setattr(sys, "argv", [os.fspath(folder / "agent" / "abc.pyz")])
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home directory, for commands that use it."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", os.fspath(folder))
+    return folder
+
+
+@pytest.fixture
+def release(root):
+    """The release that launches name."""
+    folder = root / "p" / "releases" / "f00d"
+    folder.mkdir(parents=True)
+    (folder / "run").write_text("#!/bin/sh\n")
+    return folder

@@ -1,4 +1,4 @@
-"""Turn machines that you reach by SSH into one TensorFlow cluster, and bring the result home.
+"""Turn machines that you reach by SSH into one TensorFlow cluster, and fetch the results.
 
     inventory = tfdeploy.load(Path("hosts.toml"))
     intent = tfdeploy.plan_all(inventory)
@@ -6,7 +6,7 @@
         tfdeploy.push(fleet, intent)
         run = tfdeploy.start(fleet, intent)
 
-Names are imported when they are first used, so that the command line starts at once.
+Each name is imported when it is first used, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfdeploy.commands.collect import collect
+    from tfdeploy.commands.logs import logs
+    from tfdeploy.commands.plan import plan_all
+    from tfdeploy.commands.prune import prune
+    from tfdeploy.commands.push import push
+    from tfdeploy.commands.resume import resume
+    from tfdeploy.commands.run import finish
+    from tfdeploy.commands.run_follow import follow
+    from tfdeploy.commands.runs import runs
+    from tfdeploy.commands.start import start
+    from tfdeploy.commands.status import status
+    from tfdeploy.commands.stop import stop
+    from tfdeploy.config.inventory import Inventory, load
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.fleet import Fleet
-    from tfdeploy.inventory import Inventory, load
-    from tfdeploy.plan import Plan
-    from tfdeploy.release import Release
+    from tfdeploy.experiments.compare import compare
+    from tfdeploy.experiments.sweep import sweep
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Plan
+    from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
-    from tfdeploy.steps.collect import collect
-    from tfdeploy.steps.compare import compare
-    from tfdeploy.steps.logs import logs
-    from tfdeploy.steps.plan import plan_all
-    from tfdeploy.steps.prune import prune
-    from tfdeploy.steps.push import push
-    from tfdeploy.steps.resume import resume
-    from tfdeploy.steps.run import finish, follow
-    from tfdeploy.steps.runs import runs
-    from tfdeploy.steps.start import start
-    from tfdeploy.steps.status import status
-    from tfdeploy.steps.stop import stop
-    from tfdeploy.steps.sweep import sweep
 
 __all__ = [
     "Fleet",
@@ -59,21 +60,23 @@ __all__ = [
     "sweep",
 ]
 
-_HOMES = {
-    "Fleet": "fleet",
-    "Inventory": "inventory",
-    "Plan": "plan",
-    "Release": "release",
+_MODULES = {
+    "Fleet": "hosts.fleet",
+    "Inventory": "config.inventory",
+    "Plan": "planning.plan",
+    "Release": "release.snapshot",
     "Run": "run",
     "TfdeployError": "errors",
-    "load": "inventory",
-    "plan_all": "steps.plan",
-    "finish": "steps.run",
-    "follow": "steps.run",
+    "compare": "experiments.compare",
+    "load": "config.inventory",
+    "plan_all": "commands.plan",
+    "finish": "commands.run",
+    "follow": "commands.run_follow",
+    "sweep": "experiments.sweep",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'tfdeploy' has no attribute {name!r}")
-    return getattr(import_module(f"tfdeploy.{_HOMES.get(name, f'steps.{name}')}"), name)
+    return getattr(import_module(f"tfdeploy.{_MODULES.get(name, f'commands.{name}')}"), name)

@@ -1,4 +1,4 @@
-"""TensorFlow's own nouns: a Task is (job, index), a ClusterSpec says who can be dialled where."""
+"""TensorFlow's own terms: a Task is (job, index); a ClusterSpec maps each job to its addresses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from functools import total_ordering
 
 from tfdeploy.errors import PlanError
 
-# The order in which tasks start: who is dialled comes before who dials.
+# The order in which tasks start: a ps must listen before the other tasks connect to it.
 JOBS = ("ps", "worker", "chief", "evaluator")
 
 ClusterSpec = Mapping[str, tuple[str, ...]]
-"""job -> addresses ("host:port") by task index, as tf.train.ClusterSpec takes it."""
+"""job -> addresses ("host:port") by task index, as tf.train.ClusterSpec expects it."""
 
 
 @total_ordering
 @dataclass(frozen=True)
 class Task:
-    """TensorFlow's task: `Task("worker", 1)` is `worker:1` to people, `worker-1` in file names."""
+    """One TensorFlow task. `Task("worker", 1)` is `worker:1` in messages, `worker-1` in paths."""
 
     job: str
     index: int
@@ -32,34 +32,35 @@ class Task:
 
     @property
     def file_name(self) -> str:
-        """The task's name as part of a path."""
+        """Return the task's name as part of a path."""
         return f"{self.job}-{self.index}"
 
     @property
     def in_cluster(self) -> bool:
-        """An evaluator opens no port and is part of no cluster spec: it only reads checkpoints."""
+        """Whether the cluster spec lists the task. It does not list an evaluator, which only reads
+        checkpoints and opens no port."""
         return self.job != "evaluator"
 
     @classmethod
     def parse(cls, text: str) -> Task:
-        """Read `worker:1` or `worker-1`. Raises PlanError on anything else."""
+        """Parse `worker:1` or `worker-1`. Raises PlanError for anything else."""
         job, separator, index = text.replace("-", ":").partition(":")
         if job not in JOBS or not separator or not index.isdecimal():
             raise PlanError(
                 f'"{text}" is not a task',
-                f"name one of {', '.join(JOBS)} and an index: worker:0",
+                f"name a task, such as worker:0, or one of the jobs {', '.join(JOBS)}",
             )
         return cls(job, int(index))
 
 
 def tf_config(cluster: ClusterSpec, task: Task) -> str:
-    """The TF_CONFIG of one task: JSON with `cluster` and `task`.
+    """Return the TF_CONFIG of one task: JSON with `cluster` and `task`.
 
     Source: tf.distribute.cluster_resolver.TFConfigClusterResolver. Raises PlanError for a cluster
-    that holds an evaluator, which TensorFlow would wait for.
+    that lists an evaluator: TensorFlow would wait for it.
     """
     if "evaluator" in cluster:
-        raise PlanError("an evaluator can't be part of the cluster: no other task may dial it")
+        raise PlanError("an evaluator can't be part of the cluster: no task may connect to it")
     return json.dumps(
         {
             "cluster": cluster,

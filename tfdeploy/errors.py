@@ -1,41 +1,43 @@
-"""The tree of errors: what went wrong, where, and what to type next.
+"""All errors that a user can meet: what went wrong, on which host, and what to type next.
 
     TfdeployError(message, hint)
-    ├── InventoryError · PlanError · RunError       exit 2: nothing was touched
+    ├── InventoryError · PlanError · RunError       exit 2: nothing was changed
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
-    │   CommandTimedOut · TransferFailed · AgentError (Leased) · AgentSilent
+    │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
-    └── FleetError(errors)                          several at once: none hides another
+    └── FleetError(errors)                          several at once; none hides another
 
-The host's name is added in transport, the task's in steps, the words for people in console.
-What many hosts have met is told once, with all of their names and addresses.
+transport/ adds the host's name, commands/ adds the task's, and output/ prints the error.
+The same error on many hosts is printed once, with the names and addresses of all of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from tfdeploy.hostnames import FEW, folded
+from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
-# What tells hosts apart that have met the same, beside their names: addresses, ports, tasks.
-APART = re.compile(
+# Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
+# addresses, ports, tasks.
+HOST_SPECIFIC = re.compile(
     r"\d+(?:\.\d+){3}(?::\d+)?|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}|port \d+"
     r"|(?:ps|chief|worker|evaluator):\d+"
 )
 
 
 class TfdeployError(Exception):
-    """Base of all. `message` says what was found and expected; `hint` what to type next."""
+    """The base class. `message` says what was found and expected, `hint` what to type next."""
 
     exit_code = 1
-    names: tuple[str, ...] = ()  # the host, or the task and its host, that it is about
+    names: tuple[str, ...] = ()  # of the host, or of the task and its host
     log: tuple[str, ...] = ()
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -43,32 +45,37 @@ class TfdeployError(Exception):
         self.message = message
         self.hint = hint
 
+    def with_hint(self, hint: str) -> Self:
+        """Return a copy of this error with another hint."""
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__ |= {**self.__dict__, "hint": hint}
+        return copy
+
     def __str__(self) -> str:
-        about = f"{' on '.join(self.names)}: " if self.names else ""
-        log = [f"  | {line}" for line in self.log]
-        return _lines(f"{about}{self.message}", log, self.hint)
+        prefix = f"{' on '.join(self.names)}: " if self.names else ""
+        return _join_lines(f"{prefix}{self.message}", _log_lines(self), self.hint)
 
 
 class InventoryError(TfdeployError):
-    """hosts.toml can't be read, or says something that it may not."""
+    """hosts.toml cannot be read, or has an invalid value."""
 
     exit_code = 2
 
 
 class PlanError(TfdeployError):
-    """The inventory is well-formed, but no cluster can be made of it."""
+    """hosts.toml is valid, but no cluster can be built from it."""
 
     exit_code = 2
 
 
 class RunError(TfdeployError):
-    """The run that was asked for isn't known here."""
+    """The controller does not know the run, or cannot read or write its record."""
 
     exit_code = 2
 
 
 class HostError(TfdeployError):
-    """Something about one host."""
+    """An error on one host."""
 
     def __init__(self, host: str, message: str, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -77,7 +84,7 @@ class HostError(TfdeployError):
 
 
 class Unreachable(HostError):
-    """No SSH connection could be made, or the one there was is gone."""
+    """The SSH connection could not be opened, or was lost."""
 
 
 class AuthenticationFailed(HostError):
@@ -85,15 +92,15 @@ class AuthenticationFailed(HostError):
 
 
 class HostKeyRefused(HostError):
-    """The host's key is unknown, or is not the one in known_hosts."""
+    """The host's key is unknown, revoked, or not the one in known_hosts."""
 
 
 class CommandFailed(HostError):
-    """A command on the host could not be run at all."""
+    """A command could not be run on the host."""
 
 
 class CommandTimedOut(HostError):
-    """A command on the host gave no answer in its time."""
+    """A command on the host did not answer in time."""
 
 
 class TransferFailed(HostError):
@@ -101,15 +108,15 @@ class TransferFailed(HostError):
 
 
 class AgentError(HostError):
-    """The agent on the host refused what it was asked, or answered nonsense."""
+    """The agent on the host refused the request, or its answer was invalid."""
 
 
-class AgentSilent(HostError):
-    """The agent ended before its last word: it was killed, or its host is going down."""
+class AgentExitedEarly(HostError):
+    """The agent exited before it finished its answer: it was killed, or its host shuts down."""
 
 
-class Leased(AgentError):
-    """A port or a GPU that was asked for is held by another live run, `run`."""
+class LeaseConflict(AgentError):
+    """Another live run, `run`, holds a requested port or GPU."""
 
     def __init__(self, host: str, message: str, hint: str, run: str) -> None:
         super().__init__(host, message, hint)
@@ -117,7 +124,7 @@ class Leased(AgentError):
 
 
 class TaskError(TfdeployError):
-    """Something about one task, e.g. `worker:1` on host `gpu-02`."""
+    """An error of one task, for example `worker:1` on host `gpu-02`."""
 
     def __init__(
         self, task: str, host: str, message: str, hint: str = "", log: Sequence[str] = ()
@@ -130,66 +137,76 @@ class TaskError(TfdeployError):
 
 
 class TaskFailed(TaskError):
-    """The task's process ended badly. `log` holds the last lines that it wrote."""
+    """The task's process failed. `log` has the last lines of its log."""
 
 
 class TaskNotReady(TaskError):
-    """The task's process lives, but its gRPC port didn't answer as this task in time."""
+    """The task's process runs, but its gRPC port did not answer as this task in time."""
 
 
 class FleetError(TfdeployError):
-    """What went wrong on several hosts or tasks, all of it."""
+    """All errors of several hosts or tasks."""
 
     def __init__(self, errors: Sequence[TfdeployError], hint: str = "") -> None:
-        super().__init__("\n".join(_told(errors)), hint)
+        super().__init__("\n".join(_merge_similar(errors)), hint)
         self.errors = tuple(errors)
 
 
 def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:
-    """Raise nothing, the one error, or a FleetError of all of them; each is told once."""
-    flat = [one for error in errors for one in parts(error)]
-    told = list({str(error): error for error in flat}.values())
+    """Raise the only error, or a FleetError of several; without errors, return.
+
+    An error that occurs twice is raised once.
+    """
+    flat = [single for error in errors for single in individual_errors(error)]
+    distinct = list({str(error): error for error in flat}.values())
     hints = [error.hint for error in errors if isinstance(error, FleetError) and error.hint]
     hint = "\n  ".join(dict.fromkeys([*hints, hint] if hint else hints))
-    if len(told) == 1 and not hint:
-        raise told[0]
-    if told:
-        raise FleetError(told, hint)
+    if len(distinct) == 1 and not hint:
+        raise distinct[0]
+    if distinct:
+        raise FleetError(distinct, hint)
 
 
-def parts(error: TfdeployError) -> tuple[TfdeployError, ...]:
-    """The errors that a FleetError holds; any other is its own only part."""
+def individual_errors(error: TfdeployError) -> tuple[TfdeployError, ...]:
+    """Return the errors of a FleetError; for any other error, the error itself."""
     return error.errors if isinstance(error, FleetError) else (error,)
 
 
-def _told(errors: Sequence[TfdeployError]) -> Iterator[str]:
-    """Each of them; many that are the same, but for what tells their hosts apart, as one."""
-    kinds: dict[tuple[object, ...], list[TfdeployError]] = {}
+def _merge_similar(errors: Sequence[TfdeployError]) -> Iterator[str]:
+    """Yield the text of each error; one text for many that differ only in host-specific words."""
+    groups: dict[tuple[object, ...], list[TfdeployError]] = {}
     for error in errors:
-        same = (type(error), _nameless(error, error.message), _nameless(error, error.hint))
-        kinds.setdefault(same if error.names else (error,), []).append(error)
-    for alike in kinds.values():
-        if len(alike) > FEW:
-            yield _together(alike)
+        key = (type(error), _blank_names(error, error.message), _blank_names(error, error.hint))
+        groups.setdefault(key if error.names else (error,), []).append(error)
+    for group in groups.values():
+        if len(group) > MAX_LISTED:
+            yield _merged_text(group)
         else:
-            yield from map(str, alike)
+            yield from map(str, group)
 
 
-def _nameless(error: TfdeployError, text: str) -> tuple[str, ...]:
-    words = WORD.split(text)
-    return tuple("" if word in error.names or APART.fullmatch(word) else word for word in words)
+def _blank_names(error: TfdeployError, text: str) -> tuple[str, ...]:
+    """Return the words of `text`, with "" for each host-specific one."""
+    return tuple(
+        "" if word in error.names or HOST_SPECIFIC.fullmatch(word) else word
+        for word in WORD.split(text)
+    )
 
 
-def _together(alike: Sequence[TfdeployError]) -> str:
-    """All of their names and addresses; the log and the hint of the first."""
-    first = alike[0]
-    about = " on ".join(map(folded, zip(*(error.names for error in alike), strict=True)))
-    words = zip(*(WORD.split(error.message) for error in alike), strict=True)
-    log = [f"  | {line}" for line in first.log]
+def _merged_text(group: Sequence[TfdeployError]) -> str:
+    """Return one text with all names and addresses, and the log and the hint of the first."""
+    first = group[0]
+    names = " on ".join(map(fold_names, zip(*(error.names for error in group), strict=True)))
+    words = zip(*(WORD.split(error.message) for error in group), strict=True)
+    log = _log_lines(first)
     if log:
         log.insert(0, f"  the end of the log of {first.names[0]}:")
-    return _lines(f"{about}: {''.join(map(folded, words))}", log, first.hint)
+    return _join_lines(f"{names}: {''.join(map(fold_names, words))}", log, first.hint)
 
 
-def _lines(first: str, log: Sequence[str], hint: str) -> str:
+def _log_lines(error: TfdeployError) -> list[str]:
+    return [f"  | {plain_text(line)}" for line in error.log]
+
+
+def _join_lines(first: str, log: Sequence[str], hint: str) -> str:
     return "\n".join([first, *log, *([f"  {hint}"] if hint else [])])

@@ -1,13 +1,17 @@
-"""What was started: a Run, and its record at home. How it goes is only known on the hosts.
+"""A Run (one plan on one release) and its record on the controller.
 
-runs/<run>/run.json      releases, agent, and the hosts file's name
-runs/<run>/hosts.toml    the inventory as it was asked for, every address resolved
-runs/<run>/…             what `collect` brings home
+The record says what was started; only the hosts know the state of the tasks. Each host of the run
+has a copy of the record (see commands/recover_record.py).
+
+runs/<run>/run.json      the release, the agent, and the hosts file's name
+runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
+runs/<run>/…             what `collect` fetches
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shlex
 from contextlib import suppress
@@ -16,28 +20,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import inventory as inventories
-from tfdeploy import plan as plans
+from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
+from tfdeploy.planning import placing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdeploy.inventory import Inventory
-    from tfdeploy.plan import Plan
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.planning.plan import Plan
 
 FOLDER = "runs"
-# Younger than the first record.
-LATER_KEYS: dict[str, Any] = {"auto_ports": [], "launched": "", "data": {}, "sweep": False}
+# Keys that records of older versions lack, with their defaults.
+OPTIONAL_KEYS: dict[str, Any] = {
+    "auto_ports": [], "launched": "", "data": {}, "sweep": False, "starts": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Run:
-    """One Plan on one Release. `agent` is the version of the agent that started it; the ports of
-    the hosts in `auto_ports` were found when it started. `launched` names the start or the resume
-    that its tasks are of: whoever stops them stops those of no other. `data` gives the release of
-    each data set by its place. One `of_sweep` was made to be measured, and is never meant by
-    whoever names no run."""
+    """One Plan on one Release.
+
+    agent: the version of the agent that started the run.
+    auto_ports: the hosts whose ports were chosen when the run started.
+    launched: the id of the start or resume that launched the tasks; a stop ends only the tasks of
+        its own launch.
+    data: the release of each data set, by its place.
+    of_sweep: a sweep started the run to measure it; it is never the default run of a command.
+    starts: the number of starts and resumes; of two records, the one with more is newer.
+    """
 
     id: str
     release: str
@@ -48,33 +59,45 @@ class Run:
     launched: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
     of_sweep: bool = False
+    starts: int = 0
 
     @property
     def flags(self) -> str:
-        """What names this run on tfdeploy's command line."""
+        """Return the options that name this run on tfdeploy's command line."""
         file = self.inventory.file
-        here = Path.cwd()
-        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        cwd = Path.cwd()
+        shown = file.relative_to(cwd) if file.is_relative_to(cwd) else file
         hosts = "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))} "
         return f"{hosts}--run {self.id}"
 
     @property
     def folder(self) -> Path:
-        """Where its record and all that is collected lie."""
+        """Return the folder of the record and of everything that is collected."""
         return self.inventory.file.parent / FOLDER / self.id
 
 
 def new_id() -> str:
-    """The start in UTC, so that names sort by age: to the second, then two hex digits for its
-    256ths, and two by chance against a collision."""
+    """Return a run id that sorts by age: the time in UTC to the second, two hex digits for 1/256
+    seconds, and two random ones against collisions."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
 
 
-def save(run: Run) -> None:
-    """Write the record, over an older one of a run that goes on. Raises RunError where the folder
-    can't be written."""
-    record = {
+class NoRecord(RunError):
+    """The controller has no record of the run; its hosts may have one."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run's record as text: the content of run.json and of hosts.toml."""
+
+    run_json: str
+    hosts_toml: str
+
+
+def to_record(run: Run) -> Record:
+    """Return the record of a run."""
+    values = {
         "release": run.release,
         "agent": run.agent,
         "hosts_file": run.inventory.file.name,
@@ -82,19 +105,26 @@ def save(run: Run) -> None:
         "launched": run.launched,
         "data": dict(run.data),
         "sweep": run.of_sweep,
+        "starts": run.starts,
     }
+    return Record(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
+
+
+def save(run: Run) -> None:
+    """Write the record; a resume replaces the older one. Raises RunError if it can't be written."""
+    record = to_record(run)
     try:
-        make_folder(run.folder.parent)
-        run.folder.mkdir(exist_ok=True)
-        _write(run.folder / "hosts.toml", inventories.dump(run.inventory))
-        _write(run.folder / "run.json", json.dumps(record, indent=1) + "\n")
+        make_output_folder(run.folder.parent)
+        run.folder.mkdir(mode=0o700, exist_ok=True)
+        _write_atomically(run.folder / "hosts.toml", record.hosts_toml)
+        _write_atomically(run.folder / "run.json", record.run_json)
     except OSError as error:
         raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
 
 
-def make_folder(folder: Path) -> None:
-    """One for what tfdeploy writes at home: no git and no release takes it for source, whichever
-    hosts file that is of. One that is there already is the user's. Raises OSError."""
+def make_output_folder(folder: Path) -> None:
+    """Create a folder for tfdeploy's output with a .gitignore that excludes it from git and from
+    every release. A folder that exists is the user's and stays as it is. Raises OSError."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -102,74 +132,99 @@ def make_folder(folder: Path) -> None:
     (folder / ".gitignore").write_text("*\n")
 
 
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all: a run that goes on has a record already."""
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(text)
-    fresh.replace(file)
+def _write_atomically(file: Path, text: str) -> None:
+    """Write the whole file or nothing: a resumed run already has a record.
+
+    Only this user can read it, whatever the umask: `env` in hosts.toml may have secrets.
+    """
+    new_file = file.with_name(f".{file.name}.new")
+    new_file.unlink(missing_ok=True)
+    descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as new:
+        new.write(text)
+    new_file.replace(file)
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
-    """The named run, or the newest that was started from `hosts_file` and is of no sweep. Raises
-    RunError."""
+    """Load a run; without `run_id` the newest one of `hosts_file` that is not part of a sweep.
+
+    Raises RunError, NoRecord among them.
+    """
     if not hosts_file.is_file():
         raise RunError(
-            f"{hosts_file}: there is no such file", "say --hosts FILE, or go to its folder"
+            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
         )
     base = hosts_file.absolute().parent / FOLDER
-    chosen = run_id or _newest(base, hosts_file)
+    chosen = run_id or _newest_run(base, hosts_file)
     try:
-        return read(base / chosen)
+        return read_folder(base / chosen)
     except OSError:
-        hint = newest(base) or "nothing was started here"
-        raise RunError(f'there is no run "{chosen}" in {base}', hint) from None
+        hint = newest_hint(base) or "it has no runs yet"
+        raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
 
 
-def newest(base: Path) -> str:
-    """A hint for whoever named one that isn't there; "" where there are none."""
-    known = _ids(base)[-3:]
-    return f"the newest here are {', '.join(known)}" if known else ""
+def newest_hint(base: Path) -> str:
+    """Return a hint that lists the newest runs in `base`; "" if there are none."""
+    newest = _run_ids(base)[-3:]
+    return f"its newest runs are {', '.join(newest)}" if newest else ""
 
 
-def read(folder: Path) -> Run:
-    """The run whose record lies in the folder. Raises RunError, and OSError where there is none."""
-    record = _record(folder)
-    folder = folder.absolute()
-    hosts_file = folder.parent.parent / record["hosts_file"]
-    inventory = inventories.parse((folder / "hosts.toml").read_text(), hosts_file)
-    plan = plans.remake(inventory)
-    more = (tuple(record["auto_ports"]), record["launched"], record["data"], record["sweep"])
-    return Run(folder.name, record["release"], record["agent"], inventory, plan, *more)
+def read_folder(folder: Path) -> Run:
+    """Read the run whose record is in `folder`. Raises RunError; OSError if there is no record."""
+    record = Record((folder / "run.json").read_text(), (folder / "hosts.toml").read_text())
+    hosts_file = _parse_run_json(record.run_json, folder)["hosts_file"]
+    return from_record(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
 
 
-def forget(run: Run) -> None:
-    """Remove the record of a run that never was, so that it doesn't stand before one that is."""
+def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
+    """Return the run of a record; `folder` is where the record is, or will be, stored.
+
+    Raises RunError, and InventoryError if its hosts are invalid.
+    """
+    values = _parse_run_json(record.run_json, folder)
+    inventory = inventories.parse(record.hosts_toml, hosts_file)
+    return Run(
+        id=folder.name,
+        release=values["release"],
+        agent=values["agent"],
+        inventory=inventory,
+        plan=placing.make_plan_from_addresses(inventory),
+        auto_ports=tuple(values["auto_ports"]),
+        launched=values["launched"],
+        data=values["data"],
+        of_sweep=values["sweep"],
+        starts=values["starts"],
+    )
+
+
+def delete_record(run: Run) -> None:
+    """Delete the record of a run that did not start, so that an older one stays the default."""
     for name in ("run.json", "hosts.toml"):
         (run.folder / name).unlink(missing_ok=True)
     run.folder.rmdir()
 
 
-def _newest(base: Path, hosts_file: Path) -> str:
-    for run_id in reversed(_ids(base)):
-        with suppress(RunError):  # a record that was cut must not hide the others
-            record = _record(base / run_id)
-            if record["hosts_file"] == hosts_file.name and not record["sweep"]:
+def _newest_run(base: Path, hosts_file: Path) -> str:
+    for run_id in reversed(_run_ids(base)):
+        with suppress(RunError):  # a truncated record must not hide the others
+            values = _parse_run_json((base / run_id / "run.json").read_text(), base / run_id)
+            if values["hosts_file"] == hosts_file.name and not values["sweep"]:
                 return run_id
-    raise RunError(
-        f"no run was started from {hosts_file} yet", "tfdeploy run starts one, or tfdeploy start"
+    raise NoRecord(
+        f"no run was started from {hosts_file} yet", "start one: tfdeploy run, or tfdeploy start"
     )
 
 
-def _record(folder: Path) -> dict[str, Any]:
+def _parse_run_json(text: str, folder: Path) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads((folder / "run.json").read_text())
-        named = {key: str(record[key]) for key in ("release", "agent", "hosts_file")}
-        return {**LATER_KEYS, **record, **named}
+        values: dict[str, Any] = json.loads(text)
+        required = {key: str(values[key]) for key in ("release", "agent", "hosts_file")}
+        return {**OPTIONAL_KEYS, **values, **required}
     except (ValueError, TypeError, KeyError):
-        raise RunError(
+        raise NoRecord(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"
         ) from None
 
 
-def _ids(base: Path) -> list[str]:
-    return sorted(record.parent.name for record in base.glob("*/run.json"))
+def _run_ids(base: Path) -> list[str]:
+    return sorted(file.parent.name for file in base.glob("*/run.json"))

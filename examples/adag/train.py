@@ -1,10 +1,10 @@
-"""ADAG, asynchronous with accumulated gradient normalisation (AGN): a push is a window's mean.
+"""ADAG, asynchronous with accumulated gradient normalisation (AGN): push the mean of a window.
 
     worker, for each batch:   x  ←  x - η g(x),   a  ←  a + g(x)
     worker, every λ batches:  push a / λ to the ps,  a  ←  0,  pull  x  ←  w
     ps, for each push:        w  ←  w - η a / λ
 
-DOWNPOUR pushes the sum of a window, and with many workers the sums throw the weights about. The
+DOWNPOUR pushes the sum of a window, and with many workers the sums make the weights jump. The
 mean is as large as one gradient, and points where λ batches lead.
 
 J. Hermans, G. Spanakis, R. Möckel, "Accumulated Gradient Normalization", ACML 2017.

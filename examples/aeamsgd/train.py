@@ -1,11 +1,11 @@
-"""AEAMSGD, elastic averaging with momentum: each worker rolls on by itself, tied to a centre.
+"""AEAMSGD, elastic averaging with momentum: each worker is connected to a centre by a spring.
 
     worker, for each batch:   v  ←  δ v - η g(x + δ v),   x  ←  x + v        Nesterov's momentum
     worker, every τ batches:  e  =  α (x - c),   x  ←  x - e,   c  ←  c + e
 
-The momentum is the worker's own: the spring moves x, and leaves v alone.
+The momentum is the worker's own: the spring moves x, but not v.
 
-The paper takes the force and a batch's gradient at the same x; here the gradient steps come first.
+The paper takes the force and the gradient of a batch at the same x; here the gradient comes first.
 
 S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015 (there
 EAMSGD).
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 class Rolling(replica.Replica):
-    """A copy that computes its gradients where its momentum is about to take it."""
+    """A copy that computes its gradients where its momentum is about to move it."""
 
     def __init__(self, role: cluster.Role, side: int, momentum: float) -> None:
         self.momentum = momentum

@@ -1,12 +1,12 @@
-"""AEASGD, asynchronous elastic averaging SGD: a spring ties each worker to a common centre.
+"""AEASGD, asynchronous elastic averaging SGD: a spring connects each worker to a common centre.
 
     worker, for each batch:   x  ←  x - η g(x)
     worker, every τ batches:  e  =  α (x - c),   x  ←  x - e,   c  ←  c + e
 
-The workers may stray from each other, and so find more than one would. The centre c, on the ps, is
-the mean of where they have been: it is the result.
+The workers may differ from each other, and so explore more than one would. The centre c, on the
+ps, is the mean of their positions: it is the result.
 
-The paper takes the force and a batch's gradient at the same x; here the gradient steps come first.
+The paper takes the force and the gradient of a batch at the same x; here the gradient comes first.
 
 S. Zhang, A. Choromanska, Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015.
 """
@@ -41,7 +41,7 @@ def aeasgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
 
 
 def elastic(copy: replica.Replica, given: argparse.Namespace) -> tf.Operation:
-    """Move both ends of the spring by the same: each force is taken once, before either moves."""
+    """Move both ends of the spring equally: each force is computed once, before either moves."""
     pairs = list(zip(copy.own, copy.central, strict=True))
     forces = [given.alpha * (x.read_value() - c.read_value()) for x, c in pairs]
     with tf.control_dependencies(forces):

@@ -1,4 +1,4 @@
-"""Measure a checkpoint on the test images, which no worker has seen: no cluster needed."""
+"""Measure a checkpoint on the test images, which were not used for training. No cluster needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-# Both are read while TensorFlow is imported, and keep what it tells about itself off the terminal.
+# Both are read when TensorFlow is imported, and hide its own messages.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
@@ -61,27 +61,27 @@ def sentence(result: Result) -> str:
 
 
 def latest_checkpoint(directory: Path) -> str:
-    """The one that the file `checkpoint` names, looked for beside that file.
+    """Return the checkpoint that the file `checkpoint` names, in the folder of that file.
 
-    tf.train.latest_checkpoint would follow the absolute names that a trainer writes there: of a
-    directory that was copied, back to where it came from.
+    tf.train.latest_checkpoint would follow the absolute paths that a trainer writes there. In a
+    copied folder those lead to the original folder.
     """
     state = tf.train.get_checkpoint_state(str(directory))
     if state is None:
         raise CheckpointError(f"{directory} holds no checkpoint: train first")
     prefix = str(directory / Path(state.model_checkpoint_path).name)
     if not Path(f"{prefix}.index").is_file():
-        raise CheckpointError(f"{directory}/checkpoint names {prefix}, which is not there")
+        raise CheckpointError(f"{directory}/checkpoint names {prefix}, which does not exist")
     return prefix
 
 
 def measure(checkpoint: str, tests: data.Examples) -> Result:
     try:
         return _measure(checkpoint, tests)
-    # Variables of another shape are restored without a word, and only fail when they are used.
+    # Variables of another shape are restored silently, and fail only when they are used.
     except (tf.errors.OpError, ValueError) as error:
         raise CheckpointError(
-            f"{checkpoint} doesn't fit this net ({type(error).__name__}): "
+            f"{checkpoint} does not fit this net ({type(error).__name__}): "
             "it is damaged, or it was trained on other data, see --data-dir"
         ) from None
 
@@ -93,7 +93,7 @@ def _measure(checkpoint: str, tests: data.Examples) -> Result:
         step = v1.train.get_or_create_global_step()
         v1.train.Saver().restore(session, checkpoint)
         right = 0.0
-        for part in data.in_order(tests, size=1000):  # All of MNIST at once would take gigabytes.
+        for part in data.in_order(tests, size=1000):  # All of MNIST at once would need gigabytes.
             share = session.run(accuracy, {images: part.images, labels: part.labels})
             right += float(share) * len(part.labels)
         return Result(round(right / len(tests.labels), 4), int(session.run(step)), checkpoint)

@@ -1,4 +1,4 @@
-"""A small convolutional net for images of digits; train.py and eval.py build the same one."""
+"""A small convolutional net for images of digits, used by train.py and eval.py."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ CLASSES = 10
 
 
 def placeholders(side: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where a batch enters the graph: square images with values from 0 to 1, and their labels."""
+    """Return placeholders for a batch: square images with values from 0 to 1, and their labels."""
     images = tf.compat.v1.placeholder(tf.float32, [None, side, side], name="images")
     labels = tf.compat.v1.placeholder(tf.int64, [None], name="labels")
     return images, labels
 
 
 def logits(images: tf.Tensor) -> tf.Tensor:
-    """Two convolutions, each halving the image, and one dense layer."""
+    """Return the logits of two convolutions, each halving the image, and one dense layer."""
     maps = tf.expand_dims(images, -1)
     maps = _convolution("convolution_1", maps, 32)
     maps = _convolution("convolution_2", maps, 64)
-    # The size is known when the graph is built, so that the variables have fixed shapes.
+    # The size is known when the graph is built, so the variables have fixed shapes.
     features = tf.reshape(maps, [-1, maps.shape[1:].num_elements()])
     return _dense("dense", features, CLASSES)
 

@@ -33,13 +33,13 @@ def parse_flags() -> argparse.Namespace:
     add("--job_name", choices=("ps", "worker"), required=True)
     add("--task_index", type=int, required=True)
     add("--ps_hosts", type=comma_list, required=True, help="host:port,host:port")
-    add("--worker_hosts", type=comma_list, required=True, help="the first one is the chief")
+    add("--worker_hosts", type=comma_list, required=True, help="the first is the chief")
     add("--checkpoint_dir", default="checkpoints")
     add("--steps", type=int, default=600, help="of all workers together")
     add("--batch_size", type=int, default=128, help="of each worker")
     add("--learning_rate", type=float, default=0.003)
-    add("--save_steps", type=int, default=200, help="a checkpoint after every so many steps")
-    add("--data-dir", type=Path, help="MNIST's idx files; without it, scikit-learn's digits")
+    add("--save_steps", type=int, default=200, help="steps between two checkpoints")
+    add("--data-dir", type=Path, help="MNIST's idx files; default: the small digits")
     flags = parser.parse_args()
     tasks = flags.ps_hosts if flags.job_name == "ps" else flags.worker_hosts
     if not 0 <= flags.task_index < len(tasks):
@@ -54,7 +54,7 @@ def comma_list(text: str) -> list[str]:
 
 
 def serve(cluster: tf.train.ClusterSpec, flags: argparse.Namespace) -> None:
-    """Hold variables until somebody ends this process: a ps never learns that training is over."""
+    """Hold variables until this process is stopped: a ps does not learn that training is over."""
     no_gpu = v1.ConfigProto(device_count={"GPU": 0})
     tf.distribute.Server(cluster, "ps", flags.task_index, config=no_gpu).join()
 
@@ -82,10 +82,10 @@ def load_examples(data_dir: Path | None) -> data.Examples:
 
 
 def session_config(task_index: int) -> v1.ConfigProto:
-    """See the ps tasks and oneself only.
+    """Return a session configuration that sees only the ps and this worker.
 
-    Without these filters a session waits for every worker to answer: one that comes late, when
-    another has already finished, would wait for ever.
+    Without these filters a session waits until every worker answers: a late worker would wait
+    forever if another one has already finished.
     """
     config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
     config.gpu_options.allow_growth = True
@@ -93,7 +93,7 @@ def session_config(task_index: int) -> v1.ConfigProto:
 
 
 class Graph:
-    """What one worker computes in a step. The variables lie on the ps, the work on this worker."""
+    """What one worker computes in a step. The variables are on the ps, the work on this worker."""
 
     def __init__(self, side: int, learning_rate: float) -> None:
         self.images, self.labels = model.placeholders(side)
@@ -109,8 +109,8 @@ class Graph:
 def open_session(
     target: str, config: v1.ConfigProto, flags: argparse.Namespace
 ) -> v1.train.MonitoredSession:
-    """The chief restores or initializes the variables, and saves; the others wait for it."""
-    # The hook reads the global step, which all workers share: so each stops by itself.
+    """Open a session. The chief initializes or restores the variables and saves; others wait."""
+    # The hook reads the global step, which all workers share, so each worker stops by itself.
     hooks = [v1.train.StopAtStepHook(last_step=flags.steps)]
     if flags.task_index != 0:
         return v1.train.MonitoredSession(PromptWorker(target, config), hooks)
@@ -125,9 +125,9 @@ def open_session(
 
 
 class PromptWorker(v1.train.SessionCreator):
-    """Looks every second whether the chief is done with the variables.
+    """Check every second whether the chief has initialized the variables.
 
-    MonitoredTrainingSession looks every 30 s, and a short training is over by then.
+    MonitoredTrainingSession checks every 30 s; a short training is over by then.
     """
 
     def __init__(self, target: str, config: v1.ConfigProto) -> None:
@@ -159,7 +159,7 @@ def run_steps(
             print(f"step {step} loss {loss:.3f}", flush=True)
             reported = step // 100
     took = time.monotonic() - started
-    print(f"stopped at step {step} after {own} steps of my own in {took:.1f} s", flush=True)
+    print(f"stopped at step {step} in {took:.1f} s, own steps: {own}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""DOWNPOUR SGD: a worker trains a copy of its own, and pushes what a window of gradients came to.
+"""DOWNPOUR SGD: a worker trains its own copy, and pushes the sum of a window of gradients.
 
     worker, for each batch:   x  ←  x - η g(x),   a  ←  a + g(x)
     worker, every n batches:  push a to the ps,  a  ←  0,  pull  x  ←  w
     ps, for each push:        w  ←  w - η a / √(the sum of all a² so far)      Adagrad
                          or   w  ←  w - η a                                    --update=sgd
 
-TensorFlow's Adagrad begins its sum with 0.1, so that a first push of next to nothing stays small.
+TensorFlow's Adagrad starts its sum at 0.1, so that a first push of almost nothing stays small.
 
 J. Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012.
 """

@@ -1,11 +1,11 @@
-"""DynSGD: the staler a push is, the less it counts.
+"""DynSGD: the older the weights of a push, the less it counts.
 
     worker, for each batch:   x  ←  x - η g(x),   a  ←  a + g(x)
     worker, every n batches:  s  =  t - v,   push a / (s + 1),   a  ←  0,   pull  x  ←  w,  v  ←  t
     ps, for each push:        w  ←  w - η a / (s + 1),   t  ←  t + 1
 
-t, on the ps, counts the pushes. The staleness s is how many of them others made since this worker
-pulled: the weights that its gradients are about are so old. The worker itself reads t, and scales
+t, on the ps, counts the pushes. The staleness s is the number of pushes of other workers since
+this worker pulled: the age of the weights of its gradients. The worker itself reads t, and scales
 what it pushes.
 
 J. Jiang, B. Cui, C. Zhang, L. Yu, "Heterogeneity-aware Distributed Parameter Servers", SIGMOD 2017.
@@ -46,7 +46,7 @@ def dynsgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
     pushed = update.apply_gradients(zip(push, copy.central, strict=True))
     with tf.control_dependencies([pushed]):
         counted = tf.group(pushes.assign_add(1), copy.step.assign_add(given.window))
-    # First the count, then the weights: what comes between makes a push count less, never more.
+    # First the count, then the weights: a push in between makes this one count less, never more.
     with tf.control_dependencies([counted]):
         noted = pulled_at.assign(pushes.read_value())
     with tf.control_dependencies([noted]):

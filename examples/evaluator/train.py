@@ -1,7 +1,7 @@
-"""Continuous evaluation: a task of its own measures each new checkpoint while training goes on.
+"""Continuous evaluation: a separate task measures each new checkpoint while training continues.
 
-The workers train asynchronously. The evaluator is in no cluster: nobody dials it and it dials
-nobody. All that it knows of the training is the folder in which the chief saves.
+The workers train asynchronously. The evaluator is in no cluster: it has no connection to other
+tasks. It knows only the folder in which the chief saves.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
 
 
 def evaluate(given: argparse.Namespace, tests: data.Examples) -> None:
-    """Until a checkpoint of the last step was measured: more will not come."""
+    """Measure checkpoints until one of the last step was measured: there will be no more."""
     images, labels = model.placeholders(tests.side)
     outputs = model.logits(images)
     step = v1.train.get_or_create_global_step()
     measured = [step, model.loss(outputs, labels), model.accuracy(outputs, labels)]
     saver = v1.train.Saver()
-    # checkpoint_dir is the chief's, or a copy that others keep: it is only read.
+    # checkpoint_dir is the chief's folder or a copy of it, so this task only reads it.
     events = v1.summary.FileWriter(given.eval_dir)
     reached, done = -1, None
     with v1.Session() as session, events:
@@ -82,21 +82,21 @@ def evaluate(given: argparse.Namespace, tests: data.Examples) -> None:
 
 
 def newest(directory: str) -> str | None:
-    """What the file `checkpoint` names, looked for beside that file; None before there is one.
+    """Return the checkpoint that the file `checkpoint` names, in its folder; None if there is none.
 
-    tf.train.latest_checkpoint would follow the path that the chief wrote there, which leads
-    nowhere on another machine.
+    tf.train.latest_checkpoint would follow the path that the chief wrote there, which does not
+    exist on another machine.
     """
     state = tf.train.get_checkpoint_state(directory)
     return str(Path(directory) / Path(state.model_checkpoint_path).name) if state else None
 
 
 def restored(saver: v1.train.Saver, session: v1.Session, checkpoint: str) -> bool:
-    """The chief keeps the newest few: while one is read it may go. Then there is a newer one."""
+    """Restore a checkpoint. The chief may delete it meanwhile; then there is a newer one."""
     try:
         saver.restore(session, checkpoint)
     except (ValueError, tf.errors.NotFoundError, tf.errors.DataLossError) as error:
-        print(f"{checkpoint} can't be read ({type(error).__name__}): asking again", flush=True)
+        print(f"{checkpoint} cannot be read ({type(error).__name__}): trying again", flush=True)
         return False
     return True
 

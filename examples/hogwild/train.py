@@ -1,12 +1,12 @@
-"""Hogwild!: every worker changes the shared weights at any time, and nobody holds a lock.
+"""Hogwild!: every worker changes the shared weights at any time, without a lock.
 
     worker, for each batch:   w  ←  w - η g(w)
 
-The weights may change while they are read, and two changes at the same moment may spoil each
+The weights may change while they are read, and two changes at the same moment may damage each
 other. That costs less than waiting would.
 
-TensorFlow updates a resource variable under its lock, whatever use_locking says; so these are the
-reference variables that it had before, use_resource=False.
+TensorFlow locks a resource variable at each update, whatever use_locking says; so these are the
+older reference variables, use_resource=False.
 
 F. Niu, B. Recht, C. Ré, S. J. Wright, "HOGWILD!: A Lock-Free Approach to Parallelizing Stochastic
 Gradient Descent", NIPS 2011.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 v1 = tf.compat.v1
-# Of gradients, as a norm; most are below. Where it is steep all workers meet the same place, and
-# each goes the whole way: together they would overshoot.
+# The largest norm of a gradient; most are below. If the loss is steep, all workers see the same
+# steep place and each makes the full step: together they would go too far.
 STEEPEST = 2.0
 
 
@@ -58,14 +58,14 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
 
 
 class Hogwild:
-    """The weights lie on the ps, and only there; what a worker computes goes straight to them."""
+    """The weights, only on the ps; each worker applies its gradients directly to them."""
 
     def __init__(self, side: int, learning_rate: float) -> None:
         self.images, self.labels = model.placeholders(side)
         with v1.variable_scope("", use_resource=False):
             self.loss = model.loss(model.logits(self.images), self.labels)
         self.weights = v1.trainable_variables()
-        self.step = v1.train.get_or_create_global_step()  # It is locked, and counts every batch.
+        self.step = v1.train.get_or_create_global_step()  # locked: counts every batch
         descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
         gradients, _ = tf.clip_by_global_norm(tf.gradients(self.loss, self.weights), STEEPEST)
         self.updated = descent.apply_gradients(zip(gradients, self.weights, strict=True), self.step)

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy with `fit`, which Keras 3 can't and tf_keras, its Keras 2, can."""
+"""MultiWorkerMirroredStrategy with `fit` of tf_keras (Keras 2); Keras 3's `fit` fails here."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main() -> None:
         keras_digits.evaluate(given.evaluate)
         return
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    is_chief = not strategy.cluster_resolver.task_id  # 0, or None where there is no cluster
-    # A save may have to ask all workers, so all of them save; what the others write is thrown away.
+    is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
+    # A save may need all workers, so all of them save; what the others write is deleted.
     with tempfile.TemporaryDirectory() as scratch:
         train(strategy, given.checkpoint_dir if is_chief else scratch, given)
 
@@ -33,14 +33,14 @@ def train(
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         trained.model.compile(trained.optimizer, loss)
     print("weights on", trained.model.weights[0].device, flush=True)
-    kept = trained.resume(directory)
+    manager = trained.resume(directory)
     trained.take_from_chief(strategy)
-    # Each worker makes a dataset of its own, and draws its own images.
+    # Each worker creates its own dataset, with its own order of images.
     batches = strategy.distribute_datasets_from_function(
         lambda context: keras_digits.batches(given.batch_size)
     )
     with keras_digits.events(directory).as_default():
-        trained.model.fit(batches, **keras_digits.epochs(trained, kept, given))
+        trained.model.fit(batches, **keras_digits.epochs(trained, manager, given))
     print(f"stopped at step {int(trained.step.numpy())}", flush=True)
 
 

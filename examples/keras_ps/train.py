@@ -1,4 +1,4 @@
-"""ParameterServerStrategy with `fit`, which Keras 3 can't and tf_keras, its Keras 2, can."""
+"""ParameterServerStrategy with `fit` of tf_keras (Keras 2); Keras 3's `fit` fails here."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def train(strategy: tf.distribute.ParameterServerStrategy, given: argparse.Names
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         trained.model.compile(trained.optimizer, loss)
     print("weights on", trained.model.weights[0].device, flush=True)
-    kept = trained.resume(given.checkpoint_dir)
-    # Traced here, run by each worker: a dataset that was made out here could not be sent there.
+    manager = trained.resume(given.checkpoint_dir)
+    # Traced here, run by each worker: a dataset created here could not be sent to a worker.
     batches = tf.keras.utils.experimental.DatasetCreator(
         lambda context: keras_digits.batches(given.batch_size)
     )
     with keras_digits.events(given.checkpoint_dir).as_default():
-        trained.model.fit(batches, **keras_digits.epochs(trained, kept, given))
+        trained.model.fit(batches, **keras_digits.epochs(trained, manager, given))
     print(f"stopped at step {int(trained.step.numpy())}", flush=True)
 
 

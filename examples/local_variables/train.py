@@ -1,4 +1,4 @@
-"""Local, then global: a worker counts in a variable of its own, then adds it to the shared one."""
+"""Local, then global: a worker counts in its own variable, then adds it to the shared one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def main() -> None:
 class Counters(NamedTuple):
     local: tf.Variable
     total: tf.Variable
-    count: tf.Tensor  # one more in local, without a word to the ps
-    hand_over: tf.Tensor  # local goes into total, which it tells, and is 0 again: that is a step
+    count: tf.Tensor  # adds one to local, without contact to the ps
+    hand_over: tf.Tensor  # adds local to total, returns total and sets local to 0: that is a step
 
 
 def build(role: cluster.Role) -> Counters:
     with tf.device(role.device):
-        # Each worker initializes its own, nobody else sees it, and no checkpoint holds it.
+        # Each worker initializes its own; no other task sees it, and no checkpoint contains it.
         local = v1.get_local_variable("local", [], tf.int64, v1.zeros_initializer())
     with tf.device("/job:ps/task:0"):
         total = v1.get_variable("total", [], tf.int64, v1.zeros_initializer())
         step = v1.train.get_or_create_global_step()
-    # The ps adds, one after the other. Where each worker read, added and assigned by itself, what
-    # the other one had added in between would be lost.
+    # The ps adds, one after the other. If each worker read, added and assigned by itself, the
+    # other worker's additions in between would be lost.
     with tf.control_dependencies([total.assign_add(local)]):
         done = [local.assign(0), step.assign_add(1)]
     with tf.control_dependencies(done):
@@ -54,7 +54,7 @@ def work(role: cluster.Role, given: argparse.Namespace) -> None:
     with tf.Graph().as_default():
         counters = build(role)
         for variable in (counters.local, counters.total):
-            print(f"{variable.op.name} lies on {variable.device}", flush=True)
+            print(f"{variable.op.name} is on {variable.device}", flush=True)
         at_the_end = v1.train.FinalOpsHook(counters.total)
         with cluster.open_session(server.target, role, given, [at_the_end]) as session:
             run_steps(session, counters, role, given)
@@ -67,13 +67,13 @@ def run_steps(
     role: cluster.Role,
     given: argparse.Namespace,
 ) -> None:
-    for step in range(role.index, given.steps, role.workers):  # One's own share of the steps.
+    for step in range(role.index, given.steps, role.workers):  # This worker's share of the steps.
         for _ in range(given.local_steps):
             local = session.run(counters.count)
         total = session.run(counters.hand_over)
         if step % 40 == role.index:
             print(f"added {local}, the total is {total}", flush=True)
-    while not session.should_stop():  # Until all workers together have made all steps.
+    while not session.should_stop():  # Wait until all workers together have made all steps.
         time.sleep(0.1)
         session.run(counters.local)
 

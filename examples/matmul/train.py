@@ -1,4 +1,4 @@
-"""Where does a large matrix product run, and how fast? Each device is timed as it should be."""
+"""On which device does a large matrix product run, and how fast? Time each device correctly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 
 import tensorflow as tf
 
-# Without this TensorFlow takes the CPU, and says nothing, where it is asked for a GPU and has none.
+# Otherwise TensorFlow silently uses the CPU if a script requests a GPU that does not exist.
 tf.config.set_soft_device_placement(False)
 
 
@@ -17,7 +17,7 @@ def main() -> None:
     flags = parse_flags()
     for device in devices(flags.device):
         measure(device, flags.size, flags.repeats)
-    print(f"left to itself, TensorFlow takes {tf.zeros([1]).device}", flush=True)
+    print(f"by default TensorFlow uses {tf.zeros([1]).device}", flush=True)
 
 
 def parse_flags() -> argparse.Namespace:
@@ -37,7 +37,7 @@ def devices(kind: str | None) -> list[str]:
 def measure(device: str, size: int, repeats: int) -> None:
     with tf.device(device):
         left, right = tf.random.uniform([size, size]), tf.random.uniform([size, size])
-        # The first time is another: libraries are loaded, threads begun, memory is allocated.
+        # The first call differs: it loads libraries, starts threads and allocates memory.
         first = seconds(left, right)
         times = [seconds(left, right) for _ in range(repeats)]
     middle = statistics.median(times)
@@ -48,11 +48,11 @@ def measure(device: str, size: int, repeats: int) -> None:
 
 
 def seconds(left: tf.Tensor, right: tf.Tensor) -> float:
-    """How long one product takes, until its result is there."""
+    """Return the seconds of one product, until its result is available."""
     started = time.perf_counter()
     product = left @ right
-    # A GPU's call returns before the work is done. One number of the result has to wait for all of
-    # it, and takes no time to copy.
+    # A call on a GPU returns before the work is done. Reading one number waits for the whole
+    # result, and copies almost nothing.
     product[-1, -1].numpy()
     return time.perf_counter() - started
 

@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def devices() -> list[str] | None:
-    """All GPUs that the process sees; where it sees none, two halves of the CPU play their part."""
+    """Return all GPUs that the process sees, or two logical CPU devices if it sees none."""
     if tf.config.list_physical_devices("GPU"):
         return None
     [cpu] = tf.config.list_physical_devices("CPU")
@@ -35,11 +35,11 @@ def train(strategy: tf.distribute.MirroredStrategy, given: argparse.Namespace) -
         trained.model.compile(trained.optimizer, loss)
     for copy in strategy.experimental_local_results(trained.model.weights[0].value):
         print("weights on", copy.device, flush=True)
-    kept = trained.resume(given.checkpoint_dir)
-    # fit wants the batch of all replicas, and gives each its part.
+    manager = trained.resume(given.checkpoint_dir)
+    # fit takes the batch of all replicas, and gives each replica its part.
     batches = keras_digits.batches(given.batch_size * strategy.num_replicas_in_sync)
     with keras_digits.events(given.checkpoint_dir).as_default():
-        trained.model.fit(batches, **keras_digits.epochs(trained, kept, given))
+        trained.model.fit(batches, **keras_digits.epochs(trained, manager, given))
     print(f"stopped at step {int(trained.step.numpy())}", flush=True)
 
 

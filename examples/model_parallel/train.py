@@ -16,14 +16,14 @@ def main() -> None:
     flags = parse_flags()
     here = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if here.cluster_spec().as_dict().keys() != {"worker"}:
-        sys.exit("train.py: TF_CONFIG has to name the two workers")
-    # Without device filters: the two have to see each other.
+        sys.exit("train.py: TF_CONFIG must name the two workers")
+    # Without device filters: the two tasks must see each other.
     server = tf.distribute.Server(here.cluster_spec(), here.task_type, here.task_id)
     if here.task_id == 0:
         with tf.Graph().as_default():
             train(server.target, flags)
     else:
-        server.join()  # It computes what the chief's session sends it, until somebody ends it.
+        server.join()  # It computes what the chief's session sends, until it is stopped.
 
 
 def parse_flags() -> argparse.Namespace:
@@ -39,8 +39,8 @@ def parse_flags() -> argparse.Namespace:
 def train(target: str, flags: argparse.Namespace) -> None:
     graph = Graph(flags.learning_rate)
     for weight in v1.trainable_variables():
-        print(f"{weight.op.name} {weight.shape} lies on {weight.device}", flush=True)
-    print(f"from one to the other go {' and '.join(sorted(crossing()))}", flush=True)
+        print(f"{weight.op.name} {weight.shape} is on {weight.device}", flush=True)
+    print(f"sent between the two: {' and '.join(sorted(crossing()))}", flush=True)
     batches = data.batches(data.load("train"), flags.batch_size, seed=0)
     with open_session(target, flags) as session:
         while not session.should_stop():
@@ -59,19 +59,19 @@ class Graph:
             self.loss = model.loss(model.logits(self.images), self.labels)
         v1.summary.scalar("loss", self.loss)
         self.step = v1.train.get_or_create_global_step()
-        # The way back is split as the way forth: each gradient is computed where its op was.
+        # The backward pass is split like the forward pass: each gradient is computed with its op.
         self.update = v1.train.AdamOptimizer(learning_rate).minimize(
             self.loss, self.step, colocate_gradients_with_ops=True
         )
 
 
 def layer_by_layer(op: tf.Operation) -> str:
-    """An op's task, by its name, which begins with its layer's."""
+    """Return an op's task by its name, which starts with the name of its layer."""
     return FIRST if op.name.startswith(("images", "ExpandDims", "convolution")) else SECOND
 
 
 def crossing() -> set[str]:
-    """The tensors that one task makes and the other needs."""
+    """Return the tensors that one task computes and the other needs."""
     return {
         f"{tensor.name} {tensor.shape}"
         for op in v1.get_default_graph().get_operations()
@@ -81,8 +81,8 @@ def crossing() -> set[str]:
 
 
 def open_session(target: str, flags: argparse.Namespace) -> v1.train.MonitoredSession:
-    """A saver writes each weight where it lies, half of them on the other task's disk; this one
-    has them all sent to the chief."""
+    """Open a session whose saver has all weights sent to the chief. The default saver writes each
+    weight on its own task, half of them on the other task's disk."""
     with tf.device(f"{FIRST}/device:CPU:0"):
         saver = v1.train.Saver(sharded=False)
     return v1.train.MonitoredTrainingSession(

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy: every worker has all weights, and each step sums their gradients."""
+"""MultiWorkerMirroredStrategy: every worker has all weights; each step sums their gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     import argparse
 
-TOLD = 20  # A line after every so many steps.
+TOLD = 20  # The number of steps between two lines.
 
 
 def main() -> None:
@@ -20,8 +20,8 @@ def main() -> None:
         keras_digits.evaluate(given.evaluate)
         return
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    is_chief = not strategy.cluster_resolver.task_id  # 0, or None where there is no cluster
-    # A save may have to ask all workers, so all of them save; what the others write is thrown away.
+    is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
+    # A save may need all workers, so all of them save; what the others write is deleted.
     with tempfile.TemporaryDirectory() as scratch:
         train(strategy, given.checkpoint_dir if is_chief else scratch, given)
 
@@ -30,9 +30,9 @@ def train(strategy: tf.distribute.Strategy, directory: str, given: argparse.Name
     with strategy.scope():
         trained = keras_digits.Trained()
     print("weights on", trained.model.weights[0].value.device, flush=True)
-    kept = trained.resume(directory)
+    manager = trained.resume(directory)
     trained.take_from_chief(strategy)
-    # Each worker makes a dataset of its own, and draws its own images.
+    # Each worker creates its own dataset, with its own order of images.
     batches = iter(
         strategy.distribute_datasets_from_function(
             lambda context: keras_digits.batches(given.batch_size)
@@ -50,12 +50,12 @@ def train(strategy: tf.distribute.Strategy, directory: str, given: argparse.Name
             if step % TOLD == 0:
                 keras_digits.report(step, loss)
             if step % given.save_steps == 0 or step == given.steps:
-                kept.save(checkpoint_number=step)
+                manager.save(checkpoint_number=step)
     print(f"stopped at step {given.steps}", flush=True)
 
 
 def replica_step(trained: keras_digits.Trained, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """One replica's part: its own images, everybody's gradients, the same update everywhere."""
+    """Compute one replica's part: its own images, all gradients, the same update on all."""
     with tf.GradientTape() as tape:
         outputs = trained.model(images, training=True)
         # Divided by the images of all replicas, because the optimizer sums their gradients.

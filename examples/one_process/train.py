@@ -1,4 +1,4 @@
-"""A cluster of one process: the variables live in the server, and all sessions meet them there."""
+"""A cluster of one process: the variables are in the server, and all sessions share them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def main() -> None:
             first.run(begin)
             print(f"the first session counts to {times(3, first, count)}", flush=True)
         with v1.Session(server.target) as second:
-            print(f"the second goes on, and counts to {times(3, second, count)}", flush=True)
+            print(f"the second continues and counts to {times(3, second, count)}", flush=True)
 
-        # Without a target a session has variables of its own, which end with it.
+        # Without a target a session has its own variables, which end with it.
         with v1.Session() as alone:
             print(f"its devices: {names(alone)}", flush=True)
             alone.run(begin)
             print(f"a session without a server counts to {times(3, alone, count)}", flush=True)
         with v1.Session() as next_one:
             there = next_one.run(v1.is_variable_initialized(counter))
-            print(f"and leaves {'it' if there else 'nothing'} to the next one", flush=True)
+            print(f"and leaves {'it' if there else 'nothing'} to the next session", flush=True)
 
 
 def names(session: v1.Session) -> str:

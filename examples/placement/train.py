@@ -1,4 +1,4 @@
-"""Placement by hand: each variable on the ps that it is given to, each op on its worker."""
+"""Placement by hand: each variable on a given ps, each op on a given worker."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def main() -> None:
     if role.job == "ps":
         cluster.serve(role)
         return
-    # Without device filters, as worker 0 sends work to worker 1.
+    # Without device filters, because worker 0 sends work to worker 1.
     server = tf.distribute.Server(role.cluster, role.job, role.index)
     if role.is_chief:
         drive(server.target, given.steps)
     else:
-        server.join()  # It computes what it is sent, until somebody ends it.
+        server.join()  # It computes what it receives, until it is stopped.
 
 
 class Line(NamedTuple):
@@ -42,7 +42,7 @@ def build() -> Line:
         y = tf.matmul(x, slopes, name="product") + offset
         loss = tf.reduce_mean((y - (x @ SLOPES + OFFSET)) ** 2, name="loss")
         gradients = tf.gradients(loss, [slopes, offset])
-    # An optimizer places each update on the variable's device, whatever the scope says.
+    # An optimizer places each update on the variable's device, whatever the scope is.
     optimizer = v1.train.GradientDescentOptimizer(0.05)
     update = optimizer.apply_gradients(zip(gradients, [slopes, offset], strict=True))
     return Line(slopes, offset, loss, update)
@@ -52,7 +52,7 @@ def drive(target: str, steps: int) -> None:
     with tf.Graph().as_default(), v1.Session(target) as session:
         line = build()
         for variable in (line.slopes, line.offset):
-            print(f"{variable.op.name} lies on {variable.device}", flush=True)
+            print(f"{variable.op.name} is on {variable.device}", flush=True)
         session.run(v1.global_variables_initializer())
         for step in range(steps):
             _, loss = session.run([line.update, line.loss])
@@ -64,7 +64,7 @@ def drive(target: str, steps: int) -> None:
 
 
 def where_it_ran(session: v1.Session, op: tf.Operation) -> dict[str, list[str]]:
-    """The kinds of ops that each task ran, as TensorFlow traced them; not what was asked for."""
+    """Return the kinds of ops that each task ran, as TensorFlow traced them, not as requested."""
     trace = v1.RunMetadata()
     session.run(op, options=v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), run_metadata=trace)
     kinds = {made.name: made.type for made in session.graph.get_operations()}

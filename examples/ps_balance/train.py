@@ -1,7 +1,7 @@
-"""Which ps holds which variable: dealt out in turn, or each to the ps that has the least so far.
+"""Which ps holds which variable: assigned in turn, or each to the ps with the fewest bytes so far.
 
-In turn, a net of kernels and biases and two ps come to this: all kernels lie on one ps, all biases
-on the other. That one then carries all the traffic.
+In turn, a net of kernels and biases on two ps has all kernels on one ps and all biases on the
+other. The first one then carries almost all the traffic.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
         net = build(given.placement, role, given, examples.side)
         if role.is_chief:
             where = cluster.places(v1.trainable_variables())
-            print(f"{given.placement} it is: weights on {where}", flush=True)
+            print(f"using {given.placement}: weights on {where}", flush=True)
         hooks = [cluster.Progress(net.loss)]
         with cluster.open_session(server.target, role, given, hooks) as session:
             batches = data.batches(examples, given.batch_size, seed=role.index)
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def compare(role: cluster.Role, given: argparse.Namespace, side: int) -> None:
-    """Building the graph is enough to see where its variables would lie."""
+    """Print the load of each placement: building the graph is enough to see it."""
     for placement in PLACEMENTS:
         with tf.Graph().as_default():
             build(placement, role, given, side)
@@ -75,14 +75,14 @@ def compare(role: cluster.Role, given: argparse.Namespace, side: int) -> None:
 
 def build(placement: str, role: cluster.Role, given: argparse.Namespace, side: int) -> Net:
     strategy = None if placement == "round_robin" else LeastLoaded(role.ps)
-    # What is placed is a whole variable. One that outweighs all others has to be cut first; its
-    # slices are saved as the one variable that they are.
+    # Only whole variables are placed. A variable larger than all others must be sliced first; its
+    # slices are saved as one variable.
     cut = v1.variable_axis_size_partitioner(SLICE_BYTES) if placement == "sliced" else None
     with cluster.on_ps(role, strategy), v1.variable_scope("", partitioner=cut):
         images, labels = model.placeholders(side)
         loss = model.loss(model.logits(images), labels)
         step = v1.train.get_or_create_global_step()
-        # What it keeps of a variable, as Adam does two averages, lies beside that variable.
+        # Its state of a variable, such as Adam's two averages, is stored with that variable.
         optimizer = v1.train.AdamOptimizer(given.learning_rate)
         update = optimizer.minimize(loss, global_step=step)
     v1.summary.scalar("loss", loss)
@@ -90,7 +90,7 @@ def build(placement: str, role: cluster.Role, given: argparse.Namespace, side: i
 
 
 def shares(variables: list[tf.Variable]) -> str:
-    """How many bytes of them lie on each task."""
+    """Return the bytes of the variables on each task."""
     held: dict[str, int] = {}
     for variable in variables:
         size = variable.shape.num_elements() * variable.dtype.size

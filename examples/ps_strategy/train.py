@@ -1,4 +1,4 @@
-"""ParameterServerStrategy: the chief hands out steps, workers compute them, ps hold the weights."""
+"""ParameterServerStrategy: the chief schedules steps, workers compute them, ps hold the weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tensorflow.distribute.cluster_resolver import ClusterResolver
     from tensorflow.distribute.coordinator import ClusterCoordinator, RemoteValue
 
-AT_ONCE = 50  # Steps that are handed out before the chief waits for them, and tells the loss.
+AT_ONCE = 50  # Steps that are scheduled before the chief waits for them and reports the loss.
 
 
 def main() -> None:
@@ -36,14 +36,14 @@ def train(resolver: ClusterResolver, given: argparse.Namespace) -> None:
     with strategy.scope():
         trained = keras_digits.Trained()
     print("weights on", trained.model.weights[0].value.device, flush=True)
-    # Traced here, run by each worker: a dataset that was made out here could not be sent there.
+    # Traced here, run by each worker: a dataset created here could not be sent to a worker.
     batches = iter(
         coordinator.create_per_worker_dataset(lambda: keras_digits.batches(given.batch_size))
     )
 
     @tf.function
     def worker_step(batches: tf.data.Iterator) -> tf.Tensor:
-        # Within run, or a Keras 3 optimizer finds no replica to update.
+        # Within run; otherwise a Keras 3 optimizer finds no replica to update.
         return strategy.run(replica_step, (trained, *next(batches)))
 
     def hand_out() -> RemoteValue:
@@ -54,7 +54,7 @@ def train(resolver: ClusterResolver, given: argparse.Namespace) -> None:
 
 
 def replica_step(trained: keras_digits.Trained, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """On a worker: the weights come from the ps, and gradients go there."""
+    """Compute a step on a worker: fetch the weights from the ps, and push the gradients."""
     with tf.GradientTape() as tape:
         outputs = trained.model(images, training=True)
         loss = tf.reduce_mean(keras_digits.losses(labels, outputs))
@@ -70,10 +70,10 @@ def follow(
     trained: keras_digits.Trained,
     given: argparse.Namespace,
 ) -> None:
-    """Steps go to whichever worker is free, until there were enough of them."""
-    kept = trained.resume(given.checkpoint_dir)
+    """Schedule steps on free workers until there are enough."""
+    manager = trained.resume(given.checkpoint_dir)
     step = int(trained.step.numpy())
-    # Not at multiples: a step that is done again, because its worker died, counts twice.
+    # Not at multiples: a step that is repeated because its worker died counts twice.
     due = step + given.save_steps
     while step < given.steps:
         losses = [hand_out() for _ in range(min(AT_ONCE, given.steps - step))]
@@ -81,7 +81,7 @@ def follow(
         step = int(trained.step.numpy())
         keras_digits.report(step, np.mean(coordinator.fetch(losses)))
         if step >= min(due, given.steps):
-            kept.save(checkpoint_number=step)
+            manager.save(checkpoint_number=step)
             due = step + given.save_steps
     print(f"stopped at step {step}", flush=True)
 

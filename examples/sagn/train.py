@@ -4,7 +4,7 @@
     all, every λ batches:       w  ←  w - η (a_1 / λ + … + a_n / λ) / n
                                 a_i  ←  0,   x_i  ←  w
 
-Between two meetings nobody waits and nothing is sent. A step is a batch: a round of n workers
+Between two meetings no worker waits and nothing is sent. A step is a batch: a round of n workers
 counts n λ.
 
 J. Hermans, G. Spanakis, R. Möckel, "Accumulated Gradient Normalization", ACML 2017, has the

@@ -42,7 +42,7 @@ def parse_flags() -> argparse.Namespace:
 
 
 def open_session(flags: argparse.Namespace) -> v1.train.MonitoredSession:
-    """It restores or initializes the weights, and saves them every so often and at the end."""
+    """Open a session that initializes or restores the weights, and saves them regularly."""
     return v1.train.MonitoredTrainingSession(
         checkpoint_dir=flags.checkpoint_dir,
         hooks=[v1.train.StopAtStepHook(last_step=flags.steps)],

@@ -1,4 +1,4 @@
-"""Two workers that see each other's variables: what one assigns, the other one reads."""
+"""Two workers that share variables: one reads what the other one assigns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
     if role.job == "ps":
         cluster.serve(role)
         return
-    # Without device filters: a worker's session must see the other worker, too.
+    # Without device filters: a worker's session must see the other worker too.
     server = tf.distribute.Server(role.cluster, role.job, role.index)
     with tf.Graph().as_default(), v1.Session(server.target) as session:
         shared = build()
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def build() -> Shared:
-    """Both workers say this, and so mean the same variables: a device and a name make one."""
+    """Build the variables. Both workers do, and share them: device and name identify a variable."""
     return Shared(
         variable("on_ps", "/job:ps/task:0"),
         variable("on_worker_0", "/job:worker/task:0"),
@@ -57,7 +57,7 @@ def begin(session: v1.Session, shared: Shared) -> None:
 def answer(session: v1.Session, shared: Shared) -> None:
     await_value(session, shared.on_worker_1, 42)
     await_value(session, shared.on_ps, 41)
-    # What lies on this worker ends with it, so the last word goes to where it stays.
+    # Variables on this worker end with it, so the last value goes to the other worker.
     assign(session, shared.on_worker_0, 43)
     print("ended", flush=True)
 
@@ -68,8 +68,8 @@ def assign(session: v1.Session, variable: tf.Variable, value: int) -> None:
 
 
 def await_value(session: v1.Session, variable: tf.Variable, value: int) -> None:
-    """Look until it is there; nobody is told when a variable changes."""
-    # To read a variable that nobody has initialized yet is an error.
+    """Poll until the variable has the value; there is no notification of a change."""
+    # Reading a variable that is not initialized yet is an error.
     initialized = v1.is_variable_initialized(variable)
     while not session.run(initialized) or session.run(variable) != value:
         time.sleep(0.1)

@@ -1,10 +1,10 @@
 """Synchronous SGD: all workers compute on the same weights, and the mean of their gradients counts.
 
-    worker i, in each round:  g_i  =  g(w) on a batch of its own
+    worker i, in each round:  g_i  =  g(w) on its own batch
     all, at once:             w  ←  w - (η_1 g_1 + … + η_n g_n) / n
 
 With one rate for all it is SGD with a batch n times as large. --learning_rates=0.3,0.1 gives each
-worker a rate of its own. A step is a batch: a round of n workers counts n.
+worker its own rate. A step is a batch: a round of n workers counts n.
 
 J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz, "Revisiting Distributed Synchronous SGD", 2016.
 """
@@ -66,14 +66,14 @@ def own_rate(learning_rates: str, role: cluster.Role) -> float:
 
 
 class Synchronous:
-    """The weights lie on the ps, and change between two rounds only."""
+    """The weights, on the ps; they change only between two rounds."""
 
     def __init__(self, role: cluster.Role, side: int, rate: float) -> None:
         self.images, self.labels = model.placeholders(side)
         self.loss = model.loss(model.logits(self.images), self.labels)
         self.weights = v1.trainable_variables()
         gradients = [rate * g for g in tf.gradients(self.loss, self.weights)]
-        descent = v1.train.GradientDescentOptimizer(1.0)  # The rates are in the gradients.
+        descent = v1.train.GradientDescentOptimizer(1.0)  # The gradients already contain the rates.
         met = rounds.meet(role, descent, gradients, self.weights, batches=1)
         with tf.control_dependencies([met]):
             self.step_after = v1.train.get_or_create_global_step().read_value()
@@ -87,7 +87,7 @@ def run(
     batches: Iterator[data.Examples],
 ) -> None:
     step = 0
-    # The step that the round ended with is the same for all, so all leave after the same round.
+    # The step at the end of a round is the same for all, so all stop after the same round.
     while step < given.steps:
         batch = next(batches)
         feed = {net.images: batch.images, net.labels: batch.labels}

@@ -1,7 +1,7 @@
-"""Asynchronous training under a Supervisor, which came before MonitoredTrainingSession.
+"""Asynchronous training with a Supervisor, the predecessor of MonitoredTrainingSession.
 
-It knows no hooks: the loop is the script's own. Beside it, threads of the chief's Supervisor save
-checkpoints and measure the speed, by the clock.
+It has no hooks: the script has the loop. Meanwhile threads of the chief's Supervisor save
+checkpoints and measure the speed at fixed times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     role = cluster.role(given)
     if role.job == "ps":
         cluster.serve(role)
-    # The Supervisor's threads are outside of any graph, where TensorFlow 2 would compute eagerly.
+    # The Supervisor's threads run outside any graph, where TensorFlow 2 would compute eagerly.
     v1.disable_eager_execution()
     examples = data.load("train")
     server = cluster.server(role)
@@ -67,15 +67,15 @@ def build(side: int, learning_rate: float) -> Net:
 def supervise(
     role: cluster.Role, given: argparse.Namespace, step: tf.Variable
 ) -> v1.train.Supervisor:
-    """It finalizes the graph: nothing can be added from here on."""
+    """Create the Supervisor. It finalizes the graph: nothing can be added afterwards."""
     return v1.train.Supervisor(
-        is_chief=role.is_chief,  # It initializes or restores the weights, the others wait for it.
+        is_chief=role.is_chief,  # initializes or restores the weights; the others wait
         logdir=given.checkpoint_dir,  # Only the chief writes there.
         global_step=step,
         save_model_secs=given.save_secs,
-        save_summaries_secs=1,  # of its own summary, global_step/sec
-        summary_op=None,  # Its thread has no batch to feed: the loop hands over the loss itself.
-        recovery_wait_secs=1,  # How often the others look whether the chief is done. Default: 30
+        save_summaries_secs=1,  # for its own summary, global_step/sec
+        summary_op=None,  # Its thread has no batch to feed: the loop passes the loss.
+        recovery_wait_secs=1,  # Seconds between two checks of the others for the chief. Default: 30
     )
 
 
@@ -86,8 +86,8 @@ def train(
     batches: Iterator[data.Examples],
     steps: int,
 ) -> None:
-    step, own, told = 0, 0, -1
-    # All workers share the global step, so each stops by itself.
+    step, own, reported = 0, 0, -1
+    # All workers share the global step, so each worker stops by itself.
     while step < steps and not supervisor.should_stop():
         batch = next(batches)
         _, step, loss, summary = session.run(
@@ -97,14 +97,14 @@ def train(
         own += 1
         if supervisor.is_chief and own % 10 == 1:
             supervisor.summary_computed(session, summary, step)
-        if step // 100 > told:
+        if step // 100 > reported:
             print(f"step {step} loss {loss:.3f}", flush=True)
-            told = step // 100
-    print(f"stopped at step {step} after {own} of my own", flush=True)
+            reported = step // 100
+    print(f"stopped at step {step}, own steps: {own}", flush=True)
 
 
 def save_the_end(supervisor: v1.train.Supervisor, session: v1.Session) -> None:
-    """The last steps are still unsaved: its thread saves by the clock."""
+    """Save the last steps: the Supervisor's thread saves only at fixed times."""
     supervisor.request_stop()
     supervisor.coord.join()  # Two threads that save at the same time would mix their files.
     supervisor.saver.save(session, supervisor.save_path, supervisor.global_step)

@@ -1,8 +1,9 @@
 """Synchronous training: a step waits for the gradients of every worker, and averages them.
 
 The workers push gradients into accumulators on the ps. A thread of the chief takes their average
-out, updates the weights, and puts a token for each worker into a queue; who gets one goes on.
-TensorFlow's class for it is known to hang at the start and at the end: traps 1 to 4 below.
+out, updates the weights, and puts a token for each worker into a queue; a worker that gets one
+continues.
+TensorFlow's class for it can hang at the start and at the end: see traps 1 to 4 below.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
     v1.summary.scalar("loss", loss)
     if role.is_chief:
         print("weights on", cluster.places(v1.trainable_variables()), flush=True)
-    # Trap 1: the queue begins with tokens, and whoever comes first trains alone on all of them.
-    # Without any (num_tokens=0) the first step ends when each worker has come: a barrier.
+    # Trap 1: the queue starts with tokens, and the first worker trains alone with all of them.
+    # Without any (num_tokens=0) the first step ends when all workers have arrived: a barrier.
     sync = optimizer.make_session_run_hook(role.is_chief, num_tokens=0)
     hooks = [sync, cluster.Progress(loss)]
-    # Trap 2: a worker looks every 30 s (recovery_wait_secs) whether the chief has initialized the
-    # variables. open_session looks every second.
-    # Trap 3: at the end the chief's thread still waits for gradients, and is given 120 s to stop
-    # (stop_grace_period_secs), in vain: only the closing of the session, after that, ends it.
-    # Trap 4, there too: a worker that counts its own steps waits for a token that nobody will
-    # put in once another has left. open_session stops at the global step, which all reach with
-    # the same token: each finds one in the queue, and none of them needs another.
+    # Trap 2: a worker checks every 30 s (recovery_wait_secs) whether the chief has initialized the
+    # variables. open_session checks every second.
+    # Trap 3: at the end the chief's thread still waits for gradients. It gets 120 s to stop
+    # (stop_grace_period_secs) and does not: only closing the session afterwards ends it.
+    # Trap 4, also there: a worker that counts its own steps waits for a token that no worker will
+    # add when another has stopped. open_session stops at the global step, which all reach with
+    # the same token: each finds one in the queue, and none needs another.
     opened = cluster.open_session(server.target, role, given, hooks, stop_grace_period_secs=1)
     with opened as session:
         batches = data.batches(examples, given.batch_size, seed=role.index)
@@ -65,7 +66,7 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
 
 
 class SyncReplicas(v1.train.SyncReplicasOptimizer):
-    """The chief's thread is ended by the closing of its session: no error, and no traceback."""
+    """Ends the chief's thread when its session closes, without an error or a traceback."""
 
     def get_chief_queue_runner(self) -> v1.train.QueueRunner:
         made = super().get_chief_queue_runner()

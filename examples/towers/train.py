@@ -10,7 +10,7 @@ import tensorflow as tf
 from digits import data, model
 
 v1 = tf.compat.v1
-WEIGHTS = "/device:CPU:0"  # where the one set of weights lies, and is updated
+WEIGHTS = "/device:CPU:0"  # where the single set of weights is stored and updated
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def parse_flags() -> argparse.Namespace:
 
 
 def tower_devices(count: int) -> list[str]:
-    """GPUs where there are enough; else CPU devices, which share the cores but not the tensors."""
+    """Return GPUs if there are enough, else CPU devices, which share only the cores."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     return [f"/device:GPU:{i}" if gpus >= count else f"/device:CPU:{i + 1}" for i in range(count)]
 
@@ -46,7 +46,7 @@ class Tower(NamedTuple):
 
 
 class Graph:
-    """Every tower has its part of the batch. The update waits for all of them."""
+    """The towers, each with its part of the batch; the update waits for all of them."""
 
     def __init__(self, devices: list[str], learning_rate: float) -> None:
         self.images, self.labels = model.placeholders(side=8)
@@ -63,7 +63,7 @@ class Graph:
         self.update = optimizer.apply_gradients(
             zip(self.averaged, self.weights, strict=True), self.step
         )
-        # Not for the training: what one device would make of the batch as a whole.
+        # Not for the training: the result of one device with the whole batch.
         self.whole = tower(WEIGHTS, self.images, self.labels).gradients
 
     def feed(self, batch: data.Examples) -> dict[tf.Tensor, np.ndarray]:
@@ -71,7 +71,7 @@ class Graph:
 
 
 def tower(device: str, images: tf.Tensor, labels: tf.Tensor) -> Tower:
-    """The first one makes the weights; the others find the same ones by their names."""
+    """Build a tower. The first one creates the weights; the others find them by name."""
     place = v1.train.replica_device_setter(ps_tasks=1, ps_device=WEIGHTS, worker_device=device)
     with v1.device(place), v1.variable_scope("", reuse=v1.AUTO_REUSE):
         loss = model.loss(model.logits(images), labels)
@@ -106,12 +106,12 @@ def train(session: v1.train.MonitoredSession, graph: Graph, batch_size: int) -> 
 
 def compare(session: v1.train.MonitoredSession, graph: Graph, batch: data.Examples) -> None:
     fetches = [graph.averaged, graph.whole]
-    # Past the session's hooks, which count every run as a step.
+    # Not through the session's hooks, which count every run as a step.
     averaged, whole = session.run_step_fn(
         lambda step_context: step_context.session.run(fetches, graph.feed(batch))
     )
     apart = max(np.abs(a - w).max() for a, w in zip(averaged, whole, strict=True))
-    print(f"mean gradients differ from one big batch's by at most {apart:.1e}", flush=True)
+    print(f"mean gradients differ from those of one big batch by at most {apart:.1e}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The hosts of tests/bench/fleet, as the bench itself reaches them: past SSH, untimed."""
+"""The hosts of tests/bench/fleet. The bench itself reaches them without SSH, unmeasured."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ USER = "trainer"
 
 @dataclass(frozen=True)
 class Host:
-    """`port` is its sshd's on 127.0.0.1, `address` what the other hosts dial."""
+    """A host. `port` is its sshd's port on 127.0.0.1; other hosts connect to `address`."""
 
     name: str
     port: int
     address: str
 
-    def does(self, command: str) -> str:
-        """Run a command there, as the user whom SSH logs in."""
+    def run(self, command: str) -> str:
+        """Run a command on the host as the user that SSH logs in; return its output."""
         argv = ["docker", "exec", "--user", USER, f"tfdeploy-bench-{self.name}"]
         done = subprocess.run(
             [*argv, "bash", "-c", command], check=True, capture_output=True, text=True
         )
         return done.stdout.strip()
 
-    def moved(self) -> int:
-        """Bytes that have come to it and gone from it by the network."""
+    def transferred(self) -> int:
+        """Return the number of bytes that it has received and sent over the network."""
         counters = "/sys/class/net/eth0/statistics/{rx,tx}_bytes"
-        return sum(map(int, self.does(f"cat {counters}").split()))
+        return sum(map(int, self.run(f"cat {counters}").split()))
 
 
 def hosts(count: int) -> tuple[Host, ...]:
-    """The first ones that are up."""
+    """Return the first `count` running hosts."""
     lines = [line.split() for line in (STATE / "addresses").read_text().splitlines()]
     numbered = enumerate(lines[:count], FIRST_PORT + 1)
     return tuple(Host(name, port, address) for port, (name, address) in numbered)
 
 
-def everywhere(hosts: tuple[Host, ...], command: str) -> None:
+def run_on_all(hosts: tuple[Host, ...], command: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda host: host.does(command), hosts))
+        list(pool.map(lambda host: host.run(command), hosts))

@@ -1,7 +1,7 @@
-"""What a command costs this machine: wall seconds, and the CPU and memory of all that it began.
+"""Measure a command: wall seconds, and the CPU and memory of all processes that it starts.
 
-A tool may leave processes behind, on purpose: they stay in its group, and what they go on using is
-seen there. Where no cgroup can be made, this process adopts what its children leave (a subreaper).
+A tool may leave processes running on purpose. They stay in its group, which continues to measure
+them. If no cgroup can be created, this process becomes the parent of such processes (a subreaper).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import IO, TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SAMPLE_S = 0.02  # between two looks at the memory
-LINGER_S = 0.3  # what a left-behind process does right after its command is part of its cost
-QUIET = 0.15  # the share of the machine that may be in use when a command begins
+SAMPLE_S = 0.02  # between two measurements of the memory
+LINGER_S = 0.3  # what a remaining process does right after its command is part of the cost
+QUIET = 0.15  # the share of the machine's CPU that may be in use when a command starts
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PR_SET_CHILD_SUBREAPER = 36
@@ -30,7 +30,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one command. `others` is the share of the machine that was in use as it began."""
+    """The cost of one command. `others` is the share of the CPU in use just before it started."""
 
     exit: int
     wall_s: float
@@ -40,31 +40,31 @@ class Cost:
 
 
 class Group(Protocol):
-    """The processes of one tool: those of its commands, and those that it left behind."""
+    """The processes of one tool: those of its commands, and those that it leaves running."""
 
     def join(self) -> None:
-        """Called in a new process, which belongs to it from then on, with all its children."""
+        """Add the calling process, with all its future children."""
 
     def pids(self) -> list[int]: ...
 
     def cpu_s(self) -> float:
-        """Used so far, by the living and the dead."""
+        """Return the CPU seconds used so far, by running and exited processes."""
 
     def memory(self) -> int:
-        """Bytes of anonymous memory at this moment."""
+        """Return the bytes of anonymous memory now in use."""
 
     def remove(self) -> None: ...
 
 
 def group(name: str) -> Group:
-    """The best that this machine allows: a cgroup of version 1 or 2, or the family tree."""
+    """Return a cgroup of version 1 or 2 if one can be created, else the process tree."""
     mounts = _cgroup_mounts()
     try:
         if "cpuacct" in mounts:
             return CgroupV1([mounts["cpuacct"] / name, mounts["memory"] / name])
         return CgroupV2(mounts["cgroup2"] / name)
     except (KeyError, OSError):
-        return Family()
+        return ProcessTree()
 
 
 def run(
@@ -74,14 +74,14 @@ def run(
     output: IO[bytes],
     timeout_s: float,
     folder: Path,
-    look: Callable[[int], None] = lambda pid: None,
+    observe: Callable[[int], None] = lambda pid: None,
 ) -> Cost:
-    """Run a command to its end, or kill it after `timeout_s`, and tell what it cost.
+    """Run a command until it exits, or kill it after `timeout_s`, and return its cost.
 
-    `look` is given its pid again and again while it runs.
+    Call `observe` with its pid every SAMPLE_S seconds while it runs.
     """
-    others = settled()
-    cpu_s, began, peak = group.cpu_s(), time.monotonic(), 0
+    others = wait_for_idle()
+    cpu_s, start_s, peak = group.cpu_s(), time.monotonic(), 0
     process = subprocess.Popen(
         argv,
         env=env,
@@ -91,14 +91,14 @@ def run(
         stderr=output,
         preexec_fn=group.join,
     )
-    ended = os.pidfd_open(process.pid)
-    while not select.select([ended], [], [], SAMPLE_S)[0]:
+    exited = os.pidfd_open(process.pid)
+    while not select.select([exited], [], [], SAMPLE_S)[0]:
         peak = max(peak, group.memory())
-        look(process.pid)
-        if time.monotonic() - began > timeout_s:
+        observe(process.pid)
+        if time.monotonic() - start_s > timeout_s:
             end(group)
-    wall_s = time.monotonic() - began
-    os.close(ended)
+    wall_s = time.monotonic() - start_s
+    os.close(exited)
     code = process.wait()
     if group.pids():
         time.sleep(LINGER_S)
@@ -106,18 +106,18 @@ def run(
 
 
 def end(group: Group) -> None:
-    """End what is left in it."""
+    """End its remaining processes: first with SIGTERM, after 2 s with SIGKILL."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 2
-        while (left := group.pids()) and time.monotonic() < deadline:
-            for pid in left:
+        while (remaining := group.pids()) and time.monotonic() < deadline:
+            for pid in remaining:
                 _signal(pid, kind)
             time.sleep(0.05)
 
 
-def settled(patience_s: float = 3.0) -> float:
-    """Wait a little for a quiet moment; the share of the machine in use at the last look."""
-    deadline = time.monotonic() + patience_s
+def wait_for_idle(timeout_s: float = 3.0) -> float:
+    """Wait until the machine is idle or the time is over; return the share of its CPU in use."""
+    deadline = time.monotonic() + timeout_s
     while True:
         used = _machine_s()
         time.sleep(0.25)
@@ -127,7 +127,7 @@ def settled(patience_s: float = 3.0) -> float:
 
 
 class CgroupV1:
-    """The controllers cpuacct and memory, each a folder."""
+    """A cgroup of version 1: a folder for the controller cpuacct and one for memory."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders = folders
@@ -153,7 +153,7 @@ class CgroupV1:
 
 
 class CgroupV2:
-    """One folder for all."""
+    """A cgroup of version 2: one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -169,15 +169,15 @@ class CgroupV2:
         return _stat(self._folder / "cpu.stat", "usage_usec") / 1e6
 
     def memory(self) -> int:
-        file = self._folder / "memory.stat"  # absent where the controller is not handed down
+        file = self._folder / "memory.stat"  # missing if the controller is not enabled for children
         return _stat(file, "anon") if file.exists() else _memory(self.pids())
 
     def remove(self) -> None:
         self._folder.rmdir()
 
 
-class Family:
-    """All descendants of this process, which has no children but those that are measured."""
+class ProcessTree:
+    """All descendants of this process, which has no other children."""
 
     def __init__(self) -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -186,7 +186,7 @@ class Family:
         pass
 
     def pids(self) -> list[int]:
-        return [pid for pid in descendants(os.getpid()) if _lives(pid)]
+        return [pid for pid in descendants(os.getpid()) if _is_running(pid)]
 
     def cpu_s(self) -> float:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -196,7 +196,7 @@ class Family:
         return _memory(self.pids())
 
     def remove(self) -> None:
-        """Bury the adopted."""
+        """Wait for the exited processes whose parent is now this process."""
         while descendants(os.getpid()) and os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
@@ -210,12 +210,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def _cgroup_mounts() -> dict[str, Path]:
-    """Where each controller of version 1 is mounted, and "cgroup2"."""
+    """Return the mount point of each controller of version 1, and of "cgroup2"."""
     found = {}
     for line in Path("/proc/mounts").read_text().splitlines():
-        _, where, kind, options, *_ = line.split()
+        _, mount_point, kind, options, *_ = line.split()
         names = options.split(",") if kind == "cgroup" else [kind]
-        found.update(dict.fromkeys(names, Path(where)))
+        found.update(dict.fromkeys(names, Path(mount_point)))
     return found
 
 
@@ -225,20 +225,20 @@ def _stat(file: Path, key: str) -> int:
 
 
 def _fields(pid: int) -> list[str]:
-    """Of /proc/PID/stat, from the state on; none where the process is gone."""
+    """Return the fields of /proc/PID/stat from the state on; [] if the process does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
 
 
-def _lives(pid: int) -> bool:
-    """One that has ended and waits to be buried doesn't."""
+def _is_running(pid: int) -> bool:
+    """Return False for a process that does not exist or is a zombie."""
     return _fields(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def _cpu_s(pid: int) -> float:
-    """A process and its children that have ended and been waited for."""
+    """Return the CPU seconds of a process and of its children that it has waited for."""
     return sum(map(int, _fields(pid)[11:15])) / TICKS
 
 
@@ -255,7 +255,7 @@ def _anonymous(pid: int) -> int:
 
 
 def _machine_s() -> float:
-    """CPU seconds that all of this machine has used; idle and waiting for disks is neither."""
+    """Return the CPU seconds used on this machine, without idle time and waiting for disks."""
     user, nice, system, _, _, *others = Path("/proc/stat").read_text().split()[1:9]
     return sum(map(int, (user, nice, system, *others))) / TICKS
 

@@ -1,4 +1,4 @@
-"""Draws docs/performance.svg: what each tool's commands cost against the number of hosts."""
+"""Draw docs/performance.svg: the cost of each tool's commands against the number of hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench import results
 from bench.results import STEPS
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"  # the same figures give the same file
+matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"  # the same figures produce the same file
 from matplotlib import pyplot  # noqa: E402
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _draw(panel, found, step, key) -> None:
-    """Both scales are logarithmic: a straight line of slope one costs the same for each host."""
+    """Draw one panel with logarithmic scales: a slope of 1 means the same cost for each host."""
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     for tool in found.tools:

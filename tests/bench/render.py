@@ -1,10 +1,12 @@
-"""Puts the figures of results/*.json into docs/performance.md, between the marks there."""
+"""Write the figures of results/*.json between the marks of docs/performance.md."""
 
 from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +19,15 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "performance.md"
 FIGURES = {"wall": "wall_s", "cpu": "cpu_s", "memory": "peak_mb", "moved": "moved_mb"}
-SPREAD = ("wall", "cpu")  # shown with least and most, and the ratio
+SPREAD = ("wall", "cpu")  # shown with minimum, maximum and the ratio
 
 
 def main() -> int:
     text = PAGE.read_text()
-    for mark, made in _blocks().items():
+    for mark, block in _blocks().items():
         text, found = re.subn(
             rf"(<!-- {mark} -->\n).*?(<!-- end -->)",
-            lambda match, made=made: match[1] + made + match[2],
+            lambda match, block=block: match[1] + block + match[2],
             text,
             flags=re.S,
         )
@@ -37,26 +39,29 @@ def main() -> int:
 
 
 def _blocks() -> dict[str, str]:
-    peers, scale, relay = (
-        HERE / "results" / f"{name}.json" for name in ("peers", "scale", "relay")
+    peers, scale, relay, connections = (
+        HERE / "results" / f"{name}.json" for name in ("peers", "scale", "relay", "connections")
     )
-    made = {}
+    blocks = {}
     if peers.exists():
         found = results.load(peers)
-        made["machine"] = _machine(found)
-        made |= {name: _table(found, name, figure) for name, figure in FIGURES.items()}
+        blocks["machine"] = _machine(found)
+        blocks |= {name: _table(found, name, figure) for name, figure in FIGURES.items()}
     if scale.exists():
-        made["scale"] = _scale(json.loads(scale.read_text()))
+        blocks["scale"] = _scale(json.loads(scale.read_text()))
     if relay.exists():
-        made["relay"] = _relay(json.loads(relay.read_text()))
-    return made
+        blocks["relay"] = _relay(json.loads(relay.read_text()))
+    if connections.exists():
+        blocks["connections"] = _connections(json.loads(connections.read_text()))
+    return blocks
 
 
 def _machine(found: Results) -> str:
-    told = found.machine
+    machine = found.machine
     words = (
-        f"Measured on {told['date']} on {told['cores']} cores with {told['memory_gb']} GB, "
-        f"Linux {told['kernel']}; client and hosts share them. Compared: "
+        f"Measured on {machine['date']} on {machine['cores']} cores "
+        f"with {machine['memory_gb']} GB, Linux {machine['kernel']}; "
+        "client and hosts share them. Compared: "
     )
     versions = dict.fromkeys(found.versions[tool] for tool in found.tools)
     return words + "; ".join(versions) + ".\n"
@@ -74,7 +79,7 @@ def _table(found: Results, name: str, figure: str) -> str:
 
 
 def _with_spread(found: Results, tool: str, n: int, step: str, figure: str) -> str:
-    """Median, least and most, and how often that of tfdeploy goes into it."""
+    """Return the median, minimum and maximum, and the ratio of the median to tfdeploy's."""
     values = found.of(tool, n, step, figure)
     if not values:
         return ""
@@ -91,7 +96,7 @@ def _plain(found: Results, tool: str, n: int, step: str, figure: str) -> str:
 
 
 def _short(value: float) -> str:
-    """Three digits or so."""
+    """Return about three significant digits."""
     return f"{value:.{2 if value < 1 else 1 if value < 100 else 0}f}"
 
 
@@ -105,29 +110,64 @@ SCALE: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 }
 
 
-def _scale(told: dict[str, Any]) -> str:
+def _scale(report: dict[str, Any]) -> str:
     head = ["hosts", "dead", "silent", "step", *SCALE]
     rows = [
         [str(row["n"]), str(row["dead"]), str(row["silent"]), STEPS[row["step"]]]
         + [form(row[key]) for key, form in SCALE.values()]
-        for row in told["rows"]
+        for row in report["rows"]
     ]
     return _markdown(head, rows)
 
 
-def _relay(told: dict[str, Any]) -> str:
-    walls = {(row["n"], row["relay"]): row["wall_s"] for row in told["rows"]}
+def _relay(report: dict[str, Any]) -> str:
+    walls = {(row["n"], row["relay"]): row["wall_s"] for row in report["rows"]}
     rows = []
     for n in dict.fromkeys(n for n, _ in walls):
         each, once = walls[n, False], walls[n, True]
         rows.append([str(n), _short(each), _short(once), f"**{_short(each / once)}×**"])
-    head = ["hosts", "from home to each, s", "from host to host, s", "ratio"]
-    alone_s = told["mb"] * 1.048576 * 8 / told["mbit"]
+    head = ["hosts", "from the controller to each, s", "from host to host, s", "ratio"]
+    alone_s = report["mb"] * 1.048576 * 8 / report["mbit"]
     words = (
-        f"{told['mb']} MiB over a way out of {told['mbit']:g} Mbit/s, "
-        f"which takes {_short(alone_s)} s for one host at the very least:\n\n"
+        f"{report['mb']} MiB over an uplink of {report['mbit']:g} Mbit/s, "
+        f"which takes at least {_short(alone_s)} s for one host:\n\n"
     )
     return words + _markdown(head, rows)
+
+
+CONNECTIONS = {
+    "daemon": "connection daemon",
+    "own": "connections of each command",
+    "ControlMaster": "ControlMaster",
+}
+
+
+def _connections(report: dict[str, Any]) -> str:
+    """Return median, minimum and maximum of wall and CPU; ratios to the connection daemon."""
+    samples: dict[tuple[int, str, bool, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in report["rows"]:
+        samples[row["rtt_ms"], row["step"], row["cold"], row["kind"]].append(row)
+    rows = []
+    for (rtt_ms, step, cold, kind), found in sorted(samples.items(), key=_connections_order):
+        daemon = samples[rtt_ms, step, cold, "daemon"]
+        cells = [_spread_of(found, daemon, figure) for figure in ("wall_s", "cpu_s")]
+        memory = statistics.median(row["memory_mb"] for row in found)
+        title = f"{STEPS[step]}{', the first command' if cold else ''}"
+        rows.append([f"{rtt_ms} ms", title, CONNECTIONS[kind], *cells, _short(memory)])
+    head = ["round trip", "step", "connections", "wall s", "CPU s", "MB afterwards"]
+    return f"{report['n']} hosts.\n\n" + _markdown(head, rows)
+
+
+def _connections_order(entry: tuple[tuple[int, str, bool, str], Any]) -> tuple[int, bool, str, int]:
+    rtt_ms, step, cold, kind = entry[0]
+    return rtt_ms, not cold, step, list(CONNECTIONS).index(kind)
+
+
+def _spread_of(found: list[dict[str, Any]], daemon: list[dict[str, Any]], figure: str) -> str:
+    values = [row[figure] for row in found]
+    median, base = (statistics.median(row[figure] for row in rows) for rows in (found, daemon))
+    ratio = "" if found is daemon else f" **{_short(median / base)}×**"
+    return f"{_short(median)} ({_short(min(values))}..{_short(max(values))}){ratio}"
 
 
 def _markdown(head: list[str], rows: Iterable[list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""What was measured: samples, the machine and the tools' versions, kept in one JSON file."""
+"""The results: samples, the machine and the tools' versions, stored in one JSON file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHARED = 0.15  # more of the machine was in use by others: the sample is not alone
+SHARED = 0.15  # if other processes used a larger share of the CPU, the sample is disturbed
 
 STEPS = {
     "plan_cold": "plan, the first one",
@@ -29,13 +29,13 @@ STEPS = {
     "help": "--help",
 }
 ALONE = ("collect", "collect_more", "help")
-"""Steps that the number of hosts means nothing to: they are measured with one."""
+"""Steps that do not depend on the number of hosts: they are measured with one host."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One command of one tool. `moved_mb` is what its first host sent and got meanwhile; `others`
-    the share of the machine that was in use as it began."""
+    """One command of one tool. `moved_mb` is what its first host sent and received during it;
+    `others` is the share of the CPU in use just before it started."""
 
     tool: str
     n: int
@@ -69,13 +69,13 @@ class Results:
         return sorted({sample.n for sample in self.samples if sample.step not in ALONE})
 
     def of(self, tool: str, n: int, step: str, figure: str) -> list[float]:
-        """All values of a figure, those of undisturbed samples where there are any."""
+        """Return all values of a figure; only those of undisturbed samples if there are any."""
         found = self._samples(tool, n, step)
         quiet = [sample for sample in found if sample.others < SHARED]
         return [getattr(sample, figure) for sample in quiet or found]
 
     def disturbed(self, tool: str, n: int, step: str) -> bool:
-        """No sample began on a quiet machine."""
+        """Return whether every sample started on a busy machine."""
         return all(sample.others >= SHARED for sample in self._samples(tool, n, step))
 
     def _samples(self, tool: str, n: int, step: str) -> list[Sample]:
@@ -86,7 +86,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def save(self, file: Path) -> None:
-        """Written beside it first: a run that is interrupted leaves the last whole one."""
+        """Replace the file atomically: an interrupted run leaves the previous complete results."""
         file.parent.mkdir(exist_ok=True)
         fresh = file.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -94,9 +94,9 @@ class Results:
 
 
 def load(file: Path) -> Results:
-    told = json.loads(file.read_text())
-    samples = [Sample(**sample) for sample in told.pop("samples")]
-    return Results(**told, samples=samples)
+    report = json.loads(file.read_text())
+    samples = [Sample(**sample) for sample in report.pop("samples")]
+    return Results(**report, samples=samples)
 
 
 def machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""tfdeploy alone on many hosts, some of them dead or silent: what each command costs, a host."""
+"""Measure only tfdeploy, on many hosts, some of them dead or silent: the cost per host."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ NAMES = re.compile(r"\bs(\d{4}|\[[\d,-]+\])")
 
 @dataclass(frozen=True)
 class Row:
-    """One command. Threads and files are the most that the command itself had open, processes the
-    most that it and its children were."""
+    """One command. `threads` and `files` are the maximum of the command itself, `processes` is the
+    maximum of the command and its children."""
 
     n: int
     dead: int
@@ -72,22 +72,22 @@ class Row:
 
 
 def main() -> int:
-    wanted = _arguments()
+    options = _arguments()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder, _container(Path(folder)) as address:
-        for n in wanted.n:
-            for row in _measured(Path(folder) / str(n), address, n, wanted):
+        for n in options.n:
+            for row in _rows(Path(folder) / str(n), address, n, options):
                 rows.append(row)
                 print(json.dumps(asdict(row)), flush=True)
-            told = {"machine": results.machine(), "rows": [asdict(row) for row in rows]}
-            wanted.out.parent.mkdir(exist_ok=True)
-            wanted.out.write_text(json.dumps(told, indent=1) + "\n")
+            report = {"machine": results.machine(), "rows": [asdict(row) for row in rows]}
+            options.out.parent.mkdir(exist_ok=True)
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
     return 0 if all(row.ok for row in rows) else 1
 
 
 @contextmanager
 def _container(folder: Path) -> Iterator[str]:
-    """Its address. The hosts in it share one host key."""
+    """Run a container for all hosts, which share one host key; yield its address."""
     keys = folder / "keys"
     keys.mkdir()
     for key in (keys / "ssh_host_ed25519_key", folder / "id_ed25519"):
@@ -102,15 +102,15 @@ def _container(folder: Path) -> Iterator[str]:
         _docker("rm", "--force", CONTAINER)
 
 
-def _measured(folder: Path, address: str, n: int, wanted: argparse.Namespace) -> Iterator[Row]:
+def _rows(folder: Path, address: str, n: int, options: argparse.Namespace) -> Iterator[Row]:
     folder.mkdir()
     _project(folder, address, n)
     _many("up", SSH_PORT, n)
     group = meter.group(f"tfdeploy-bench-{os.getpid()}")
-    turn = Turn(folder, group, n, wanted.timeout)
+    turn = Turn(folder, group, n, options.timeout)
     try:
         yield from map(turn.row, ALIVE)
-        turn.lose(wanted.lost)
+        turn.lose(options.lost)
         yield from map(turn.row, LOST)
     finally:
         meter.end(group)
@@ -123,16 +123,16 @@ def _project(folder: Path, address: str, n: int) -> None:
     (folder / "known_hosts").write_text(f"many {public}")
     (folder / "ssh_config").write_text(CONFIG.format(folder=folder))
     hosts = []
-    for place in range(n):
-        ports = [TASK_PORT + place, CHIEFS_PORT + place]
-        where = f'hostname = "{address}"\nport = {SSH_PORT + place}\nports = {ports}'
-        hosts.append(f'[hosts.{_name(place)}]\n{where}\ndirectory = "/data/{_name(place)}"\n')
+    for index in range(n):
+        ports = [TASK_PORT + index, CHIEFS_PORT + index]
+        keys = f'hostname = "{address}"\nport = {SSH_PORT + index}\nports = {ports}'
+        hosts.append(f'[hosts.{_name(index)}]\n{keys}\ndirectory = "/data/{_name(index)}"\n')
     (folder / "hosts.toml").write_text(FIXED + "".join(hosts))
 
 
 @dataclass
 class Turn:
-    """tfdeploy's commands on n hosts, of which some get lost. `dead` and `silent` are places."""
+    """tfdeploy's commands on n hosts, some of which get lost. `dead` and `silent` are indexes."""
 
     folder: Path
     group: meter.Group
@@ -142,62 +142,63 @@ class Turn:
     silent: list[int] = field(default_factory=list)
 
     def lose(self, share: float) -> None:
-        """Half of the share refuse from now on, half only listen; never the chief's host."""
+        """Stop half of the lost hosts, and make the other half silent; never the chief's host."""
         lost = list(range(1, self.n, max(1, round(1 / share))))
-        for place in lost:
-            _many("end", SSH_PORT + place)
+        for index in lost:
+            _many("end", SSH_PORT + index)
         self.dead, self.silent = lost[::2], lost[1::2]
         if self.silent:
-            _many("mute", *(SSH_PORT + place for place in self.silent))
+            _many("mute", *(SSH_PORT + index for index in self.silent))
 
     def row(self, step: str) -> Row:
-        most, said = Most(self.group), self.folder / "said"
+        maximum, log = Maximum(self.group), self.folder / "log"
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.folder)}
         command = ([TFDEPLOY, step.partition("_")[0]], environment)
-        with said.open("wb") as output:
+        with log.open("wb") as output:
             cost = meter.run(
-                self.group, *command, output, self.timeout_s, self.folder, most.look
+                self.group, *command, output, self.timeout_s, self.folder, maximum.observe
             )  # fmt: skip
-        ok = self._done(step, cost.exit, said.read_text())
+        ok = self._succeeded(step, cost.exit, log.read_text())
         if not ok:
-            print(f"{step}: exit {cost.exit}\n{said.read_text()[-3000:]}", file=sys.stderr)
+            print(f"{step}: exit {cost.exit}\n{log.read_text()[-3000:]}", file=sys.stderr)
         figures = (cost.wall_s, 1000 * cost.cpu_s / self.n, cost.peak_mb)
         rounded = (round(figure, 3) for figure in figures)
-        seen = (most.threads, most.files, most.processes, round(cost.others, 2))
-        return Row(self.n, len(self.dead), len(self.silent), step, *rounded, *seen, ok)
+        maxima = (maximum.threads, maximum.files, maximum.processes, round(cost.others, 2))
+        return Row(self.n, len(self.dead), len(self.silent), step, *rounded, *maxima, ok)
 
-    def _done(self, step: str, code: int, said: str) -> bool:
-        """All of its work, or all but that on the lost hosts, each of which is named."""
+    def _succeeded(self, step: str, code: int, output: str) -> bool:
+        """Return whether it did its work on all remaining hosts and named each lost host."""
         lost = {*self.dead, *self.silent}
-        ready = {place for line in said.splitlines() if " READY " in line for place in _named(line)}
+        lines = [line for line in output.splitlines() if " READY " in line]
+        ready = {index for line in lines for index in _hosts_in(line)}
         if step == "status" and ready != {*range(self.n)} - lost:
             return False
-        return code == (1 if lost else 0) and lost <= _named(said)
+        return code == (1 if lost else 0) and lost <= _hosts_in(output)
 
 
-class Most:
-    """The most threads, open files and processes that were seen."""
+class Maximum:
+    """The maximum numbers of threads, open files and processes of a command."""
 
     def __init__(self, group: meter.Group) -> None:
         self._group = group
         self.threads = self.files = self.processes = 0
 
-    def look(self, pid: int) -> None:
+    def observe(self, pid: int) -> None:
         self.processes = max(self.processes, len(self._group.pids()))
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # it has just exited
             self.threads = max(self.threads, len(os.listdir(f"/proc/{pid}/task")))
             self.files = max(self.files, len(os.listdir(f"/proc/{pid}/fd")))
 
 
-def _name(place: int) -> str:
-    return f"s{place + 1:04d}"
+def _name(index: int) -> str:
+    return f"s{index + 1:04d}"
 
 
-def _named(said: str) -> set[int]:
-    """The hosts that a text names: s0001, and s[0001-0003,0007]."""
-    spans = [span for listed in NAMES.findall(said) for span in listed.strip("[]").split(",")]
+def _hosts_in(text: str) -> set[int]:
+    """Return the indexes of the hosts in a text: s0001, and s[0001-0003,0007]."""
+    spans = [span for listed in NAMES.findall(text) for span in listed.strip("[]").split(",")]
     ends = [[int(number) for number in span.split("-")] for span in spans]
-    return {place - 1 for end in ends for place in range(end[0], end[-1] + 1)}
+    return {number - 1 for end in ends for number in range(end[0], end[-1] + 1)}
 
 
 def _many(*words: Any) -> None:
@@ -212,13 +213,13 @@ def _docker(*words: str) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", default="50,200,1000", help="how many hosts: 50,200,1000")
-    parser.add_argument("--lost", type=float, default=0.05, help="the share that is lost at last")
+    parser.add_argument("--n", default="50,200,1000", help="numbers of hosts: 50,200,1000")
+    parser.add_argument("--lost", type=float, default=0.05, help="the share of hosts to lose")
     parser.add_argument("--timeout", type=float, default=1200, help="seconds for one command")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "scale.json")
-    wanted = parser.parse_args()
-    wanted.n = [int(size) for size in wanted.n.split(",")]
-    return wanted
+    options = parser.parse_args()
+    options.n = [int(size) for size in options.n.split(",")]
+    return options
 
 
 if __name__ == "__main__":

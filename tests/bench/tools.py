@@ -1,6 +1,6 @@
 """The tools: for each, the command line that its user would type for each step of the work.
 
-All get the same ssh_config, as many hosts at once as there are, and settings that suit them
+All get the same ssh_config, use all hosts at the same time, and have settings that suit them
 (Ansible: no facts, pipelining, its own warm connections).
 """
 
@@ -19,7 +19,7 @@ from bench.workload import CHECKPOINTS, PORT
 if TYPE_CHECKING:
     from bench.workload import Job
 
-# Another program than this checkout's, to compare two of them.
+# Set TFDEPLOY to measure another version than this checkout.
 TFDEPLOY = os.environ.get("TFDEPLOY") or str(HERE.parent.parent / ".venv/bin/tfdeploy")
 PEERS = HERE / ".peers"
 PUSHES = ("push_cold", "push_same", "push_one")
@@ -27,30 +27,30 @@ COLLECTS = ("collect", "collect_more")
 
 
 class Tool:
-    """`code` is where a push puts the tree on a host."""
+    """A tool. `code` returns the path of the pushed tree on a host."""
 
     name = ""
     venv = ""
 
     def prepare(self, job: Job) -> None:
-        """Write the files that its user has."""
+        """Write the files that its user would have."""
 
     def argv(self, job: Job, step: str) -> list[str] | None:
-        """The command for a step; None where there is none."""
+        """Return the command for a step; None if the tool has no such command."""
         raise NotImplementedError
 
     def environment(self, job: Job) -> dict[str, str]:
         return {}
 
     def code(self, job: Job) -> str:
-        return f"{job.there}/code"
+        return f"{job.host_folder}/code"
 
-    def says_so(self, job: Job, output: str) -> bool:
-        """Does what `status` printed say that all tasks are well? Its exit code was 0."""
+    def reports_ready(self, job: Job, output: str) -> bool:
+        """Return whether the output of a successful `status` reports all tasks as ready."""
         return True
 
     def drop_warm(self, job: Job) -> None:
-        """Forget what it keeps between commands, beside the processes that it left."""
+        """Delete what it stores between commands. The caller ends its processes."""
 
     def version(self) -> str:
         return (PEERS / self.venv / ".ready").read_text().strip()
@@ -65,7 +65,8 @@ class Tfdeploy(Tool):
             f"ssh_config = {json.dumps(str(SSH_CONFIG))}",
             f'[source]\npath = {json.dumps(str(job.source))}\n[training]\nrole = "flags"',
             f'command = "python train.py"\ncheckpoint_dir = "{CHECKPOINTS}"',
-            f'[defaults]\nports = [{PORT}, {PORT + 1}]\ndirectory = "{job.there}"\nworkers = 1',
+            f"[defaults]\nports = [{PORT}, {PORT + 1}]",
+            f'directory = "{job.host_folder}"\nworkers = 1',
         ]
         lines += [f'[hosts.{host.name}]\naddress = "{host.address}"' for host in job.hosts]
         (job.folder / "hosts.toml").write_text("\n".join(lines) + "\n")
@@ -74,9 +75,9 @@ class Tfdeploy(Tool):
         return [TFDEPLOY, "--help" if step == "help" else step.partition("_")[0]]
 
     def code(self, job: Job) -> str:
-        return f"$(ls -dtc {job.there}/bench/releases/*/ | head -n 1)"
+        return f"$(ls -dtc {job.host_folder}/bench/releases/*/ | head -n 1)"
 
-    def says_so(self, job: Job, output: str) -> bool:
+    def reports_ready(self, job: Job, output: str) -> bool:
         return output.count("READY") >= len(job.hosts)
 
     def drop_warm(self, job: Job) -> None:
@@ -86,7 +87,7 @@ class Tfdeploy(Tool):
         if "TFDEPLOY" in os.environ:
             return TFDEPLOY
         git = ["git", "-C", str(HERE), "describe", "--always", "--dirty"]
-        return f"tfdeploy {_said(git)}"
+        return f"tfdeploy {_first_line(git)}"
 
 
 class Raw(Tool):
@@ -98,20 +99,24 @@ class Raw(Tool):
     def argv(self, job: Job, step: str) -> list[str] | None:
         ssh = f"ssh -F {SSH_CONFIG} {self.options.format(folder=job.folder)}".strip()
         if step in PUSHES:
-            push = f"rsync -a --delete -e '{ssh}' {job.source}/ {{}}:{job.there}/code/"
+            push = f"rsync -a --delete -e '{ssh}' {job.source}/ {{}}:{job.host_folder}/code/"
             return _on_each(job, push)
         if step in COLLECTS:
-            return _shell(f"rsync -a -e '{ssh}' {job.names[0]}:{CHECKPOINTS}/ {job.home}/")
+            return _shell(f"rsync -a -e '{ssh}' {job.names[0]}:{CHECKPOINTS}/ {job.collected}/")
         if step in ("start", "status", "stop"):
             return _on_each(job, f"{ssh} {{}} '{getattr(job, step)}'")
         return None
 
     def version(self) -> str:
-        return _said(["ssh", "-V"]) + ", " + _said(["rsync", "--version"]).split(" protocol")[0]
+        return (
+            _first_line(["ssh", "-V"])
+            + ", "
+            + _first_line(["rsync", "--version"]).split(" protocol")[0]
+        )
 
 
 class RawWarm(Raw):
-    """The same, with connections that outlive the command."""
+    """The same, with connections that stay open after the command."""
 
     name = "ssh + rsync, ControlMaster"
     options = "-o ControlMaster=auto -o ControlPersist=60 -o ControlPath={folder}/%n"
@@ -124,8 +129,8 @@ class Ansible(Tool):
     def prepare(self, job: Job) -> None:
         (job.folder / "hosts").write_text("\n".join(job.names) + "\n")
         shared = {"use_ssh_args": True, "compress": False}
-        push = {"src": f"{job.source}/", "dest": f"{job.there}/code/", "delete": True}
-        pull = {"src": f"{CHECKPOINTS}/", "dest": f"{job.home}/", "mode": "pull"}
+        push = {"src": f"{job.source}/", "dest": f"{job.host_folder}/code/", "delete": True}
+        pull = {"src": f"{CHECKPOINTS}/", "dest": f"{job.collected}/", "mode": "pull"}
         bash = {"args": {"executable": "/bin/bash"}}
         plays = {
             "push": [{"ansible.posix.synchronize": {**push, **shared}}],
@@ -138,7 +143,7 @@ class Ansible(Tool):
         }
         for name, tasks in plays.items():
             play = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
-            (job.folder / f"{name}.yml").write_text(json.dumps(play))  # which is YAML too
+            (job.folder / f"{name}.yml").write_text(json.dumps(play))  # JSON is also YAML
 
     def argv(self, job: Job, step: str) -> list[str] | None:
         play, adhoc = (f"{PEERS}/ansible/bin/{name}" for name in ("ansible-playbook", "ansible"))
@@ -175,10 +180,14 @@ class Pyinfra(Tool):
         }
         hosts = [(host.name, {**settings, "ssh_port": host.port}) for host in job.hosts]
         (job.folder / "inventory.py").write_text(f"hosts = {hosts!r}\n")
-        common = {"source": str(job.source), "there": job.there, "home": str(job.home)}
+        common = {
+            "source": str(job.source),
+            "host_folder": job.host_folder,
+            "collected": str(job.collected),
+        }
         commands = {step: getattr(job, step) for step in ("start", "status", "stop")}
-        words = {**common, **commands, "checkpoints": CHECKPOINTS}
-        (job.folder / "words.json").write_text(json.dumps(words))
+        fields = {**common, **commands, "checkpoints": CHECKPOINTS}
+        (job.folder / "job.json").write_text(json.dumps(fields))
 
     def argv(self, job: Job, step: str) -> list[str] | None:
         pyinfra = f"{PEERS}/pyinfra/bin/pyinfra"
@@ -194,28 +203,28 @@ class Pyinfra(Tool):
         return [pyinfra, *options, inventory, str(deploy), "--data", f"step={step}"]
 
     def environment(self, job: Job) -> dict[str, str]:
-        return {"BENCH_WORDS": f"{job.folder}/words.json"}
+        return {"BENCH_JOB": f"{job.folder}/job.json"}
 
 
 class Fabric(Tool):
-    """As its documentation shows it: ThreadingGroup.run, rsync beside it, Connection.get."""
+    """As its documentation shows it: ThreadingGroup.run, rsync for the tree, Connection.get."""
 
     name = "Fabric"
     venv = "fabric"
 
     def prepare(self, job: Job) -> None:
-        words = {
+        fields = {
             "hosts": [f"{USER}@127.0.0.1:{host.port}" for host in job.hosts],
             "names": job.names,
             "key": str(KEY),
             "ssh": f"ssh -F {SSH_CONFIG}",
             "source": str(job.source),
-            "there": job.there,
-            "home": str(job.home),
+            "host_folder": job.host_folder,
+            "collected": str(job.collected),
             "checkpoints": CHECKPOINTS,
             **{step: getattr(job, step) for step in ("start", "status", "stop")},
         }
-        (job.folder / "words.json").write_text(json.dumps(words))
+        (job.folder / "job.json").write_text(json.dumps(fields))
 
     def argv(self, job: Job, step: str) -> list[str] | None:
         binaries = f"{PEERS}/fabric/bin"
@@ -224,7 +233,7 @@ class Fabric(Tool):
         if step.startswith("plan"):
             return None
         driver = HERE / "drivers" / "fabric_naive.py"
-        return [f"{binaries}/python", str(driver), f"{job.folder}/words.json", step]
+        return [f"{binaries}/python", str(driver), f"{job.folder}/job.json", step]
 
 
 ALL: tuple[Tool, ...] = (Tfdeploy(), Raw(), RawWarm(), Ansible(), Pyinfra(), Fabric())
@@ -239,7 +248,7 @@ def _shell(line: str) -> list[str]:
     return ["bash", "-c", line]
 
 
-def _said(argv: list[str]) -> str:
-    """The first line that a command prints."""
+def _first_line(argv: list[str]) -> str:
+    """Return the first line that a command prints."""
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return " ".join((done.stdout + done.stderr).splitlines()[0].split())

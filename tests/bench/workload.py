@@ -1,4 +1,4 @@
-"""The work that every tool is given: a source tree, a stub trainer on every host, a checkpoint."""
+"""The work for each tool: a source tree, a stub trainer on each host, and a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent import health
+from tfdeploy.agent.machine import grpc_health
 
 if TYPE_CHECKING:
     from bench.machines import Host
@@ -29,17 +29,18 @@ WORDS = ("self", "def", "return", "import", "tensor", "graph", "session", "worke
 
 @dataclass(frozen=True)
 class Job:
-    """One tool's share: its hosts, the tree, and a folder of its own here (its HOME) and there."""
+    """One tool's work: its hosts, the tree, and its own folder on the controller (its HOME) and on
+    each host."""
 
     hosts: tuple[Host, ...]
     source: Path
     folder: Path
-    there: str
+    host_folder: str
 
     @property
-    def home(self) -> Path:
-        """Where collected checkpoints go, for those that want to be told."""
-        return self.folder / "home"
+    def collected(self) -> Path:
+        """The folder for collected checkpoints, for the tools that need its path."""
+        return self.folder / "collected"
 
     @property
     def names(self) -> list[str]:
@@ -49,23 +50,23 @@ class Job:
     def worker_hosts(self) -> str:
         return ",".join(f"{host.address}:{PORT}" for host in self.hosts)
 
-    # What those without a launcher do on each host; the commands hold no quote.
+    # What tools without a launcher run on each host; the commands contain no quote.
     @property
     def start(self) -> str:
-        return f"bash {self.there}/code/begin {self.worker_hosts}"
+        return f"bash {self.host_folder}/code/begin {self.worker_hosts}"
 
     @property
     def status(self) -> str:
-        return f"pgrep -F {self.there}/pid"
+        return f"pgrep -F {self.host_folder}/pid"
 
     @property
     def stop(self) -> str:
-        gone = f"while {self.status} >/dev/null; do sleep 0.05; done"
-        return f"pkill -F {self.there}/pid; {gone}; rm {self.there}/pid"
+        wait = f"while {self.status} >/dev/null; do sleep 0.05; done"
+        return f"pkill -F {self.host_folder}/pid; {wait}; rm {self.host_folder}/pid"
 
 
 def make_tree(root: Path) -> None:
-    """The same 1,500 files of source-like text at every call, the stub trainer among them."""
+    """Write the same 1,500 files of source-like text at each call, including the stub trainer."""
     chance = random.Random(1)
     weights = [chance.lognormvariate(0, 1.2) for _ in range(FILES - 3)]
     text = _text(chance, 2_000_000)
@@ -81,32 +82,32 @@ def make_tree(root: Path) -> None:
 
 
 def change(root: Path) -> None:
-    """One file gets a content and length that it never had."""
+    """Give one file a new content and length."""
     with (root / CHANGED).open("a") as file:
         file.write(f"# change at byte {file.tell()}\n")
 
 
 def digest(root: Path) -> str:
-    """What `landed` finds where all of the tree is."""
+    """Return what `digest_on` returns for a host that has the whole tree."""
     count = sum(len(files) for _, _, files in os.walk(root))
     return f"{count} {hashlib.md5((root / CHANGED).read_bytes()).hexdigest()}"
 
 
-def landed(host: Host, folder: str) -> str:
-    """The number of files in a folder there, and the sum of the one that changes."""
+def digest_on(host: Host, folder: str) -> str:
+    """Return the number of files in a folder on a host, and the MD5 of the one that changes."""
     count = f"cd {folder} && find . -type f -printf x | wc -c"
-    return " ".join(host.does(f"{count} && md5sum {CHANGED}").split()[:2])
+    return " ".join(host.run(f"{count} && md5sum {CHANGED}").split()[:2])
 
 
-def answering(job: Job) -> int:
-    """How many of the stubs answer as the task that they are to be."""
+def count_ready(job: Job) -> int:
+    """Return how many stubs answer as the task that the tool started."""
     tasks = enumerate(job.hosts)
-    asked = [health.ask(host.address, PORT, f"worker:{index}") for index, host in tasks]
-    return [one.verdict for one in asked].count(health.READY)
+    results = [grpc_health.probe(host.address, PORT, f"worker:{index}") for index, host in tasks]
+    return [result.verdict for result in results].count(grpc_health.READY)
 
 
 def make_checkpoint(chief: Host, step: int) -> None:
-    """A complete set on the chief, and the newest: 512 MB for step 1, 64 MB for a later one."""
+    """Write the newest checkpoint on the chief: 512 MB for step 1, 64 MB for a later step."""
     shards, size = (SHARDS, SHARD_MB) if step == 1 else (1, GROWN_MB)
     name = f"{CHECKPOINTS}/model.ckpt-{step}"
     lines = [f"mkdir -p {CHECKPOINTS}"]
@@ -115,28 +116,28 @@ def make_checkpoint(chief: Host, step: int) -> None:
         lines.append(f"[ -e {file} ] || head -c {size << 20} /dev/urandom >{file}")
     state = f'model_checkpoint_path: "model.ckpt-{step}"'
     lines += [f"echo index >{name}.index", f"echo '{state}' >{CHECKPOINTS}/checkpoint"]
-    chief.does("\n".join(["set -e", *lines]))
+    chief.run("\n".join(["set -e", *lines]))
 
 
-def forget_later_checkpoints(chief: Host) -> None:
+def delete_later_checkpoints(chief: Host) -> None:
     make_checkpoint(chief, 1)
-    chief.does(f"find {CHECKPOINTS} -name 'model.ckpt-[!1]*' -delete")
+    chief.run(f"find {CHECKPOINTS} -name 'model.ckpt-[!1]*' -delete")
 
 
-def sums(chief: Host, step: int) -> set[str]:
-    """SHA-256 of the set's data."""
-    said = chief.does(f"sha256sum {CHECKPOINTS}/model.ckpt-{step}.data-*")
-    return {line.split()[0] for line in said.splitlines()}
+def checksums(chief: Host, step: int) -> set[str]:
+    """Return the SHA-256 of the checkpoint's data files."""
+    output = chief.run(f"sha256sum {CHECKPOINTS}/model.ckpt-{step}.data-*")
+    return {line.split()[0] for line in output.splitlines()}
 
 
-def sums_at_home(folder: Path) -> set[str]:
-    """SHA-256 of all checkpoint data below a folder."""
+def checksums_below(folder: Path) -> set[str]:
+    """Return the SHA-256 of all checkpoint data below a folder."""
     found = folder.rglob("model.ckpt-*.data-*")
     return {hashlib.file_digest(file.open("rb"), "sha256").hexdigest() for file in found}
 
 
 def _text(chance: random.Random, size: int) -> bytes:
-    """Source-like: it shrinks to a quarter or so."""
+    """Return source-like text, which compresses to about a quarter."""
     lines: list[str] = []
     length = 0
     while length < size:

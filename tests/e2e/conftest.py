@@ -1,4 +1,4 @@
-"""The compose hosts, the command line as a person calls it, and what is left behind: nothing."""
+"""Fixtures: the compose hosts, projects on them, and a check that no process is left."""
 
 from __future__ import annotations
 
@@ -7,49 +7,62 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import evidence
 import leftovers
 import pytest
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-SSH_CONFIG = ROOT / "tests" / "hosts" / ".keys" / "ssh_config"
+# Each of pytest-xdist's workers has its own set of hosts.
+SET = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SSH_CONFIG = ROOT / "tests" / "hosts" / ".keys" / f"ssh_config.{SET}"
 HOSTS = ("ps0", "ps1", "chief", "worker1")
 
 
 def ssh(host: str, command: str) -> str:
     argv = ["ssh", "-F", str(SSH_CONFIG), host, command]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def processes(host: str) -> list[str]:
-    """The command lines of the user's processes on a host, less the asking itself."""
+    """Return the command lines of the user's processes on a host, without those of the query."""
     return list(leftovers.parsed(ssh(host, leftovers.LISTING)).values())
 
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a hosts.toml, and `tfdeploy` called in it."""
+    """A folder with a hosts.toml, in which `tfdeploy` runs."""
 
     folder: Path
 
-    def tfdeploy(self, *words: str, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+    def tfdeploy(self, *words: str) -> subprocess.CompletedProcess[str]:
+        evidence.used(self)
         argv = [sys.executable, "-m", "tfdeploy", *words]
-        return subprocess.run(
-            argv, cwd=self.folder, capture_output=True, text=True, timeout=timeout
-        )
+        return subprocess.run(argv, cwd=self.folder, capture_output=True, text=True)
 
     def ok(self, *words: str) -> str:
         done = self.tfdeploy(*words)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def evidence(self) -> dict[str, str]:
+        """Return `status`, the ends of the logs, and the processes on the hosts."""
+        status, logs = self.tfdeploy("status"), self.tfdeploy("logs", "-n", "40")
+        return {
+            "status.txt": status.stdout + status.stderr,
+            "logs.txt": logs.stdout + logs.stderr,
+            "processes.txt": "\n".join(f"{host}: {processes(host)}" for host in HOSTS),
+        }
+
     def json(self, *words: str) -> dict:
         return json.loads(self.ok(*words, "--json"))
 
     def edit(self, *pairs: tuple[str, str]) -> None:
-        """Replace text in hosts.toml; each must be there."""
+        """Replace texts in hosts.toml; each old text must exist."""
         file = self.folder / "hosts.toml"
         text = file.read_text()
         for old, new in pairs:
@@ -60,30 +73,41 @@ class Project:
 
 @pytest.fixture(scope="session", autouse=True)
 def hosts_are_up():
-    """Fails in CI without the hosts; elsewhere says what was skipped and how to have it."""
+    """Fail in CI if a host does not answer; elsewhere skip the test and say how to start them."""
     try:
         for host in HOSTS:
             ssh(host, "true")
     except (subprocess.SubprocessError, OSError) as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"the compose hosts don't answer ({error}): tests/hosts/up starts them")
+        pytest.skip(
+            f"the compose hosts don't answer ({error}): tests/hosts/up {SET + 1} starts them"
+        )
 
 
 @pytest.fixture
 def project(tmp_path) -> Project:
-    """The digits example, with the compose hosts as its hosts.toml says them."""
-    for file in (ROOT / "examples" / "digits").glob("*.py"):
+    """Copy the digits example, with a hosts.toml for the compose hosts."""
+    digits = ROOT / "examples" / "digits"
+    for file in (*digits.glob("*.py"), *digits.glob("*.gz")):
         shutil.copy(file, tmp_path)
     text = (Path(__file__).parent / "hosts.toml").read_text()
-    text = text.replace("../hosts/.keys/ssh_config", str(SSH_CONFIG))
+    text = text.replace("../hosts/.keys/ssh_config.0", str(SSH_CONFIG))
     (tmp_path / "hosts.toml").write_text(text.replace("../../examples/digits", "."))
     return Project(tmp_path)
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(hosts_are_up):
-    """After every test here, whatever it did: no process of ours on any host."""
+def no_process_is_left(hosts_are_up):
+    """Check after each test that no process of the user is left on any host.
+
+    When a connection is closed, its agent needs a moment to exit.
+    """
     yield
-    left = {host: processes(host) for host in HOSTS}
-    assert not any(left.values()), left
+
+    def left() -> list[tuple[str, str]]:
+        return [(host, command) for host in HOSTS for command in processes(host)]
+
+    with suppress(AssertionError):
+        until(lambda: not left(), "the end of all processes", left, every_s=0.3)
+    assert left() == []

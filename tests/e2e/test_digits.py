@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
+import shutil
+from typing import TYPE_CHECKING
 
 import pytest
+import warm
 
-from .conftest import HOSTS, ssh
+from .conftest import HOSTS, ROOT, ssh
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+if TYPE_CHECKING:
+    import subprocess
+
+pytestmark = pytest.mark.slow
+# Its steps mostly sleep. The steps of digits/train.py would use all CPUs of the machine.
+SLEEPING = ROOT / "tests" / "faults" / "scripts" / "train_async.py"
 
 
 def accuracy(project, collected: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "eval.py", f"{collected}/checkpoints", "--min-accuracy", "0.93"]
-    return subprocess.run(argv, cwd=project.folder, capture_output=True, text=True)
+    words = ["eval.py", f"{collected}/checkpoints", "--min-accuracy", "0.93"]
+    return warm.run(*words, cwd=project.folder)
 
 
-def test_two_runs_one_after_the_other_train_and_bring_their_checkpoints_home(project):
+def test_two_consecutive_runs_train_and_their_checkpoints_are_collected(project):
     first = project.json("run")
     second = project.json("run")
     assert first["run"] != second["run"]
     for done in (first, second):
         assert done["result"] == "succeeded"
-        assert done["tasks"] == {
-            "worker:0": "SUCCEEDED", "worker:1": "SUCCEEDED", "ps:0": "STOPPED", "ps:1": "STOPPED",
-        }  # fmt: skip
+        # The chief does not wait for the other worker, which is stopped if it ends much later.
+        assert done["tasks"].pop("worker:1") in ("SUCCEEDED", "STOPPED")
+        assert done["tasks"] == {"worker:0": "SUCCEEDED", "ps:0": "STOPPED", "ps:1": "STOPPED"}
         scored = accuracy(project, done["collected"])
         assert scored.returncode == 0, scored.stdout + scored.stderr
+    _whole_on_the_chief_and_absent_on_the_ps(second)
 
 
-def test_checkpoints_are_whole_on_the_chief_and_absent_on_the_ps(project):
-    done = project.json("run")
+def _whole_on_the_chief_and_absent_on_the_ps(done):
     find = f"find ~/.tfdeploy/digits/runs/{done['run']} -name 'model.ckpt-*' | wc -l"
     counts = {host: int(ssh(host, find)) for host in HOSTS}
     assert counts["chief"] >= 3
     assert counts["ps0"] == counts["ps1"] == counts["worker1"] == 0
 
 
-def test_start_leaves_a_run_that_lives_without_us_and_stop_ends_it(project):
-    project.edit(("--steps=400", "--steps=1000000"))
+def test_a_run_continues_after_start_and_stop_ends_it(project):
+    shutil.copy(SLEEPING, project.folder)
+    project.edit(("train.py", SLEEPING.name), ("--steps=400", "--steps=1000000"))
     project.ok("push")
     assert "is READY: 4 tasks on 4 hosts" in project.ok("start")
     tasks = project.json("status")["tasks"]
@@ -48,5 +56,18 @@ def test_start_leaves_a_run_that_lives_without_us_and_stop_ends_it(project):
     logs = project.ok("logs", "ps:1", "worker-1", "-n", "5")
     assert "ps:1@ps1 | " in logs and "worker:1@worker1 | " in logs
     assert "worker:0" not in logs
-    assert "is left running" in project.ok("stop")
+    _assert_status_shows_the_others_when_a_host_is_unreachable(project)
+    assert "have exited" in project.ok("stop")
     assert {task["state"] for task in project.json("status")["tasks"]} == {"STOPPED"}
+
+
+def _assert_status_shows_the_others_when_a_host_is_unreachable(project):
+    record = next(project.folder.glob("runs/*/hosts.toml"))
+    original = record.read_text()
+    record.write_text(original.replace("[hosts.ps1]", "[hosts.ps1]\nport = 22299"))
+    done = project.tfdeploy("status", "--json")
+    record.write_text(original)
+    assert done.returncode == 1
+    states = {task["task"]: task["state"] for task in json.loads(done.stdout)["tasks"]}
+    assert states == {"ps:0": "READY", "ps:1": None, "worker:0": "READY", "worker:1": "READY"}
+    assert "ps1: no SSH connection" in done.stderr

@@ -1,12 +1,16 @@
-"""What goes wrong on one real host is named, and nothing is left running on any other."""
+"""A problem on one real host is reported, and no process is left on the others."""
 
 from __future__ import annotations
 
-import json
+import shutil
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+from .conftest import ROOT
+
+pytestmark = pytest.mark.slow
+# Its port is open as soon as it runs; it does not import TensorFlow.
+STUB = ROOT / "tests" / "integration" / "stub" / "steps.py"
 
 
 def test_more_gpus_than_the_host_has_are_refused_before_anything_starts(project):
@@ -14,31 +18,41 @@ def test_more_gpus_than_the_host_has_are_refused_before_anything_starts(project)
     project.ok("push")
     done = project.tfdeploy("start")
     assert done.returncode == 1
-    assert "worker1: worker:1 is to have GPU 1, and nvidia-smi lists 1 here" in done.stderr
+    assert "worker1: worker:1 needs GPU 1, but nvidia-smi lists 1 GPU" in done.stderr
 
 
 def test_each_worker_of_a_host_gets_its_own_gpu(project):
     project.edit(
         ("gpus = 2\nworkers = 1", 'gpus = 2\nworkers = "per-gpu"'),
         ("python train.py --checkpoint_dir={checkpoint_dir} --steps=400", "python dump.py"),
+        ('role = "flags"', 'role = "flags"\nready = "port"'),
     )
+    shutil.copy(STUB, project.folder)
+    # Each task prints before it is READY, and runs until all of them have printed.
     (project.folder / "dump.py").write_text(
-        "import os, sys, time\n"
+        "import os\n"
         "print('saw', repr(os.environ['CUDA_VISIBLE_DEVICES']), flush=True)\n"
-        "time.sleep(1)\n"
+        "import steps\n"
     )
-    project.json("run")
+    project.ok("push")
+    project.ok("start")
     logs = project.ok("logs").splitlines()
-    seen = {line.split(" | ")[0]: line.split("saw ")[1] for line in logs if "saw " in line}
-    assert seen == {
+    project.ok("stop")
+    devices = {line.split(" | ")[0]: line.split("saw ")[1] for line in logs if "saw " in line}
+    assert devices == {
         "ps:0@ps0": "'-1'", "ps:1@ps1": "'-1'",
         "worker:0@chief": "'0'", "worker:1@chief": "'1'", "worker:2@worker1": "'0'",
     }  # fmt: skip
 
 
 def test_a_pair_that_cannot_reach_each_other_is_named(project):
-    # ps0's peers are told a machine that answers, but not on that port: as behind a wrong NAT.
-    project.edit(('address = "ps0"', 'address = "chief"\nports = [2777]'))
+    # ps0's peers get a machine that does not listen on that port, as behind a wrong NAT.
+    project.edit(
+        ('address = "ps0"', 'address = "chief"\nports = [2777]'),
+        ("train.py --checkpoint_dir={checkpoint_dir} --steps=400", STUB.name),
+        ('role = "flags"', 'role = "flags"\nready = "port"'),
+    )
+    shutil.copy(STUB, project.folder)
     project.ok("push")
     done = project.tfdeploy("start")
     assert done.returncode == 1
@@ -55,7 +69,7 @@ def test_a_host_without_tensorflow_is_named_with_its_log(project):
     assert "ModuleNotFoundError: No module named" in done.stderr
 
 
-def test_bad_hosts_do_not_hide_each_other_nor_hurt_the_good_ones(project):
+def test_bad_hosts_do_not_hide_each_other_or_affect_good_hosts(project):
     project.edit(
         ('address = "ps0"', 'address = "ps0"\nport = 22299'),
         ('address = "ps1"', 'address = "ps1"\nuser = "nobody"'),
@@ -65,21 +79,5 @@ def test_bad_hosts_do_not_hide_each_other_nor_hurt_the_good_ones(project):
     assert done.returncode == 1
     assert "ps0: no SSH connection" in done.stderr
     assert "ps1: it refused every key" in done.stderr
-    assert "worker1: /opt/none/python can't be run there" in done.stderr
+    assert "worker1: can't run /opt/none/python" in done.stderr
     assert "chief:" not in done.stderr
-
-
-def test_status_of_a_host_that_is_gone_says_so_and_shows_the_others(project):
-    project.edit(("--steps=400", "--steps=1000000"))
-    project.ok("push")
-    project.ok("start")
-    record = next(project.folder.glob("runs/*/hosts.toml"))
-    whole = record.read_text()
-    record.write_text(whole.replace("[hosts.ps1]", "[hosts.ps1]\nport = 22299"))
-    done = project.tfdeploy("status", "--json")
-    record.write_text(whole)
-    project.ok("stop")
-    assert done.returncode == 1
-    states = {task["task"]: task["state"] for task in json.loads(done.stdout)["tasks"]}
-    assert states == {"ps:0": "READY", "ps:1": None, "worker:0": "READY", "worker:1": "READY"}
-    assert "ps1: no SSH connection" in done.stderr

@@ -1,17 +1,21 @@
-"""What the recipes are compared with: the same net, trained by one process."""
+"""The baseline of the recipes: the same net, trained by one process."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from examples.recipes import Done, run
+from examples.recipes import RecipeRun, run
 
 
 @dataclass(frozen=True)
-class Baseline(Done):
-    """A run whose checkpoint has been evaluated, once for all who ask."""
+class Baseline(RecipeRun):
+    """A run whose checkpoint has been evaluated once."""
 
     measured: float
 
@@ -21,5 +25,16 @@ class Baseline(Done):
 
 @pytest.fixture(scope="session")
 def serial(tmp_path_factory: pytest.TempPathFactory) -> Baseline:
-    done = run("serial", tmp_path_factory.mktemp("serial"))
-    return Baseline(done.recipe, done.folder, done.said, done.accuracy())
+    """Train once for all of pytest-xdist's workers: the first one trains, the others wait."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "serial"
+    folder.mkdir(exist_ok=True)
+    result = folder / "result.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not result.exists():
+            done = run("serial", folder)
+            data = {"folder": str(done.folder), "report": done.report, "measured": done.accuracy()}
+            result.write_text(json.dumps(data))
+    data = json.loads(result.read_text())
+    return Baseline("serial", Path(data["folder"]), data["report"], data["measured"])

@@ -1,4 +1,4 @@
-"""What all examples have in common: the files, hosts that can be planned, a page of one page."""
+"""Every example has its files, hosts that can be planned, and a short page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy import inventory, launch, plan
-from tfdeploy.steps import plan as steps
+from tfdeploy.commands import plan as steps
+from tfdeploy.config import inventory
+from tfdeploy.planning import checks, launch, placing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
@@ -23,7 +24,7 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_a_recipe_has_hosts_for_here_and_elsewhere_and_a_page(recipe):
+def test_a_recipe_has_hosts_files_and_a_page(recipe):
     assert {"hosts.toml", "hosts.ssh.toml", "README.md"} <= {path.name for path in recipe.iterdir()}
     lines = (recipe / "README.md").read_text().splitlines()
     assert lines[0].startswith("# ")
@@ -31,11 +32,11 @@ def test_a_recipe_has_hosts_for_here_and_elsewhere_and_a_page(recipe):
 
 
 @pytest.mark.parametrize("hosts", HOSTS, ids=name)
-def test_its_hosts_can_be_planned_and_its_command_is_there(hosts):
+def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
     read = inventory.load(hosts)
-    placed = plan.make(read, {host.name: host.address or host.name for host in read.hosts})
-    release = steps.snapshot(read)
-    launch.check_script(read, release.manifest)
+    placed = placing.make_plan(read, {host.name: host.address or host.name for host in read.hosts})
+    release = steps.source_release(read)
+    checks.check_script(read, release.manifest)
     launches = launch.make(read, placed, "run", release.id, "secret")
     for words in (each.argv for each in launches):
         module = words[words.index("-m") + 1] if "-m" in words else ""
@@ -43,23 +44,23 @@ def test_its_hosts_can_be_planned_and_its_command_is_there(hosts):
 
 
 @pytest.mark.parametrize("hosts", HOSTS, ids=name)
-def test_here_is_this_machine_alone_and_elsewhere_is_not(hosts):
+def test_hosts_toml_is_this_machine_and_the_template_is_not(hosts):
     local = [host.is_local for host in inventory.load(hosts).hosts]
     assert local == [True] if "ssh" not in hosts.name else not any(local)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name)
-def test_no_script_knows_of_tfdeploy(script):
+def test_no_script_mentions_tfdeploy(script):
     assert "tfdeploy" not in script.read_text()
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_every_recipe_stands_in_the_index_and_is_tested(recipe):
+def test_every_recipe_is_in_the_index_and_tested(recipe):
     assert f"]({recipe.name}/)" in INDEX or f"]({recipe.name}/README.md)" in INDEX
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
     assert re.search(rf'"{recipe.name}"', tests)
 
 
-def test_the_index_names_no_other():
+def test_the_index_names_only_recipes():
     named = set(re.findall(r"\]\((\w+)/", INDEX))
     assert named == {recipe.name for recipe in RECIPES}

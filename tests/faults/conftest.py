@@ -1,4 +1,4 @@
-"""Trainings with a fault: what is left of each afterwards is nothing, and its figures are shown."""
+"""Fixtures of the fault tests: trainings that leave no process behind, and a table of results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ROWS = "faults"
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A test's rows travel with its report, which comes home from pytest-xdist's workers too."""
+    """Add a test's rows to its report, which pytest-xdist's workers send to the main process."""
     report = yield
     if report.when == "call":
-        report.user_properties.append((ROWS, table.taken()))
+        report.user_properties.append((ROWS, table.take_rows()))
     return report
 
 
@@ -39,22 +39,26 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def training(tmp_path: Path) -> Iterator[Callable[..., Training]]:
-    """Makes a Training on this machine. After the test every one of them is stopped, and then no
-    process of it is left, while its bystander was never touched."""
-    made: list[Training] = []
+    """Create trainings on this machine, each with a bystander.
+
+    After the test every training is stopped; then none of its processes is left, and its bystander
+    still runs.
+    """
+    trainings: list[Training] = []
     bystanders: list[Bystander] = []
 
-    def make(script: str = "train_async.py", *flags: str, **more) -> Training:
-        made.append(Training.of(script, tmp_path / f"{len(made)}", *flags, **more))
-        bystanders.append(Bystander(made[-1]))
-        return made[-1]
+    def create(script: str = "train_async.py", *flags: str, **more) -> Training:
+        folder = tmp_path / f"{len(trainings)}"
+        trainings.append(Training.create(script, folder, *flags, **more))
+        bystanders.append(Bystander(trainings[-1]))
+        return trainings[-1]
 
-    yield make
+    yield create
     try:
-        for each in made:
-            each.stopped()
-        assert [each.processes() for each in made] == [{} for _ in made]
-        assert all(each.lives() for each in bystanders)
+        for created in trainings:
+            created.stop()
+        assert [created.processes() for created in trainings] == [{} for _ in trainings]
+        assert all(bystander.is_alive() for bystander in bystanders)
     finally:
-        for each in (*made, *bystanders):
-            each.end()
+        for owner in (*trainings, *bystanders):
+            owner.end()

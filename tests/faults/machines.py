@@ -1,51 +1,43 @@
-"""The compose hosts as machines: they lose their network and their power, and get them back."""
+"""The compose hosts as machines that lose their network and power, and get them back."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import leftovers
 import pytest
-from e2e.conftest import HOSTS, ssh
+from e2e.conftest import HOSTS, SET, ssh
+from waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-# Looks like a task, and is none of ours.
+# The command line of a process that looks like a task but is none of the tests' tasks.
 BYSTANDER = "python train_async.py --job_name=worker --task_index=1"
 LIFE_S = "3600"
-# A machine that has this file was left in the middle of a fault: tests/hosts/up makes it anew.
+# A machine with this file was left in the middle of a fault: tests/hosts/up creates it again.
 FAULTY = "/faulty"
-
-
-def until(holds: Callable[[], Any], what: str, timeout_s: float = 120.0) -> Any:
-    """Poll until `holds()` is true, and give what it gave."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.3)
-    return found
 
 
 def docker(*words: str) -> str:
     argv = ["docker", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A host, from outside and as root: what happens here reaches no SSH connection."""
+    """A compose host, controlled from outside and as root, so that no SSH connection notices."""
 
     name: str
 
     @property
     def container(self) -> str:
-        return f"tfdeploy-{self.name}"
+        return f"tfdeploy-{SET}-{self.name}"
 
     @property
     def address(self) -> str:
@@ -54,7 +46,7 @@ class Machine:
 
     @property
     def published(self) -> tuple[str, str]:
-        """The address and port under which the engine offers its sshd."""
+        """The address and port at which the engine publishes its sshd."""
         address, _, port = docker("port", self.container, "22").strip().rpartition(":")
         return address, port
 
@@ -62,29 +54,57 @@ class Machine:
         return docker("exec", "-u", "root", self.container, *argv)
 
     def shell(self, command: str) -> str:
-        """Whatever it exits with."""
+        """Run a shell command, whatever its exit code."""
         return self.root("sh", "-c", f"{command}; true")
 
-    def cut(self, *match: str) -> None:
-        """From now on every packet is lost without a word; with `match` those that iptables finds
-        so. Nobody is told: this is harder than a pulled cable."""
-        self.root("touch", FAULTY)
-        self.root("iptables", "-w", "-A", "INPUT", "-i", "eth0", *match, "-j", "DROP")
-        swapped = [word.replace("--dport", "--sport") for word in match]
-        self.root("iptables", "-w", "-A", "OUTPUT", "-o", "eth0", *swapped, "-j", "DROP")
+    def read(self, path: str) -> str:
+        """Return a file's text; "" if the file or the machine's power is missing."""
+        try:
+            return self._disk(path).read_text(errors="replace")
+        except PermissionError:  # the tests do not run as root
+            return self.shell(f"cat {path} 2>/dev/null")
+        except OSError:
+            return ""
 
-    def slow(self, rate: str) -> None:
-        """What it sends goes at `rate`, as tc writes it, and what can't wait for that is lost."""
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder; [] if the folder or the machine's power is missing."""
+        try:
+            return [entry.name for entry in self._disk(folder).iterdir()]
+        except PermissionError:
+            return self.shell(f"ls {folder} 2>/dev/null").splitlines()
+        except OSError:
+            return []
+
+    def _disk(self, path: str) -> Path:
+        """Return the path of a file of the container on the machine that runs the tests.
+
+        Reading it 3 times a second starts no process in the container.
+        """
+        if not _root(self.container).joinpath("etc/hostname").exists():
+            form = "{{.State.Pid}}"
+            _PIDS[self.container] = docker("inspect", "--format", form, self.container).strip()
+        return _root(self.container) / path.lstrip("/")
+
+    def cut_network(self, *match: str) -> None:
+        """Drop every packet silently; with `match`, only those that iptables matches so.
+
+        No side gets an error: this is harder than a pulled cable.
+        """
+        to, back = " ".join(match), " ".join(match).replace("--dport", "--sport")
+        drop_in = f"iptables -w -A INPUT -i eth0 {to} -j DROP"
+        drop_out = f"iptables -w -A OUTPUT -o eth0 {back} -j DROP"
+        self.root("sh", "-c", f"touch {FAULTY} && {drop_in} && {drop_out}")
+
+    def limit_bandwidth(self, rate: str) -> None:
+        """Send at `rate`, in tc's notation; packets that cannot wait for that are dropped."""
         self.root("touch", FAULTY)
         shape = ("tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
         self.root("tc", "qdisc", "add", "dev", "eth0", "root", *shape)
 
-    def heal(self) -> None:
-        self.root("iptables", "-w", "-F", "INPUT")
-        self.root("iptables", "-w", "-F", "OUTPUT")
-        with suppress(subprocess.CalledProcessError):  # there is none
-            self.root("tc", "qdisc", "del", "dev", "eth0", "root")
-        self.root("rm", "-f", FAULTY)
+    def restore_network(self) -> None:
+        flush = "iptables -w -F INPUT && iptables -w -F OUTPUT"
+        unlimit = "{ tc qdisc del dev eth0 root 2>&1 || true; }"  # there may be no limit
+        self.root("sh", "-c", f"{flush} && {unlimit} && rm -f {FAULTY}")
 
     def lose_power(self) -> None:
         docker("kill", self.container)
@@ -93,48 +113,56 @@ class Machine:
         docker("stop", "-t", "1", self.container)
 
     def reboot(self) -> None:
-        """Everything on it ends. The kernel is the machine's that runs the containers: it goes on,
-        and so does its boot id."""
+        """End everything on it. The boot id stays, because the containers share one kernel."""
         docker("restart", "-t", "1", self.container)
-        self.answers()
+        self.wait_for_login()
 
     def power_on(self) -> None:
         docker("start", self.container)
-        self.answers()
+        self.wait_for_login()
 
-    def answers(self) -> None:
-        def logged_in() -> bool:
+    def wait_for_login(self) -> None:
+        def can_log_in() -> bool:
             with suppress(subprocess.SubprocessError):
                 ssh(self.name, "true")
                 return True
             return False
 
-        until(logged_in, f"a login to {self.name}")
+        until(can_log_in, f"a login to {self.name}")
 
     def up_since(self) -> str:
-        """ "" where it has no power."""
+        """Return the time of its start; "" without power."""
         form = "{{if .State.Running}}{{.State.StartedAt}}{{end}}"
         return docker("inspect", "--format", form, self.container).strip()
 
     def processes(self) -> dict[int, str]:
-        """The command lines of the user's processes by pid, less those that only ask."""
+        """Return the command lines of the user's processes by pid, without those of a login."""
         return leftovers.parsed(self.shell(leftovers.LISTING))
 
-    def end(self, pids: Iterable[int]) -> None:
+    def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
             with suppress(subprocess.CalledProcessError):  # it has ended
                 self.root("kill", "-KILL", str(pid))
 
 
+# The pid of each container's first process, in the pid namespace of the tests.
+_PIDS: dict[str, str] = {}
 MACHINES = {name: Machine(name) for name in HOSTS}
 
 
+def _root(container: str) -> Path:
+    return Path(f"/proc/{_PIDS.get(container, '0')}/root")
+
+
 @contextmanager
-def mended() -> Iterator[None]:
-    """Afterwards, whatever happened, every machine is as it was. A bystander lives on each of them,
-    as long as it keeps its power, and nothing else does when the test is over."""
+def repaired_machines() -> Iterator[None]:
+    """Run the block, then repair every machine.
+
+    A bystander runs on each machine until the machine loses its power. After the block no other
+    process of the user is left.
+    """
     for machine in MACHINES.values():
-        _need(machine)
+        _require(machine)
         command = f"exec -a '{BYSTANDER}' sleep {LIFE_S}"
         docker("exec", "-d", "-u", "trainer", machine.container, "bash", "-c", command)
     since = {machine: machine.up_since() for machine in MACHINES.values()}
@@ -143,32 +171,40 @@ def mended() -> Iterator[None]:
         yield
         expected = {m.name: [bystander] if m.up_since() == since[m] else [] for m in since}
         with suppress(AssertionError):
-            until(lambda: running() == expected, "nothing but the bystanders", 40)
-        found = running()
+            # A supervisor may try to report its end for a minute.
+            until(
+                lambda: running_commands() == expected,
+                "nothing but the bystanders",
+                running_commands,
+            )
+        found = running_commands()
         assert found == expected, f"found {found}, expected {expected}"
     finally:
         repair()
         for machine in MACHINES.values():
-            machine.end(machine.processes())
+            machine.kill(machine.processes())
 
 
-def running() -> dict[str, list[str]]:
+def running_commands() -> dict[str, list[str]]:
+    """Return the command lines of the user's processes by machine."""
     return {name: list(machine.processes().values()) for name, machine in MACHINES.items()}
 
 
 def repair() -> None:
-    """Every machine has its power and its network."""
+    """Give every machine its power and its network back."""
     for machine in MACHINES.values():
         if not machine.up_since():
             machine.power_on()
-        machine.heal()
+        machine.restore_network()
 
 
-def _need(machine: Machine) -> None:
-    """Fails in CI without the hosts; elsewhere says what was skipped and how to have it."""
+def _require(machine: Machine) -> None:
+    """Fail in CI if the machine does not answer; elsewhere skip the test and say what to start."""
     try:
         ssh(machine.name, "true")
     except (subprocess.SubprocessError, OSError) as error:
         if os.environ.get("CI"):
             raise
-        pytest.skip(f"the compose hosts don't answer ({error}): tests/hosts/up starts them")
+        pytest.skip(
+            f"the compose hosts do not answer ({error}): tests/hosts/up {SET + 1} starts them"
+        )

@@ -1,4 +1,4 @@
-"""A training on the compose hosts, and `tfdeploy` called in its folder."""
+"""A training on the compose hosts, and its `tfdeploy` commands."""
 
 from __future__ import annotations
 
@@ -7,31 +7,38 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import evidence
 from e2e.conftest import SSH_CONFIG
 from integration.projects import toml
+from waiting import until
 
-from faults.machines import MACHINES, docker, mended, repair, until
+from faults.machines import MACHINES, repair, repaired_machines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PROJECT = "machines"
 RUNS = f"/home/trainer/.tfdeploy/{PROJECT}/runs"
 SCRIPTS = Path(__file__).parent / "scripts"
-SETTINGS = {"stop_grace_s": 2, "ready_timeout_s": 120, "orphan_timeout_s": 15}
+STUBS = Path(__file__).parents[1] / "integration" / "stub"
+STUB = "steps.py"  # no TensorFlow: it opens its port, and runs until it is stopped
+SETTINGS = {"stop_grace_s": 2, "ready_timeout_s": 900, "orphan_timeout_s": 15}
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "OMP_NUM_THREADS": "1"}
 STEPS = "--steps=1000000"
 
 
 @dataclass
 class Site:
-    """A project on the compose hosts. `hosts` are hosts.toml's, by name, which is the address too.
-    `startup_s` is how long `tfdeploy start` took."""
+    """A project on the compose hosts.
+
+    `hosts` are those of hosts.toml by name; the name is also the address. `startup_s` is how long
+    `tfdeploy start` took.
+    """
 
     folder: Path
     script: str
@@ -43,8 +50,9 @@ class Site:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / self.script).write_bytes((SCRIPTS / self.script).read_bytes())
-        role = "flags" if self.script == "train_async.py" else "tf_config"
+        source = STUBS if self.script == STUB else SCRIPTS
+        (self.folder / self.script).write_bytes((source / self.script).read_bytes())
+        role = "flags" if self.script in ("train_async.py", STUB) else "tf_config"
         command = ["python", self.script, *self.flags]
         training = {"command": command, "role": role, "env": ENV, **SETTINGS, **self.training}
         tables = {
@@ -59,9 +67,18 @@ class Site:
         }
         (self.folder / "hosts.toml").write_text(toml(tables))
 
-    def tf(self, *words: str, timeout_s: float = 150) -> subprocess.CompletedProcess[str]:
+    def until(self, holds: Callable[[], Any], what: str) -> Any:
+        """Wait for `holds` as long as the tasks write anything: logs, states, checkpoints."""
+        return until(holds, what, self._file_sizes, every_s=0.3)
+
+    def _file_sizes(self) -> list[str]:
+        powered = [machine for machine in MACHINES.values() if machine.up_since()]
+        return [machine.shell(f"find {RUNS} -type f -printf '%p %s\\n'") for machine in powered]
+
+    def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
+        evidence.used(self)
         return subprocess.run(
-            [sys.executable, "-m", "tfdeploy", *words], cwd=self.folder, timeout=timeout_s,
+            [sys.executable, "-m", "tfdeploy", *words], cwd=self.folder,
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -70,15 +87,25 @@ class Site:
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def begun(self, *words: str) -> Begun:
-        return Begun(self, words)
+    def evidence(self) -> dict[str, str]:
+        """Return `status`, and the logs and processes of machines that may have no network."""
+        status = self.tf("status")
+        found = {"status.txt": status.stdout + status.stderr}
+        for name, machine in MACHINES.items():
+            if machine.up_since():
+                logs = machine.shell(f"tail -n 40 {RUNS}/*/logs/*.log 2>&1")
+                found[f"{name}.txt"] = f"{machine.shell('ps -ef')}\n{logs}"
+        return found
 
-    def started(self) -> Site:
-        """Pushed, and every task READY; `startup_s` is how long that took."""
+    def start_command(self, *words: str) -> Command:
+        return Command(self, words)
+
+    def start(self) -> Site:
+        """Push and start; return when every task is READY."""
         self.ok("push")
-        began = time.monotonic()
+        started_at = time.monotonic()
         self.ok("start")
-        self.startup_s = time.monotonic() - began
+        self.startup_s = time.monotonic() - started_at
         return self
 
     @property
@@ -89,79 +116,92 @@ class Site:
         return json.loads(self.tf("status", "--json").stdout)
 
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """What `status --json` says, by task."""
+        """Return the tasks of `status --json` by name."""
         return {task["task"]: task for task in self.status()["tasks"]}
 
     def states(self) -> dict[str, str | None]:
-        return {task: told["state"] for task, told in self.tasks().items()}
+        return {task: fields["state"] for task, fields in self.tasks().items()}
 
-    def errors(self) -> list[str]:
-        """What `status` says of hosts that don't answer."""
-        return self.status()["errors"]
+    def unreachable(self) -> list[str]:
+        """Return the hosts that do not answer to `status`."""
+        return [error["host"] for error in self.status()["errors"]]
 
     def host(self, task: str) -> str:
-        """Where it runs now."""
+        """Return the host that runs the task now."""
         return self.tasks()[task]["host"]
 
-    def saved(self, task: str, host: str) -> list[int]:
-        """The steps of the checkpoints that it has."""
+    def saved_steps(self, task: str, host: str) -> list[int]:
+        """Return the steps of the task's checkpoints."""
         return self._steps(host, f"{task.replace(':', '-')}/work/checkpoints")
 
-    def replica(self) -> int:
-        """The step of the newest copy of a checkpoint on any machine, or -1."""
-        with_power = [name for name, machine in MACHINES.items() if machine.up_since()]
-        return max(
-            (step for name in with_power for step in self._steps(name, "replica")), default=-1
-        )
+    def saved_step(self, task: str, host: str) -> int:
+        """Return the step of the checkpoint that the task would restore now, or -1."""
+        work = f"{RUNS}/{self.run}/{task.replace(':', '-')}/work"
+        state = MACHINES[host].read(f"{work}/checkpoints/checkpoint")
+        found = re.search(r'^model_checkpoint_path: ".*-(\d+)"', state, re.M)
+        return int(found[1]) if found else -1
+
+    def replica_step(self) -> int:
+        """Return the step of the newest copy of a checkpoint on any machine, or -1."""
+        return max((step for name in MACHINES for step in self._steps(name, "replica")), default=-1)
+
+    def collected_step(self) -> int:
+        """Return the step of the newest checkpoint on the controller."""
+        names = [file.name for file in (self.folder / "runs" / self.run / "checkpoints").iterdir()]
+        return max(_checkpoint_steps(names))
 
     def _steps(self, host: str, folder: str) -> list[int]:
-        names = MACHINES[host].shell(f"ls {RUNS}/{self.run}/{folder} 2>/dev/null")
-        return [int(step) for step in re.findall(r"-(\d+)\.index", names)]
+        return _checkpoint_steps(MACHINES[host].names(f"{RUNS}/{self.run}/{folder}"))
 
-    def copied(self) -> int:
-        """Wait until a checkpoint has just been copied to another machine; its step."""
-        before = self.replica()
-        until(lambda: self.replica() > max(0, before), "a replica")
-        return self.replica()
+    def wait_for_replica(self) -> int:
+        """Wait until a checkpoint has just been copied to another machine; return its step."""
+        before = self.replica_step()
+        self.until(lambda: self.replica_step() > max(0, before), "a replica")
+        return self.replica_step()
 
     def log(self, task: str, host: str) -> list[str]:
-        """Read on the machine itself: its network may be gone."""
+        """Read the log on the machine itself, which may have no network."""
         path = f"{RUNS}/{self.run}/logs/{task.replace(':', '-')}.log"
-        with suppress(subprocess.CalledProcessError):  # not there yet
-            return docker("exec", MACHINES[host].container, "cat", path).splitlines()
-        return []
+        return MACHINES[host].read(path).splitlines()
 
     def steps(self, task: str, host: str) -> list[int]:
-        """All that it said, in this order: they go back where it was begun again."""
-        said = [re.match(r"step (\d+) ", line) for line in self.log(task, host)]
-        return [int(found[1]) for found in said if found]
+        """Return all logged steps in order; they decrease where the task was restarted."""
+        matches = [re.match(r"step (\d+) ", line) for line in self.log(task, host)]
+        return [int(match[1]) for match in matches if match]
 
     def step(self, task: str, host: str) -> int:
-        """The highest of the last, or -1."""
+        """Return the highest of the last steps, or -1."""
         return max(self.steps(task, host)[-40:], default=-1)
 
-    def restored(self, task: str, host: str) -> list[int]:
-        """The steps that it went on from."""
-        said = [re.match(r"restored step (\d+)", line) for line in self.log(task, host)]
-        return [int(found[1]) for found in said if found]
+    def restored_steps(self, task: str, host: str) -> list[int]:
+        """Return the steps of the checkpoints that the task has restored."""
+        matches = [re.match(r"restored step (\d+)", line) for line in self.log(task, host)]
+        return [int(match[1]) for match in matches if match]
 
-    def lost(self, task: str, host: str, before: int) -> int:
-        """The steps that it went back from `before`, once it has said from where it goes on. It may
-        save a step that it hasn't said yet."""
-        until(lambda: self.restored(task, host), f"{task} to go on from a checkpoint")
-        return max(0, before - self.restored(task, host)[-1])
+    def steps_lost(self, task: str, host: str, before: int) -> int:
+        """Wait until the task has restored a checkpoint; return the steps lost since `before`.
 
-    def goes_on(self, task: str, host: str, beyond: int, timeout_s: float = 120.0) -> int:
-        """Wait until the task says a step that is higher than `beyond`."""
-        what = f"{task} to go on beyond step {beyond}"
-        until(lambda: self.step(task, host) > beyond, what, timeout_s)
+        The task may have saved a step that it had not logged yet.
+        """
+        self.until(lambda: self.restored_steps(task, host), f"{task} to restore a checkpoint")
+        return max(0, before - self.restored_steps(task, host)[-1])
+
+    def wait_for_step(self, task: str, host: str, beyond: int) -> int:
+        """Wait until the task logs a step higher than `beyond`, and return it."""
+        what = f"{task} beyond step {beyond}"
+        self.until(lambda: self.step(task, host) > beyond, what)
         return self.step(task, host)
 
 
-class Begun:
-    """`tfdeploy WORDS` while it runs; what it says goes to a file."""
+def _checkpoint_steps(names: list[str]) -> list[int]:
+    return [int(step) for step in re.findall(r"-(\d+)\.index", "\n".join(names))]
+
+
+class Command:
+    """A running `tfdeploy WORDS`, with its output in a file."""
 
     def __init__(self, site: Site, words: tuple[str, ...]) -> None:
+        self.site = site
         self.file = site.folder / f"{'-'.join(words)}.txt"
         command = [sys.executable, "-u", "-m", "tfdeploy", *words]
         with self.file.open("w") as out:
@@ -170,18 +210,20 @@ class Begun:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.file.read_text()
 
-    def says(self, words: str, timeout_s: float = 120.0) -> None:
-        def found() -> bool:
-            assert words in self.said or self._process.poll() is None, self.said
-            return words in self.said
+    def wait_for_output(self, text: str) -> None:
+        """Wait until the output contains `text`."""
 
-        until(found, f"{words!r} in what it says", timeout_s)
+        def is_found() -> bool:
+            assert text in self.output or self._process.poll() is None, self.output
+            return text in self.output
 
-    def ended(self, timeout_s: float = 120.0) -> int:
-        return self._process.wait(timeout_s)
+        self.site.until(is_found, f"{text!r} in the output")
+
+    def wait(self) -> int:
+        return self._process.wait()
 
     def kill(self) -> None:
         self._process.kill()
@@ -189,8 +231,11 @@ class Begun:
 
 
 def ssh_config(folder: Path) -> Path:
-    """As the hosts' own, but straight to each machine: behind a published port there is a proxy of
-    the engine, which stays connected to us while the machine is cut off."""
+    """Write an ssh_config that connects to each machine directly.
+
+    Behind a published port there is a proxy of the engine, which stays connected to the controller
+    while the machine is cut off.
+    """
     blocks = [
         f"Host {machine.name}\n  HostName {machine.address}\n  Port 22\n"
         f"  HostKeyAlias [{machine.published[0]}]:{machine.published[1]}\n"
@@ -203,9 +248,9 @@ def ssh_config(folder: Path) -> Path:
 
 @contextmanager
 def training(folder: Path, script: str, *flags: str, **more: Any) -> Iterator[Site]:
-    """A Site that is stopped at the end, on machines that are mended then."""
-    with mended():
-        site = Site(folder, script, (STEPS, *flags), **more)
+    """Yield a Site, and afterwards stop its run and repair the machines."""
+    with repaired_machines():
+        site = Site(folder, script, flags if script == STUB else (STEPS, *flags), **more)
         try:
             yield site
         finally:

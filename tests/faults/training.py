@@ -1,4 +1,4 @@
-"""A training on this machine: begun as a person begins it, watched by what its tasks write."""
+"""A training on this machine, started with the real commands and observed by what it writes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from host_python import tf_python
+from integration.projects import STUB as INTEGRATION_STUB
 from integration.projects import Project
-from integration.sshd import alive, free_ports, until
+from integration.sshd import alive
+from ports import free_ports
+from waiting import until
 
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
 
 SCRIPTS = Path(__file__).parent / "scripts"
-STUB = "stub.py"  # no TensorFlow: opens its port, and misbehaves as it is told
-PATIENCE_S = 120.0
-# How each script is told its role, and the tasks that it has here.
-KINDS = {
+STUB = "stub.py"  # without TensorFlow: opens its port, and misbehaves according to its flags
+# The role preset of each script, and its tasks in these tests.
+SETUPS = {
     "train_async.py": ("flags", {"ps": 1, "workers": 2}),
     "train_ps_strategy.py": ("tf_config", {"ps": 1, "workers": 1, "chief": True}),
     "train_mirrored.py": ("tf_config", {"workers": 2}),
@@ -32,58 +36,62 @@ KINDS = {
 SLEEPER = "import time; time.sleep(3000)"
 
 
-def patiently(holds, what: str):
-    """Poll until it holds: as long as two busy cores may need for a few starts of TensorFlow."""
-    return until(holds, what, PATIENCE_S)
-
-
 @dataclass
 class Training(Project):
-    """`startup_s` is what it took from `tfdeploy start` to READY."""
+    """`startup_s` is how long it took from `tfdeploy start` to READY."""
 
     startup_s: float = 0.0
 
     @classmethod
-    def of(cls, script: str, folder: Path, *flags: str, **more: Any) -> Training:
-        """`tasks` and `host` are keys of its only host, `restart` and `training` of those tables,
-        over what a test usually wants."""
-        role, tasks = KINDS.get(script, KINDS[STUB])
+    def create(cls, script: str, folder: Path, *flags: str, **more: Any) -> Training:
+        """Create the project of a script.
+
+        `tasks` and `host` are keys of its only host, `restart` and `training` of those tables; they
+        override the defaults of these tests.
+        """
+        role, tasks = SETUPS.get(script, SETUPS[STUB])
         host = {
-            "transport": "local", "python": sys.executable, "directory": str(folder / "host"),
+            "transport": "local", "python": tf_python(), "directory": str(folder / "host"),
             "ports": free_ports(5), **more.pop("tasks", tasks), **more.pop("host", {}),
         }  # fmt: skip
-        training = {"role": role, "ready_timeout_s": 150, "stop_grace_s": 1.5}
+        training = {"role": role, "ready_timeout_s": 900, "stop_grace_s": 1.5}
         more["training"] = {**training, **more.get("training", {})}
         top = {"restart": {"frozen_timeout_s": 6, **more.pop("restart", {})}}
-        made = cls(folder / "project", {"here": host}, top, flags=list(flags), **more)
+        created = cls(folder / "project", {"here": host}, top, flags=list(flags), **more)
         if script != STUB:
-            shutil.copy(SCRIPTS / script, made.folder / "train.py")
-        return made
+            shutil.copy(SCRIPTS / script, created.folder / "train.py")
+        return created
 
-    def beside(self, script: str) -> None:
-        """Another script of ours in the same folder, to be imported."""
-        shutil.copy(SCRIPTS / script, self.folder)
+    def until(self, holds: Callable[[], Any], what: str) -> Any:
+        """Wait for `holds` as long as the tasks write anything: logs, states, checkpoints."""
+        return until(holds, what, self._file_sizes)
 
-    def tf(self, *words: str, timeout_s: float = 200) -> subprocess.CompletedProcess[str]:
-        return super().tf(*words, timeout_s=timeout_s)
+    def _file_sizes(self) -> dict[Path, int]:
+        files = self.on("here").glob("runs/**/*") if self.on("here").is_dir() else ()
+        return {file: _size(file) for file in files}
+
+    def add_script(self, script: str) -> None:
+        """Add another script of these tests to the folder, for imports."""
+        source = INTEGRATION_STUB if script == STUB else SCRIPTS / script
+        shutil.copy(source, self.folder / script)
 
     def start(self) -> Training:
-        """READY, from a tree that no host has seen yet."""
+        """Push a new release and start; return when every task is READY."""
         self.ok("push")
-        began = time.monotonic()
+        started_at = time.monotonic()
         self.ok("start")
-        self.startup_s = time.monotonic() - began
+        self.startup_s = time.monotonic() - started_at
         return self
 
-    def stopped(self) -> None:
-        """As an operator ends it, if anything of it is left."""
+    def stop(self) -> None:
+        """Stop its runs as an operator does, if any process is left."""
         for run in self.runs if self.processes() else ():
             self.ok("stop", "--run", run)
 
     @property
     def tasks(self) -> list[str]:
-        names = [path.name for path in self.work("*").parent.parent.iterdir()]
-        return sorted(name.replace("-", ":") for name in names if name != "logs")
+        launches = self.work("*").parent.parent.glob("*/launch.json")
+        return sorted(launch.parent.name.replace("-", ":") for launch in launches)
 
     @property
     def chief(self) -> str:
@@ -94,7 +102,7 @@ class Training(Project):
         return super().runs if (self.folder / "runs").is_dir() else []
 
     def state(self, task: str) -> dict[str, Any]:
-        """What its supervisor last wrote, if it has."""
+        """Return what the task's supervisor last wrote, or an empty state."""
         text = _text(self.work(task).parent / "state.json")
         return json.loads(text) if text else {"state": "", "restarts": 0, "reason": ""}
 
@@ -107,7 +115,7 @@ class Training(Project):
     def pid(self, task: str) -> int:
         return self.state(task)["pid"]
 
-    def send(self, number: signal.Signals, task: str) -> None:
+    def send_signal(self, number: signal.Signals, task: str) -> None:
         os.kill(self.pid(task), number)
 
     def log(self, task: str) -> str:
@@ -116,27 +124,27 @@ class Training(Project):
 
     @property
     def step(self) -> int:
-        """The last that the chief has told."""
+        """The last step that the chief has logged."""
         return steps(self.log(self.chief))[-1]
 
     @property
-    def saved(self) -> int:
-        """The step of its newest checkpoint, or -1."""
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint, or -1."""
         state = self.work(self.chief) / "checkpoints" / "checkpoint"
         found = re.search(r'^model_checkpoint_path: ".*-(\d+)"', _text(state), re.M)
         return int(found[1]) if found else -1
 
-    def trains(self) -> int:
-        """Wait until it has just saved, and told a step since then; that step."""
-        before = self.saved
-        patiently(lambda: self.saved > max(before, 0), "the next checkpoint")
-        saved = self.saved
-        patiently(lambda: steps(self.log(self.chief))[-1:] > [saved], "a step behind it")
+    def wait_for_checkpoint(self) -> int:
+        """Wait until the chief has saved again and made a further step; return that step."""
+        before = self.saved_step
+        self.until(lambda: self.saved_step > max(before, 0), "the next checkpoint")
+        saved = self.saved_step
+        self.until(lambda: steps(self.log(self.chief))[-1:] > [saved], "a step after it")
         return self.step
 
 
 class Bystander:
-    """A process that resembles a task of the training in all but the mark, and isn't one."""
+    """A process that looks like a task of the training but has another mark."""
 
     def __init__(self, training: Training) -> None:
         words = ["train.py", "--job_name=worker", "--task_index=1"]
@@ -144,7 +152,7 @@ class Bystander:
         command = [sys.executable, "-c", SLEEPER, *words]
         self._process = subprocess.Popen(command, cwd=training.folder, env=env)
 
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return alive(self._process.pid)
 
     def end(self) -> None:
@@ -154,6 +162,13 @@ class Bystander:
 
 def steps(log: str) -> list[int]:
     return [int(step) for step in re.findall(r"^step (\d+)", log, re.M)]
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return -1
 
 
 def _text(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""The patch as it is in production, and clusters that are stopped whatever happens."""
+"""Fixtures: the patches as they are in production, and clusters that are always stopped."""
 
 import zipfile
 
@@ -8,7 +8,7 @@ from separate_machines import INSIDE, Cluster
 
 @pytest.fixture(scope="session")
 def inside(tmp_path_factory):
-    """The directory as it is in production: within a zip file."""
+    """The folder `inside` as it is in production: in a zip file."""
     archive = tmp_path_factory.mktemp("agent") / "0123abcd.pyz"
     with zipfile.ZipFile(archive, "w") as bundle:
         for source in sorted(INSIDE.glob("*.py")):
@@ -18,13 +18,13 @@ def inside(tmp_path_factory):
 
 @pytest.fixture
 def cluster(tmp_path, inside):
-    """Makes clusters, and stops whatever is left of them."""
-    made = []
+    """A function that creates clusters, which are stopped at the end."""
+    clusters = []
 
     def make(**jobs):
-        made.append(Cluster(tmp_path, inside, **jobs))
-        return made[-1]
+        clusters.append(Cluster(tmp_path, inside, **jobs))
+        return clusters[-1]
 
     yield make
-    for one in made:
-        one.stop()
+    for created in clusters:
+        created.stop()

@@ -1,69 +1,60 @@
-"""Clusters of real processes, each in a directory of its own, as on separate disks."""
+"""Clusters of real processes, each in its own directory, as on machines without a shared disk."""
 
 import json
 import os
 import re
-import socket
 import subprocess
-import sys
-import time
 from pathlib import Path
 
+import evidence
 import pytest
+from evidence import end_of
+from host_python import tf_python
+from ports import free_addresses
+from waiting import until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 INSIDE = Path(__file__).parents[2] / "tfdeploy" / "inside"
-LIMIT_S = 60
-
-
-def free_ports(count):
-    """Held open together while they are picked, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def environment(*path, device=None, **more):
-    """Ours, less what would name a cluster, with these directories on the path."""
-    mine = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+    """Return the environment without variables of a cluster, and with `path` on PYTHONPATH."""
+    env = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
     for name in ("TF_CONFIG", "TFDEPLOY_CHECKPOINT_DEVICE", "TFDEPLOY_SAVE_ON_STOP", "PYTHONPATH"):
-        mine.pop(name, None)
-    mine.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", GRPC_FAIL_FAST="use_caller")
+        env.pop(name, None)
+    env.update(CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", GRPC_FAIL_FAST="use_caller")
     if path:
-        mine["PYTHONPATH"] = os.pathsep.join(map(str, path))
+        env["PYTHONPATH"] = os.pathsep.join(map(str, path))
     if device:
-        mine["TFDEPLOY_CHECKPOINT_DEVICE"] = device
-    return {**mine, **more}
+        env["TFDEPLOY_CHECKPOINT_DEVICE"] = device
+    return {**env, **more}
 
 
 class Cluster:
-    """Tasks by name, such as ps-0. A relative path means another place to each of them: so do
-    their disks on separate machines."""
+    """Tasks by name, such as ps-0. Each runs in its own directory, as on its own disk."""
 
     def __init__(self, root, inside, **jobs):
         self.root, self.inside = root, inside
-        ports = iter(free_ports(sum(jobs.values())))
-        self.jobs = {
-            job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()
-        }
+        self.jobs = {job: free_addresses(count) for job, count in jobs.items()}
         self.processes = {}
 
     def start(self, script, *arguments, device, **more):
-        """Every task of the cluster; with no device the patch is on the path, but off."""
+        """Start every task. Without a device the patch is on the path, but off."""
         for job, addresses in self.jobs.items():
             for index in range(len(addresses)):
                 self.start_task(script, job, index, *arguments, device=device, **more)
 
     def start_task(self, script, job, index, *arguments, device, **more):
+        evidence.used(self)
         home = self.home(f"{job}-{index}")
         home.mkdir(parents=True, exist_ok=True)
         config = {"cluster": self.jobs, "task": {"type": job, "index": index}}
         more = {**more, "TF_CONFIG": json.dumps(config)}
-        command = [sys.executable, str(SCRIPTS / script), *self._role(script, job, index)]
+        command = [
+            tf_python(),
+            str(SCRIPTS / script),
+            *self._role(script, job, index),
+        ]
         with (home / "log").open("w") as log:
             self.processes[home.name] = subprocess.Popen(
                 [*command, *arguments],
@@ -80,20 +71,27 @@ class Cluster:
         hosts = [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.jobs.items()]
         return [f"--job_name={job}", f"--task_index={index}", *hosts]
 
-    def wait_until_said(self, what, *tasks):
-        """Each of these has written a line that begins so."""
-        until = time.monotonic() + LIMIT_S
-        while not all(re.search(f"^{what}", self.log(task), re.MULTILINE) for task in tasks):
-            assert time.monotonic() < until, "\n".join(self.log(task)[-3000:] for task in tasks)
-            time.sleep(0.05)
+    def wait_until_logged(self, what, *tasks):
+        """Wait until each of these tasks has logged a line that starts with `what`."""
+        until(
+            lambda: all(re.search(f"^{what}", self.log(task), re.MULTILINE) for task in tasks),
+            f"{what!r} of {tasks}",
+            self._logs,
+        )
 
     def wait(self, *tasks):
-        """The exit status of each, in order; a task that outlives the limit fails the test."""
-        until = time.monotonic() + LIMIT_S
-        try:
-            return [self.processes[t].wait(max(0, until - time.monotonic())) for t in tasks]
-        except subprocess.TimeoutExpired:
-            pytest.fail("\n".join(f"== {t}\n{self.log(t)[-3000:]}" for t in self.processes))
+        """Wait for these tasks; return their exit codes."""
+        processes = [self.processes[task] for task in tasks]
+        until(
+            lambda: all(p.poll() is not None for p in processes), f"the end of {tasks}", self._logs
+        )
+        return [process.returncode for process in processes]
+
+    def evidence(self):
+        return {f"{task}.log": end_of(self.log(task)) for task in self.processes}
+
+    def _logs(self):
+        return [self.log(task) for task in self.processes]
 
     def stop(self):
         for process in self.processes.values():
@@ -107,15 +105,15 @@ class Cluster:
     def log(self, task):
         return (self.home(task) / "log").read_text()
 
-    def said(self, task, what):
-        """The rest of the first line that begins with these words."""
+    def logged(self, task, what):
+        """Return the rest of the first line that starts with these words."""
         for line in self.log(task).splitlines():
             if line.startswith(what + " "):
                 return line[len(what) + 1 :]
-        pytest.fail(f"{task} never said {what!r}:\n{self.log(task)[-3000:]}")
+        pytest.fail(f"{task} never logged {what!r}:\n{self.log(task)[-3000:]}")
 
     def files(self, task):
-        """Every file of the task but its log, relative to its directory."""
+        """Return the paths of all files of the task, except its log, relative to its directory."""
         home = self.home(task)
         every = {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
         return every - {"log"}

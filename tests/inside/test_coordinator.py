@@ -1,10 +1,10 @@
-"""A worker and a ps are lost at once: the coordinator's wait ends with the error."""
+"""If a worker and a ps are lost at the same time, the coordinator's wait ends with the error."""
 
 import subprocess
-import sys
 
 import pytest
-from separate_machines import LIMIT_S, environment
+from host_python import tf_python
+from separate_machines import environment
 
 pytestmark = pytest.mark.slow
 # As cluster_coordinator.Worker does it: a step is taken, put back because its worker is gone, and
@@ -35,14 +35,16 @@ except tf.errors.UnavailableError as error:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("env", "output"),
     [({"TFDEPLOY_END_AT_EXIT": "1"}, "raised: the ps is gone"), ({}, "waited: False")],
     ids=["patched", "TensorFlow alone"],
 )
-def test_a_step_that_fails_after_it_was_put_back_ends_the_wait(inside, told, said):
-    env = environment(inside, **told)
+def test_a_step_that_fails_after_it_was_put_back_ends_the_wait(inside, env, output):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=LIMIT_S
+        [tf_python(), "-c", SCRIPT],
+        env=environment(inside, **env),
+        capture_output=True,
+        text=True,
     )
-    assert said in done.stdout, done.stdout + done.stderr
+    assert output in done.stdout, done.stdout + done.stderr
     assert "tfdeploy:" not in done.stderr

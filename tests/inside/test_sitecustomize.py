@@ -1,4 +1,4 @@
-"""Every Python of a task passes through our sitecustomize: it must be as if it were not there."""
+"""Every Python of a task runs tfdeploy's sitecustomize, which must not change anything else."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from separate_machines import INSIDE, environment
 
 DEVICE = "/job:worker/task:0/device:CPU:0"
-SAYS_WHAT_IS_LOADED = """
+PRINT_LOADED = """
 import sys
 ours = [f for f in sys.meta_path if type(f).__name__ == "TensorFlowHook"]
 loaded = {"tensorflow", "tfdeploy_checkpoints", "tfdeploy_stop"} & set(sys.modules)
@@ -22,13 +22,12 @@ def python(code, *path, device=DEVICE, **more):
         env=environment(*path, device=device, **more),
         capture_output=True,
         text=True,
-        timeout=30,
     )
 
 
 @pytest.fixture
 def package(tmp_path):
-    """Writes one module, and answers the directory that holds it."""
+    """A function that writes a module and returns its directory."""
 
     def write(name, text):
         file = tmp_path / name / f"{name}.py"
@@ -40,41 +39,41 @@ def package(tmp_path):
 
 
 @pytest.mark.parametrize(("device", "hooks"), [(DEVICE, 1), (None, 0), ("", 0)])
-def test_a_process_without_tensorflow_loads_nothing(inside, device, hooks):
-    done = python(SAYS_WHAT_IS_LOADED, inside, device=device)
+def test_a_process_without_tensorflow_loads_no_patch(inside, device, hooks):
+    done = python(PRINT_LOADED, inside, device=device)
     assert (done.stdout, done.stderr) == (f"{hooks} [] {inside}/sitecustomize.py\n", "")
 
 
-@pytest.mark.parametrize(("told", "hooks"), [("1", 1), ("", 0)])
-def test_a_last_checkpoint_alone_is_reason_enough_to_await_tensorflow(inside, told, hooks):
-    done = python(SAYS_WHAT_IS_LOADED, inside, device=None, TFDEPLOY_SAVE_ON_STOP=told)
+@pytest.mark.parametrize(("value", "hooks"), [("1", 1), ("", 0)])
+def test_save_on_stop_alone_installs_the_hook(inside, value, hooks):
+    done = python(PRINT_LOADED, inside, device=None, TFDEPLOY_SAVE_ON_STOP=value)
     assert (done.stdout, done.stderr) == (f"{hooks} [] {inside}/sitecustomize.py\n", "")
 
 
 @pytest.mark.parametrize("device", [DEVICE, None])
-def test_the_hidden_sitecustomize_runs_once_and_takes_our_place(inside, package, device):
+def test_the_hidden_sitecustomize_runs_once_and_replaces_ours(inside, package, device):
     hidden = package("sitecustomize", "import sys\nprint('hidden', __name__, sys.path[-1] != '')\n")
     done = python("import sitecustomize; print(sitecustomize.__file__)", inside, hidden)
     assert done.stdout == f"hidden sitecustomize True\n{hidden}/sitecustomize.py\n"
     assert done.stderr == ""
 
 
-def test_two_versions_of_us_twice_on_the_path_end_at_the_hidden_one(inside, package):
+def test_two_versions_of_tfdeploy_run_the_hidden_sitecustomize_once(inside, package):
     hidden = package("sitecustomize", "print('hidden')\n")
-    done = python(SAYS_WHAT_IS_LOADED, inside, INSIDE, inside, INSIDE, hidden)
-    said = f"hidden\n1 [] {hidden}/sitecustomize.py\n"
-    assert (done.stdout, done.stderr) == (said, "")
+    done = python(PRINT_LOADED, inside, INSIDE, inside, INSIDE, hidden)
+    output = f"hidden\n1 [] {hidden}/sitecustomize.py\n"
+    assert (done.stdout, done.stderr) == (output, "")
 
 
-def test_an_error_of_the_hidden_one_is_told_as_python_tells_it(inside, package):
+def test_an_error_of_the_hidden_sitecustomize_is_reported_as_by_python(inside, package):
     hidden = package("sitecustomize", "raise ValueError('not ours')\n")
-    ours, alone = (python("print('goes on')", *path) for path in ((inside, hidden), (hidden,)))
+    ours, alone = (python("print('continues')", *path) for path in ((inside, hidden), (hidden,)))
     assert "ValueError: not ours" in ours.stderr
     assert (ours.stdout, ours.stderr) == (alone.stdout, alone.stderr)
-    assert ours.stdout == "goes on\n"
+    assert ours.stdout == "continues\n"
 
 
-def test_a_tensorflow_that_we_can_not_patch_goes_on_after_one_line(inside, package):
+def test_a_tensorflow_that_can_not_be_patched_works_after_one_line(inside, package):
     stub = package("tensorflow", "answer = 42\n")
     code = (
         "import tensorflow as t; print(t.answer, type(t.__loader__).__name__, vars(t.__loader__))"
@@ -87,7 +86,7 @@ def test_a_tensorflow_that_we_can_not_patch_goes_on_after_one_line(inside, packa
     )
 
 
-def test_a_patch_that_fails_does_not_hide_the_next(inside, package):
+def test_a_failed_patch_does_not_prevent_the_next(inside, package):
     stub = package("tensorflow", "")
     done = python("import tensorflow", inside, stub, TFDEPLOY_SAVE_ON_STOP="1")
     first, second = done.stderr.splitlines()
@@ -95,7 +94,7 @@ def test_a_patch_that_fails_does_not_hide_the_next(inside, package):
     assert second.startswith("tfdeploy: a stop saves no last checkpoint: ModuleNotFoundError: ")
 
 
-def test_a_tensorflow_that_fails_or_is_missing_fails_as_ever(inside, package):
+def test_a_failing_or_missing_tensorflow_fails_as_without_the_hook(inside, package):
     stub = package("tensorflow", "raise RuntimeError('no such CPU')\n")
     ours, alone = (python("import tensorflow", *path) for path in ((inside, stub), (stub,)))
     assert "no such CPU" in alone.stderr
@@ -113,7 +112,7 @@ def test_finding_tensorflow_does_not_import_it(inside, package):
 
 
 @pytest.mark.parametrize("source", sorted(INSIDE.glob("*.py")), ids=lambda source: source.name)
-def test_hosts_with_python_3_8_can_read_it(source):
+def test_the_code_is_valid_in_python_3_8(source):
     tree = ast.parse(source.read_text(), feature_version=(3, 8))
     imported = {
         name.split(".")[0]

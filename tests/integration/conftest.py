@@ -27,7 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_agent() -> Iterator[None]:
-    """A developer's own ssh-agent offers no keys here."""
+    """Hide the developer's ssh-agent, which would offer its keys."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SSH_AUTH_SOCK", raising=False)
         yield
@@ -44,7 +44,7 @@ def keys(base: Path) -> Keys:
 
 @pytest.fixture(scope="session")
 def sshds(base: Path, keys: Keys) -> Iterator[dict[str, Sshd]]:
-    """Three hosts, as far as SSH can tell."""
+    """Start three sshd, which stand in for three hosts."""
     running = {name: Sshd(base, keys) for name in ("one", "two", "three")}
     yield running
     for sshd in running.values():
@@ -53,34 +53,36 @@ def sshds(base: Path, keys: Keys) -> Iterator[dict[str, Sshd]]:
 
 @pytest.fixture(scope="session")
 def ssh_config(base: Path, keys: Keys, sshds: dict[str, Sshd]) -> Path:
-    """An ssh_config that knows the three, and their host keys."""
-    known = base / "known_hosts"
-    known.write_text("".join(sshd.known for sshd in sshds.values()))
+    """Write an ssh_config with the three hosts and their host keys."""
+    known_hosts = base / "known_hosts"
+    known_hosts.write_text("".join(sshd.known_hosts_line for sshd in sshds.values()))
     file = base / "ssh_config"
-    write_ssh_config(file, keys, known, {name: sshd.entry() for name, sshd in sshds.items()})
+    entries = {name: sshd.entry() for name, sshd in sshds.items()}
+    write_ssh_config(file, keys, known_hosts, entries)
     return file
 
 
 @dataclass
 class World:
-    """A way to reach hosts: makes projects on them, and ends what those left."""
+    """Hosts with one transport. It creates projects on them, and ends the projects' processes."""
 
     transport: str
     base: Path
     ssh_config: Path | None
-    made: list[Project] = field(default_factory=list)
+    projects: list[Project] = field(default_factory=list)
 
     def project(self, *flags: str, **more: Any) -> Project:
-        """A project whose hosts carry ps:0, worker:0 (the chief) and worker:1."""
+        """Create a project whose hosts run ps:0, worker:0 (the chief) and worker:1."""
         folder = self.base / f"{self.transport}-{next(NUMBERS)}" / more.pop("folder", "project")
         top: dict[str, Any] = {"ssh_config": str(self.ssh_config)} if self.ssh_config else {}
         top |= {"source": {"exclude": ["/*.toml"]}, **more.pop("top", {})}
         hosts = more.pop("hosts", None) or self.hosts()
-        self.made.append(Project(folder, hosts, top, flags=list(flags), **more))
-        return self.made[-1]
+        self.projects.append(Project(folder, hosts, top, flags=list(flags), **more))
+        return self.projects[-1]
 
     def pushed(self, *flags: str, **more: Any) -> Project:
-        """One whose release is on its hosts: flags are no part of that, so it is sent only once."""
+        """Create a project whose release is on its hosts. Flags do not change the release, so it is
+        pushed only once."""
         project = self.project(*flags, name=f"p{os.getpid()}-{self.transport}", **more)
         if not all(project.on(host).is_dir() for host in project.hosts):
             project.ok("push")
@@ -96,23 +98,23 @@ class World:
         return make(self.base / "hosts")
 
     def end(self) -> None:
-        for project in self.made:
+        for project in self.projects:
             project.end()
 
 
-# The same again without SSH has less to go wrong: that comes with all tests.
+# Without SSH less can fail: only the slow tests include it.
 @pytest.fixture(scope="module", params=["ssh", pytest.param("local", marks=pytest.mark.slow)])
 def lasting(request: pytest.FixtureRequest, base: Path) -> Iterator[World]:
-    """A world whose projects live as long as the module's tests with this transport."""
+    """Return a world whose projects end after the module's tests with this transport."""
     ssh_config = request.getfixturevalue("ssh_config") if request.param == "ssh" else None
-    made = World(request.param, base, ssh_config)
-    yield made
-    made.end()
+    shared = World(request.param, base, ssh_config)
+    yield shared
+    shared.end()
 
 
 @pytest.fixture
 def world(lasting: World) -> Iterator[World]:
-    """A world whose projects end with the test."""
+    """Return a world whose projects end with the test."""
     own = World(lasting.transport, lasting.base, lasting.ssh_config)
     yield own
     own.end()
@@ -120,7 +122,7 @@ def world(lasting: World) -> Iterator[World]:
 
 @pytest.fixture
 def by_ssh(base: Path, ssh_config: Path) -> Iterator[World]:
-    """For what has no meaning without SSH."""
+    """Return a world for tests that only make sense with SSH."""
     own = World("ssh", base, ssh_config)
     yield own
     own.end()
@@ -128,7 +130,7 @@ def by_ssh(base: Path, ssh_config: Path) -> Iterator[World]:
 
 @pytest.fixture
 def local(base: Path) -> Iterator[World]:
-    """For what has to find the environment of the command on its host."""
+    """Return a world for tests that pass environment variables of the command to its host."""
     own = World("local", base, None)
     yield own
     own.end()

@@ -1,4 +1,4 @@
-"""A project folder as a user has it, and the real command line run in it."""
+"""A project folder like a user's, and the real command line in it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .sshd import ADDRESS, alive, free_ports, until
+import evidence
+import host_python
+from evidence import end_of
+from ports import ADDRESS, free_ports
+from waiting import until
+
+from .sshd import alive
 
 STUB = Path(__file__).parent / "stub" / "train.py"
 NUMBERS = itertools.count()
 
 
 def toml(table: dict[str, Any]) -> str:
-    """hosts.toml's text: dotted keys, strings as JSON writes them."""
+    """Return the text of a hosts.toml: dotted keys, strings in JSON's syntax."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
 
 
@@ -35,7 +40,7 @@ def _value(value: Any) -> str:
 
 @dataclass
 class Project:
-    """A folder with hosts.toml and the stub trainer. `hosts` are hosts.toml's, by name."""
+    """A folder with a hosts.toml and the stub trainer. `hosts` are its host tables, by name."""
 
     folder: Path
     hosts: dict[str, dict[str, Any]]
@@ -55,31 +60,43 @@ class Project:
             "command": ["python", "train.py", *self.flags],
             "role": "flags",
             "stop_grace_s": 0.5,
-            "ready_timeout_s": 20,
+            "ready_timeout_s": 120,
             **self.training,
         }
         tables = {"project": self.name, **self.top, "training": training, "hosts": self.hosts}
         (self.folder / "hosts.toml").write_text(toml(tables))
 
-    def tf(self, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """`tfdeploy WORDS` in the project's folder, run to its end."""
+    def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `tfdeploy WORDS` in the project's folder to its end."""
+        evidence.used(self)
         command = [sys.executable, "-m", "tfdeploy", *words]
         return subprocess.run(
-            command, cwd=self.folder, env=environment(self.folder), timeout=timeout_s,
+            command, cwd=self.folder, env=environment(self.folder),
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def ok(self, *words: str) -> str:
-        """As `tf`, which must exit with 0; what it said on standard output."""
+        """Run as `tf` does; require exit code 0 and return the standard output."""
         done = self.tf(*words)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
-    def begun(self, *words: str) -> Command:
+    def start_command(self, *words: str) -> Command:
+        """Start `tfdeploy WORDS` in the background."""
+        evidence.used(self)
         return Command(self, words)
 
+    def evidence(self) -> dict[str, str]:
+        """Return its logs, its processes and its `status`, for the report of a failed test."""
+        processes = "".join(f"{pid} {args}\n" for pid, args in self.processes().items())
+        status = self.tf("status")
+        found = {"processes.txt": processes, "status.txt": status.stdout + status.stderr}
+        for log in [log for host in self.hosts for log in self.on(host).glob("runs/*/logs/*.log")]:
+            found[f"{log.parts[-3]}-{log.name}"] = end_of(log.read_text(errors="replace"))
+        return found
+
     def status(self) -> dict[str, dict[str, Any]]:
-        """What `status --json` says, by task."""
+        """Return the tasks of `status --json` by name."""
         return {task["task"]: task for task in json.loads(self.ok("status", "--json"))["tasks"]}
 
     @property
@@ -87,43 +104,45 @@ class Project:
         return sorted(path.name for path in (self.folder / "runs").iterdir() if path.is_dir())
 
     @property
-    def home(self) -> Path:
-        """The newest run's folder at home."""
+    def run_folder(self) -> Path:
+        """The newest run's folder on the controller."""
         return self.folder / "runs" / self.runs[-1]
 
     def on(self, host: str) -> Path:
-        """The project's folder on a host."""
+        """Return the project's folder on a host."""
         return Path(self.hosts[host]["directory"]) / self.name
 
     def work(self, task: str) -> Path:
-        """The directory of a task of the newest run; the ps is on the first host, no other is."""
+        """Return the directory of a task of the newest run. The ps is on the first host, all other
+        tasks are on the last."""
         host = list(self.hosts)[0 if task.startswith("ps") else -1]
         return self.on(host) / "runs" / self.runs[-1] / task.replace(":", "-") / "work"
 
     def releases(self, host: str) -> set[Path]:
-        """Those that are visible there."""
+        """Return the complete releases on a host."""
         return set(self.on(host).glob("releases/[!.]*"))
 
     def supervisor(self, task: str) -> int:
-        """Its pid, as the task's lock says."""
+        """Return the pid of a task's supervisor, from the task's lock file."""
         return int((self.work(task).parent / "lock").read_text())
 
     def processes(self) -> dict[int, str]:
-        """All that lives of the project on this machine: supervisors, tasks and their children."""
+        """Return the project's live supervisors, tasks and their children on this machine."""
         found = {}
         for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and (what := _of_project(entry, self.name)):
-                found[int(entry.name)] = what
-        return {pid: what for pid, what in found.items() if alive(pid)}
+            if entry.name.isdecimal() and (command := _command_of(entry, self.name)):
+                found[int(entry.name)] = command
+        return {pid: command for pid, command in found.items() if alive(pid)}
 
     def end(self) -> None:
-        """Whatever a test left."""
+        """Kill the processes that a test left."""
         while left := self.processes():
             for pid in left:
                 _kill(pid)
 
 
-def _of_project(entry: Path, name: str) -> str:
+def _command_of(entry: Path, name: str) -> str:
+    """Return the command line of a process of the project; "" for any other process."""
     try:
         command = b" ".join((entry / "cmdline").read_bytes().split(b"\0"))
         marked = f"TFDEPLOY_TASK={name}/".encode() in (entry / "environ").read_bytes()
@@ -141,11 +160,11 @@ def _kill(pid: int) -> None:
 
 
 class Command:
-    """A command line that goes on: a terminal's foreground, as far as Ctrl-C is concerned."""
+    """A running command line, in a process group of its own like a terminal's foreground."""
 
     def __init__(self, project: Project, words: tuple[str, ...]) -> None:
-        self._said = project.folder.parent / f"said-{next(NUMBERS)}"
-        with self._said.open("wb") as output:
+        self._output_file = project.folder.parent / f"output-{next(NUMBERS)}"
+        with self._output_file.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tfdeploy", *words],
                 cwd=project.folder,
@@ -166,55 +185,48 @@ class Command:
             self.process.wait()
 
     @property
-    def said(self) -> str:
-        return self._said.read_text()
+    def output(self) -> str:
+        return self._output_file.read_text()
 
-    def says(self, text: str) -> None:
-        """Wait until it has said that."""
-        until(lambda: text in self.said or self.process.poll() is not None, text)
-        assert text in self.said, self.said
+    def wait_for_output(self, text: str) -> None:
+        """Wait until the output contains `text`."""
+        until(lambda: text in self.output or self.process.poll() is not None, text)
+        assert text in self.output, self.output
 
-    def interrupted(self) -> int:
-        """Ctrl-C goes to the whole foreground group; its exit code."""
+    def interrupt(self) -> int:
+        """Send Ctrl-C to the whole process group; return the exit code."""
         os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(timeout=30)
+        return self.process.wait()
+
+
+def without_tensorflow(folder: Path) -> str:
+    """Make a host's Python with what the stub needs, without TensorFlow, which would reject the
+    stub's checkpoints. Return its path."""
+    return host_python.make(folder, "grpcio")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """No agent's keys, no terminal, no home but the test's; `python` is this one, as it is where
-    this one's virtual environment is active."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SSH_")}
+    """Return an environment without an ssh-agent and a terminal, with the test's home directory.
+    `python` is the interpreter of this process."""
+    outer = ("SSH_", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"HOME": str(folder.parent), "PATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
-    return {**kept, **own}
-
-
-def host_python(folder: Path) -> str:
-    """The hosts' Python: it has what the stub needs, and no TensorFlow, which would find that the
-    stub's checkpoints are none."""
-    import grpc
-    import typing_extensions
-
-    if not folder.exists():
-        venv.create(folder, symlinks=True)
-        [packages] = folder.glob("lib/python3*/site-packages")
-        for source in (Path(grpc.__file__).parent, Path(typing_extensions.__file__)):
-            (packages / source.name).symlink_to(source)
-    return str(folder / "bin/python")
+    return {**inherited, **own}
 
 
 def local_hosts(directory: Path) -> dict[str, dict[str, Any]]:
-    """This machine with a ps and two workers."""
+    """Return this machine as a host with a ps and two workers."""
     here = {"transport": "local", "ps": 1, "workers": 2, "ports": free_ports(4)}
-    python = host_python(directory / "python")
+    python = without_tensorflow(directory / "python")
     return {"here": {**here, "python": python, "directory": str(directory / "here")}}
 
 
 def ssh_hosts(directory: Path) -> dict[str, dict[str, Any]]:
-    """Two hosts of the session's ssh_config: a ps on one, two workers on the other."""
+    """Return two hosts of the session's ssh_config: a ps on one, two workers on the other."""
     ps, workers = free_ports(1), free_ports(3)
     tasks = {"one": {"ps": 1, "ports": ps}, "two": {"workers": 2, "ports": workers}}
-    common = {"address": ADDRESS, "python": host_python(directory / "python")}
+    common = {"address": ADDRESS, "python": without_tensorflow(directory / "python")}
     return {
         name: {**own, **common, "directory": str(directory / name)} for name, own in tasks.items()
     }

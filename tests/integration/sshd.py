@@ -1,19 +1,19 @@
-"""Real sshd processes on loopback, with keys and an ssh_config of their own."""
+"""Real sshd processes on loopback, with their own keys and ssh_config."""
 
 from __future__ import annotations
 
 import os
 import pwd
-import random
 import shutil
 import signal
 import socket
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
-ADDRESS = "127.0.0.1"
+from ports import ADDRESS, free_ports
+from waiting import until
+
 CONFIG = """\
 ListenAddress {address}
 HostKey {host_key}
@@ -28,37 +28,10 @@ MaxStartups 100
 LogLevel ERROR
 SetEnv HOME={home}
 """
-GIVEN: set[int] = set()
-# Below the ports that the kernel gives to outgoing connections; each of pytest-xdist's has its own.
-WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-PORTS = range(20000 + WORKER, 32000, WORKERS)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on which nothing listens, each given out once."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if port not in GIVEN and probe.connect_ex((ADDRESS, port)) != 0:
-                GIVEN.add(port)
-                found.append(port)
-    return found
-
-
-def until(holds, what: str, timeout_s: float = 20.0):
-    """Poll until `holds()` is true, and give what it gave."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.02)
-    return found
 
 
 def alive(pid: int) -> bool:
-    """A zombie, which only waits for its parent to look, is not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -67,22 +40,22 @@ def alive(pid: int) -> bool:
 
 
 def program(name: str) -> str | None:
-    """Where it is: sshd's folder is in no user's PATH, and sshd wants to be called by its whole."""
+    """Return the path of a program; sshd is outside of PATH, and requires its absolute path."""
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
 
 class Keys:
-    """Who is who: the user, an sshd, another sshd, and a user whom nobody knows."""
+    """The keys of a user, an unauthorized user, an sshd and another sshd."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(mode=0o700)
-        self.user, self.stranger = self.made("user"), self.made("stranger")
-        self.host, self.other_host = self.made("host"), self.made("other_host")
+        self.user, self.stranger = self.create("user"), self.create("stranger")
+        self.host, self.other_host = self.create("host"), self.create("other_host")
         self.authorized = folder / "authorized_keys"
         self.authorized.write_text(public(self.user))
 
-    def made(self, name: str, passphrase: str = "") -> Path:
+    def create(self, name: str, passphrase: str = "") -> Path:
         file = self.folder / name
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", file]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
@@ -94,7 +67,7 @@ def public(key: Path) -> str:
 
 
 class Sshd:
-    """One sshd, with `folder` as its users' home; `lines` go before its configuration."""
+    """One sshd, with `folder` as its users' home; `lines` precede its configuration."""
 
     def __init__(self, folder: Path, keys: Keys, *lines: str) -> None:
         self.port = free_ports(1)[0]
@@ -102,10 +75,10 @@ class Sshd:
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         config = folder / f"sshd_config.{self.port}"
-        fixed = CONFIG.format(
+        base_config = CONFIG.format(
             address=ADDRESS, host_key=keys.host, authorized=keys.authorized, home=folder
         )
-        config.write_text("".join(f"{line}\n" for line in lines) + fixed)
+        config.write_text("".join(f"{line}\n" for line in lines) + base_config)
         self._log = (folder / f"sshd.{self.port}.log").open("w+b")
         command = [program("sshd"), "-D", "-e", "-f", config, "-p", str(self.port)]
         self._process = subprocess.Popen(
@@ -119,27 +92,26 @@ class Sshd:
             return probe.connect_ex((ADDRESS, self.port)) == 0
 
     @property
-    def known(self) -> str:
-        """Its line in known_hosts."""
+    def known_hosts_line(self) -> str:
         return f"[{ADDRESS}]:{self.port} {public(self.keys.host)}"
 
     def entry(self, **more: str) -> dict[str, str]:
-        """Its entry in an ssh_config."""
+        """Return its entry for an ssh_config."""
         return {"HostName": ADDRESS, "Port": str(self.port), **more}
 
     @property
     def connections(self) -> list[int]:
-        """The processes of those that are open, or not yet let in."""
+        """Return the processes of its connections, accepted or not yet."""
         return descendants(self._process.pid)
 
-    def hang_up(self) -> None:
-        """Every connection is lost at once, and what runs in it ends."""
+    def drop_connections(self) -> None:
+        """Kill every connection, and so the commands that run in it."""
         for pid in self.connections:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        self.hang_up()
+        self.drop_connections()
         self._process.terminate()
         self._process.wait()
         self._log.close()
@@ -154,7 +126,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def write_ssh_config(file: Path, keys: Keys, known_hosts: Path, hosts: dict[str, dict]) -> None:
-    """An OpenSSH client configuration; without a word on it, a host is offered the user's key."""
+    """Write a configuration for ssh; by default a host is offered the user's key."""
     common = {
         "User": pwd.getpwuid(os.getuid()).pw_name,
         "IdentitiesOnly": "yes",

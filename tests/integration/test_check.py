@@ -1,26 +1,20 @@
-"""`tfdeploy check`: what would keep a start from going well is said before anything is started."""
+"""`tfdeploy check` finds what would make a start fail, before anything is started."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import socket
-import sys
 from pathlib import Path
 
 import pytest
+from ports import free_ports
+from waiting import until
 
-from tfdeploy.agent import doors, survey
-from tfdeploy.errors import AgentError
-from tfdeploy.steps.check import _odd_clock, _small_disk, _survey
-from tfdeploy.steps.doors import _opened
-from tfdeploy.told import sound
+pytestmark = pytest.mark.slow
 
-from .sshd import free_ports, until
-
-# As much of TensorFlow as check asks for.
+# The part of TensorFlow that check uses.
 TENSORFLOW = """
 import os
 __version__ = "{}"
@@ -37,8 +31,8 @@ esac
 
 
 @pytest.fixture
-def with_tensorflow(world, tmp_path):
-    """A project on hosts whose Python imports a TensorFlow of such a version; `more` are keys of
+def make_project(world, tmp_path):
+    """Make a project on hosts whose Python imports a TensorFlow of a version; `more` are keys of
     all hosts."""
 
     def make(version="2.21.0", **more):
@@ -53,7 +47,7 @@ def with_tensorflow(world, tmp_path):
 
 @pytest.fixture
 def gpus(tmp_path, monkeypatch):
-    """This machine has two, of which the second is used by this very process."""
+    """Two GPUs on this machine; this process uses the second one."""
     name = f"{os.getpid()}-{tmp_path.name}"
     program = tmp_path / "smi/nvidia-smi"
     program.parent.mkdir()
@@ -62,28 +56,49 @@ def gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
-def checked(project, exit_code=0):
+def check(project, exit_code=0):
     done = project.tf("check", "--json")
     assert done.returncode == exit_code, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    document = json.loads(done.stdout)
+    return {
+        **document,
+        **{kind: list(map(text_of, document[kind])) for kind in ("errors", "notes")},
+    }
 
 
-def test_hosts_that_can_take_the_tasks_are_told_of_in_a_table(with_tensorflow):
-    project = with_tensorflow()
-    said = project.ok("check").splitlines()
+def text_of(problem):
+    """Return the text that a user reads of a problem."""
+    about = " on ".join(filter(None, (problem["task"], problem["host"])))
+    output = ": ".join(filter(None, (about, problem["message"])))
+    return "\n  ".join(filter(None, (output, problem["hint"])))
+
+
+def test_an_error_in_json_has_its_host_and_its_hint(by_ssh):
+    hosts = {"one": {**by_ssh.hosts()["one"], "python": "/no/python"}, "two": by_ssh.hosts()["two"]}
+    project = by_ssh.project(hosts=hosts, training={"ready": "process"})
+    document = json.loads(project.tf("check", "--json").stdout)
+    error = next(error for error in document["errors"] if error["host"] == "one")
+    assert error["task"] is None
+    assert error["message"].startswith("can't run /no/python: ")
+    assert error["hint"].startswith("set the host's python in hosts.toml")
+
+
+def test_hosts_that_can_run_the_tasks_are_shown_in_a_table(make_project):
+    project = make_project()
+    output = project.ok("check").splitlines()
     names = ", ".join(project.hosts)
-    assert re.fullmatch(rf"{names} +3\.\d+\.\d+ +2\.21\.0 +- +3\.\S+ +[\d.]+ [GT]B *", said[1])
+    assert re.fullmatch(rf"{names} +3\.\d+\.\d+ +2\.21\.0 +- +3\.\S+ +[\d.]+ [GT]B *", output[1])
     hosts = "1 host" if len(project.hosts) == 1 else "2 hosts"
-    assert said[2:] == [f"{hosts} can take 3 tasks: tfdeploy run"]
-    told = checked(project)
-    assert (told["errors"], told["notes"]) == ([], [])
-    assert {host["tensorflow"] for host in told["hosts"].values()} == {"2.21.0"}
-    assert all(abs(host["ahead_s"]) < 5 for host in told["hosts"].values())
+    assert output[2:] == [f"ready to start 3 tasks on {hosts}: tfdeploy run"]
+    document = check(project)
+    assert (document["errors"], document["notes"]) == ([], [])
+    assert {host["tensorflow"] for host in document["hosts"].values()} == {"2.21.0"}
+    assert all(abs(host["ahead_s"]) < 5 for host in document["hosts"].values())
 
 
-def test_nothing_is_started_and_no_port_stays_open(with_tensorflow):
-    project = with_tensorflow()
-    checked(project)
+def test_check_starts_nothing_and_leaves_no_port_open(make_project):
+    project = make_project()
+    check(project)
     assert not (project.folder / "runs").exists()
     assert not any(project.on(host).exists() for host in project.hosts)
     project.ok("push")
@@ -91,60 +106,73 @@ def test_nothing_is_started_and_no_port_stays_open(with_tensorflow):
     assert set(project.status()) == {"ps:0", "worker:0", "worker:1"}
 
 
-def test_a_python_without_tensorflow_is_named_with_the_reason(world):
+def test_a_python_that_can_not_import_tensorflow_is_an_error_with_the_reason(world):
     project = world.project()
-    told = checked(project, 1)
-    assert [error.splitlines()[0] for error in told["errors"]] == [
+    document = check(project, 1)
+    assert [error.splitlines()[0] for error in document["errors"]] == [
         f"{name}: {host['python']} can't import TensorFlow: "
         "ModuleNotFoundError: No module named 'tensorflow'"
         for name, host in project.hosts.items()
     ]
-    assert {host["tensorflow"] for host in told["hosts"].values()} == {None}
+    assert {host["tensorflow"] for host in document["hosts"].values()} == {None}
     assert project.tf("check").stderr.startswith("error: ")
 
 
-def test_where_the_command_is_no_python_that_is_but_a_note(world):
-    told = checked(world.project(training={"command": "sleep 100", "role": "tf_config"}))
-    assert told["errors"] == []
-    assert all("can't import TensorFlow" in note for note in told["notes"])
+def test_a_skipped_line_of_known_hosts_is_noted_once(by_ssh, tmp_path):
+    known_hosts = tmp_path / "known_hosts"
+    usual = by_ssh.ssh_config.with_name("known_hosts").read_text()
+    known_hosts.write_text(f"other ssh-rsa AAA%\n{usual}")
+    config = by_ssh.ssh_config.read_text()
+    by_ssh.ssh_config = tmp_path / "ssh_config"
+    by_ssh.ssh_config.write_text(f"UserKnownHostsFile {known_hosts}\n{config}")
+    notes = check(by_ssh.project(), 1)["notes"]
+    assert notes == [f"{known_hosts} line 1 can't be read, and is skipped"]
 
 
-def test_a_port_that_a_stranger_has_is_named(with_tensorflow):
-    project = with_tensorflow()
+def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):
+    document = check(world.project(training={"command": "sleep 100", "role": "tf_config"}))
+    assert document["errors"] == []
+    *others, chief = document["notes"]
+    assert all("can't import TensorFlow" in note for note in others)
+    assert chief.startswith("no host has chief = true")
+
+
+def test_a_port_that_another_program_uses_is_an_error(make_project):
+    project = make_project()
     name, host = next(iter(project.hosts.items()))
     with socket.create_server(("", host["ports"][0])):
-        told = checked(project, 1)
-    [error] = told["errors"]
+        document = check(project, 1)
+    [error] = document["errors"]
     assert error.startswith(
         f"{name}: port {host['ports'][0]} for ps:0 is taken by pid {os.getpid()}"
     )
 
 
-def test_what_a_run_holds_is_named_with_the_run(with_tensorflow):
-    project = with_tensorflow()
+def test_ports_that_a_run_holds_are_errors_that_name_the_run(make_project):
+    project = make_project()
     project.flags = ["--hold"]
     project.write()
     project.ok("push")
     project.ok("start")
-    errors = checked(project, 1)["errors"]
-    assert len(errors) == 3 + 1  # the tasks' ports, and that of the run's own news
+    errors = check(project, 1)["errors"]
+    assert len(errors) == 3 + 1  # the ports of the tasks and of the run's heartbeat
     assert all(f"of run {project.runs[-1]} of {project.name}" in error for error in errors)
     assert all(f"tfdeploy stop --run {project.runs[-1]}" in error for error in errors)
 
 
-def test_a_program_that_is_not_there_is_named(with_tensorflow):
-    project = with_tensorflow()
+def test_a_missing_program_is_an_error(make_project):
+    project = make_project()
     project.training["command"] = "/no/python train.py"
     project.write()
-    errors = checked(project, 1)["errors"]
+    errors = check(project, 1)["errors"]
     assert {error.splitlines()[0].partition(": ")[2] for error in errors} == {
         f"the program /no/python of {task} is not on this host"
         for task in ("ps:0", "worker:0", "worker:1")
     }
 
 
-def test_tensorflow_is_looked_for_as_tasks_will_find_it(world, tmp_path):
-    """By the PATH that they have, and in what one job's own table adds; not in a home."""
+def test_tensorflow_is_imported_with_the_environment_of_the_tasks(world, tmp_path):
+    """With the PATH of the tasks and the env of their job, and not from the home directory."""
     (tmp_path / "job").mkdir()
     (tmp_path / "job/tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
     hosts = world.hosts()
@@ -154,120 +182,66 @@ def test_tensorflow_is_looked_for_as_tasks_will_find_it(world, tmp_path):
     env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "job")}
     training = {job: {"env": env} for job in ("ps", "worker")}
     project = world.project(hosts=hosts, training=training)
-    home = project.folder.parent / "json.py"
-    home.write_text("raise ImportError")
-    assert checked(project)["errors"] == []
-    home.unlink()
+    json_module = project.folder.parent / "json.py"
+    json_module.write_text("raise ImportError")
+    assert check(project)["errors"] == []
+    json_module.unlink()
 
 
-def test_what_a_spare_lacks_is_but_a_note(by_ssh, tmp_path):
+def test_what_a_spare_host_lacks_is_only_a_note(by_ssh, tmp_path):
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
     hosts = by_ssh.hosts()
     spare = hosts["two"] | {"directory": str(tmp_path / "three"), "workers": 0, "spare": True}
-    told = checked(by_ssh.project(hosts=hosts | {"three": spare, "two": hosts["two"]}), 1)
-    assert {error.split(":")[0] for error in told["errors"]} == {"one", "two"}
-    assert {note.split(":")[0] for note in told["notes"]} == {"three"}
+    document = check(by_ssh.project(hosts=hosts | {"three": spare, "two": hosts["two"]}), 1)
+    assert {error.split(":")[0] for error in document["errors"]} == {"one", "two"}
+    assert {note.split(":")[0] for note in document["notes"]} == {"three"}
     own = {"worker": {"env": {"PYTHONPATH": str(tmp_path)}}}
-    told = checked(by_ssh.project(hosts=hosts | {"three": spare}, training=own), 1)
-    assert {error.split(":")[0] for error in told["errors"]} == {"one"}  # where a ps is
-    assert told["notes"] == []
+    document = check(by_ssh.project(hosts=hosts | {"three": spare}, training=own), 1)
+    assert {error.split(":")[0] for error in document["errors"]} == {"one"}  # the ps's host
+    assert document["notes"] == []
 
 
-def test_each_program_is_looked_for_by_its_tasks_own_path(with_tensorflow, tmp_path):
+def test_each_program_is_searched_in_the_path_of_its_own_task(make_project, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/myps").symlink_to("/bin/true")
-    project = with_tensorflow()
+    project = make_project()
     path = {"env": {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}}
     project.training |= {"ps": {"command": "myps", **path}}
     project.write()
-    assert checked(project)["errors"] == []
+    assert check(project)["errors"] == []
     project.training |= {"ps": {"command": "myps"}, "worker": path}
     project.write()
-    [error] = checked(project, 1)["errors"]
+    [error] = check(project, 1)["errors"]
     assert "the program myps of ps:0 is not on this host" in error
 
 
-def test_where_no_port_is_waited_for_none_needs_to_be_reached(by_ssh, tmp_path):
+def test_ports_need_not_be_reached_if_ready_is_process(by_ssh, tmp_path):
     env = {"env": {"PYTHONPATH": str(tmp_path)}}
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", []))
     hosts = {name: host | env for name, host in by_ssh.hosts().items()}
     hosts["one"] |= {"address": "255.255.255.255"}
-    assert checked(by_ssh.project(hosts=hosts, training={"ready": "process"}))["errors"] == []
-    [error] = checked(by_ssh.project(hosts=hosts), 1)["errors"]
+    assert check(by_ssh.project(hosts=hosts, training={"ready": "process"}))["errors"] == []
+    [error] = check(by_ssh.project(hosts=hosts), 1)["errors"]
     assert error.startswith("ps:0 on one: two can't reach one at 255.255.255.255, on the port of")
 
 
-SOUND = {
-    **{"version": "3.11.7", "tensorflow": {}, "gpus": {}, "rsync": "", "here": ""},
-    **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
-}
+def test_ports_that_the_start_will_choose_are_checked_too(make_project):
+    assert check(make_project(ports="auto"))["errors"] == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        *({"time": value} for value in ("x", math.inf, math.nan, None)),
-        *({"free_bytes": value} for value in ("x", math.inf, None)),
-        *({"gpus": value} for value in ([], {"x": 1}, 3)),
-        *({"tensorflow": value} for value in ([], {"gpus": "x"}, 3)),
-        *({"noted": value} for value in ([[]], [3], 3)),
-    ],
-)
-def test_a_host_that_talks_nonsense_of_itself_is_named(said):
-    assert sound("h", lambda: _survey("h", SOUND, 0.0)).version == "3.11.7"
-    with pytest.raises(AgentError, match=r"^h: its answer makes no sense$"):
-        sound("h", lambda: _survey("h", SOUND | said, 0.0))
-
-
-@pytest.mark.parametrize(
-    "said",
-    [{}, {"end": True}, {"open": {}, "taken": 3}, {"open": {"ps:0": 0}, "taken": []},
-     {"open": {"ps:0": "x"}, "taken": []}, {"open": {"ps:0": 1 << 16}, "taken": []}],
-)  # fmt: skip
-def test_so_is_one_that_talks_nonsense_of_its_ports(said):
-    with pytest.raises(AgentError, match=r"^h: its answer makes no sense$"):
-        sound("h", lambda: _opened((), said))
-
-
-@pytest.mark.parametrize(
-    ("ahead_s", "said"),
-    [
-        (3600.0, ["h: its clock is 1h 00m ahead of this machine's"]),
-        (-90.0, ["h: its clock is 1m 30s behind this machine's"]),
-        (2.0, []),
-    ],
-)
-def test_a_clock_that_is_wrong_is_noted(ahead_s, said):
-    found = _odd_clock(_survey("h", SOUND | {"time": ahead_s}, 0.0))
-    assert [str(note).splitlines()[0] for note in found] == said
-
-
-@pytest.mark.parametrize(
-    ("free", "said"),
-    [(10**9, ["h: only 1.0 GB are free where its directory lies"]), (2 * 10**9, [])],
-)
-def test_a_disk_that_is_nearly_full_is_noted(free, said):
-    found = _small_disk(_survey("h", SOUND | {"free_bytes": free}, 0.0))
-    assert [str(note).splitlines()[0] for note in found] == said
-
-
-def test_ports_that_are_found_at_the_start_are_tried_too(with_tensorflow):
-    assert checked(with_tensorflow(ports="auto"))["errors"] == []
-
-
-def test_hosts_that_can_not_be_asked_hide_no_others(by_ssh, tmp_path):
+def test_an_unreachable_host_does_not_hide_the_others(by_ssh, tmp_path):
     hosts = by_ssh.hosts()
     [port] = free_ports(1)
     gone = {"hostname": "127.0.0.1", "port": port, "workers": 0, "spare": True}
     project = by_ssh.project(hosts={**hosts, "gone": {**hosts["two"], **gone}})
-    told = checked(project, 1)
-    assert [*told["hosts"]] == ["one", "two"]
-    assert any(error.startswith("gone: ") for error in told["errors"])
+    document = check(project, 1)
+    assert [*document["hosts"]] == ["one", "two"]
+    assert any(error.startswith("gone: ") for error in document["errors"])
 
 
-def test_hosts_that_share_a_directory_are_told_what_to_write(by_ssh, tmp_path):
+def test_hosts_that_share_a_directory_are_an_error_with_the_line_to_write(by_ssh, tmp_path):
     hosts = {n: host | {"directory": str(tmp_path / "home")} for n, host in by_ssh.hosts().items()}
-    errors = checked(by_ssh.project(hosts=hosts), 1)["errors"]
+    errors = check(by_ssh.project(hosts=hosts), 1)["errors"]
     assert any(f'directory = "{tmp_path}/home/{{host}}"' in error for error in errors)
 
 
@@ -279,75 +253,78 @@ def test_versions_that_differ_are_noted(by_ssh, tmp_path):
         (tmp_path / version).mkdir(exist_ok=True)
         (tmp_path / version / "tensorflow.py").write_text(TENSORFLOW.format(version, []))
         hosts[name] = host | {"env": {"PYTHONPATH": str(tmp_path / version)}, "ports": "auto"}
-    told = checked(by_ssh.project(hosts=hosts))
-    [note] = told["notes"]
-    assert note.startswith("two: it has TensorFlow 2.20.0, and 2.21.0 is on one, three\n")
+    document = check(by_ssh.project(hosts=hosts))
+    [note] = document["notes"]
+    assert note.startswith("two: it has TensorFlow 2.20.0; 2.21.0 is on one, three\n")
 
 
-def test_gpus_are_listed_and_who_uses_one_is_noted(local, gpus, tmp_path):
-    project = local.project(hosts=_seeing([0, 1], local, tmp_path, gpus=2))
-    told = checked(project)
-    assert told["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
-    [note] = told["notes"]
+def test_gpus_are_listed_and_their_use_is_noted(local, gpus, tmp_path):
+    project = local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2))
+    document = check(project)
+    assert document["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
+    [note] = document["notes"]
     assert note.startswith(f"here: GPU 1 is used by pid {os.getpid()} (")
     assert note.endswith(", 3000 MiB")
-    assert "2 × Tesla X" in project.ok("check")
+    assert "0,1 Tesla X" in project.ok("check")
 
 
 @pytest.mark.parametrize(
-    ("asked", "seen", "sentence"),
+    ("listed", "visible", "expected"),
     [
-        (2, [], "here: of its 2 GPUs TensorFlow 2.21.0 sees 0"),
-        ([0, 2], [0, 2], "here: hosts.toml gives it GPU 2, and nvidia-smi lists 2"),
+        (2, [], "here: TensorFlow 2.21.0 sees 0 of its 2 GPUs"),
+        ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but nvidia-smi lists 2"),
     ],
 )
-def test_gpus_that_tasks_would_miss_are_an_error(local, gpus, tmp_path, asked, seen, sentence):
-    told = checked(local.project(hosts=_seeing(seen, local, tmp_path, gpus=asked)), 1)
-    assert [error.splitlines()[0] for error in told["errors"]] == [sentence]
+def test_gpus_that_tasks_could_not_use_are_an_error(
+    local, gpus, tmp_path, listed, visible, expected
+):
+    document = check(local.project(hosts=_hosts_that_see(visible, local, tmp_path, gpus=listed)), 1)
+    assert [error.splitlines()[0] for error in document["errors"]] == [expected]
 
 
-def test_a_gpu_that_no_task_has_need_not_be_seen(local, gpus, tmp_path):
+def test_a_gpu_that_no_task_uses_need_not_be_visible_to_tensorflow(local, gpus, tmp_path):
     assert (
-        checked(local.project(hosts=_seeing([0], local, tmp_path, gpus=[0], workers=1)))["errors"]
+        check(local.project(hosts=_hosts_that_see([0], local, tmp_path, gpus=[0], workers=1)))[
+            "errors"
+        ]
         == []
     )
 
 
-def test_what_no_task_needs_is_but_a_note(local, gpus, tmp_path):
-    made = _seeing([0, 1], local, tmp_path, gpus=[0, 1, 5])
-    told = checked(local.project(hosts=made))
-    assert told["errors"] == []
-    assert any(n.startswith("here: hosts.toml gives it GPU 5, and nvid") for n in told["notes"])
+def test_a_missing_gpu_that_no_task_uses_is_only_a_note(local, gpus, tmp_path):
+    hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=[0, 1, 5])
+    document = check(local.project(hosts=hosts))
+    assert document["errors"] == []
+    assert any(n.startswith("here: hosts.toml lists GPU 5, but nvid") for n in document["notes"])
 
 
-def test_gpus_that_hosts_toml_forgets_are_noted(local, gpus, tmp_path):
-    [note] = checked(local.project(hosts=_seeing([0, 1], local, tmp_path)))["notes"]
+def test_gpus_that_hosts_toml_does_not_list_are_noted(local, gpus, tmp_path):
+    [note] = check(local.project(hosts=_hosts_that_see([0, 1], local, tmp_path)))["notes"]
     assert note == (
-        "here: hosts.toml says nothing of its 2 GPUs, so its tasks see none\n"
+        "here: it has 2 GPUs, but hosts.toml lists none: its tasks see no GPU\n"
         "  gpus = 2 gives them to its workers"
     )
 
 
-def _seeing(seen, world, folder, **more):
-    (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", seen))
+def _hosts_that_see(visible, world, folder, **more):
+    (folder / "tensorflow.py").write_text(TENSORFLOW.format("2.21.0", visible))
     env = {"env": {"PYTHONPATH": str(folder)}}
     return {name: host | env | more for name, host in world.hosts().items()}
 
 
-@pytest.mark.slow
-def test_ctrl_c_is_heard_while_a_host_takes_its_time(local, tmp_path):
+def test_ctrl_c_works_while_a_host_is_slow(local, tmp_path):
     (tmp_path / "tensorflow.py").write_text("import time; time.sleep(30)")
     env = {"env": {"PYTHONPATH": str(tmp_path)}}
     hosts = {name: host | env for name, host in local.hosts().items()}
     project = local.project(hosts=hosts)
-    with project.begun("check") as checking:
-        until(lambda: _imports(tmp_path), "the import")
-        assert checking.interrupted() == 130
-        assert checking.said == "\ninterrupted\n"
+    with project.start_command("check") as checking:
+        until(lambda: _is_importing(tmp_path), "the import")
+        assert checking.interrupt() == 130
+        assert checking.output == "\ninterrupted\n"
 
 
-def _imports(folder):
-    """Whether a process imports from there."""
+def _is_importing(folder):
+    """Return whether a process imports from this folder."""
     environ = f"PYTHONPATH={folder}".encode()
     return any(environ in _environ(path) for path in Path("/proc").glob("[0-9]*/environ"))
 
@@ -357,31 +334,3 @@ def _environ(path):
         return path.read_bytes()
     except OSError:
         return b""
-
-
-def test_who_does_not_let_anybody_in_is_said(tmp_path):
-    open_port, closed = free_ports(2)
-    with socket.create_server(("127.0.0.1", open_port)):
-        at = [{"address": "127.0.0.1", "port": port} for port in (open_port, closed)]
-        assert doors.knock(at, 5.0) == {"answers": ["", "Connection refused"]}
-
-
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        ("raise ImportError('libcuda is gone')", "ImportError: libcuda is gone"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "its import ended with SIGILL"),
-        ("import os; os._exit(3)", "its import ended with exit 3"),
-        ("import sys; sys.exit('no')", "SystemExit: no"),
-    ],
-)
-def test_however_the_import_ends_it_is_told(tmp_path, body, error):
-    (tmp_path / "tensorflow.py").write_text(body)
-    assert survey.tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)}) == {"error": error}
-
-
-def test_what_tensorflow_prints_at_its_import_is_no_answer(tmp_path):
-    (tmp_path / "tensorflow.py").write_text("print('{}')\n" + TENSORFLOW.format("2.21.0", [3]))
-    env = {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "3"}
-    found = {"version": "2.21.0", "gpus": 1}
-    assert survey.tensorflow(sys.executable, env) == found

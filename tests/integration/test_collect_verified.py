@@ -1,17 +1,17 @@
-"""Real checkpoints, read by the real TensorFlow on the chief's host before they are called good."""
+"""Real checkpoints are read by the real TensorFlow on the chief's host before they are fetched."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import warm
+from host_python import tf_python
+from ports import free_ports
 
 from .projects import Project
-from .sshd import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,25 +33,25 @@ DATA = "ckpt-{}.data-00000-of-00001"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Iterator[Project]:
-    """A run whose chief has saved four checkpoints: one good, and three that look like it."""
+    """A run whose chief has saved four checkpoints: a good one, and three damaged ones."""
     folder = tmp_path_factory.mktemp("verified")
     host = {
         "here": {
-            "transport": "local", "workers": 1, "ports": free_ports(2), "python": sys.executable,
+            "transport": "local", "workers": 1, "ports": free_ports(2), "python": tf_python(),
             "directory": str(folder / "host"),
         }
     }  # fmt: skip
-    made = Project(folder / "project", host, flags=["--hold", "--steps=0"])
-    made.ok("push")
-    made.ok("start")
-    work = made.work("worker:0")
-    subprocess.run([sys.executable, "-c", SAVE], cwd=work, check=True, timeout=100)
-    spoil(work / "checkpoints")
-    yield made
-    made.end()
+    project = Project(folder / "project", host, flags=["--hold", "--steps=0"])
+    project.ok("push")
+    project.ok("start")
+    work = project.work("worker:0")
+    assert warm.run("-c", SAVE, cwd=work).returncode == 0
+    damage(work / "checkpoints")
+    yield project
+    project.end()
 
 
-def spoil(checkpoints: Path) -> None:
+def damage(checkpoints: Path) -> None:
     truncated, flipped, missing = (checkpoints / DATA.format(step) for step in (4, 3, 2))
     os.truncate(truncated, truncated.stat().st_size // 2)
     content = bytearray(flipped.read_bytes())
@@ -60,21 +60,21 @@ def spoil(checkpoints: Path) -> None:
     missing.unlink()
 
 
-def test_the_newest_good_one_is_taken_and_the_bad_are_named(project):
-    done = project.tf("collect", "--json", timeout_s=110)
+def test_the_newest_good_checkpoint_is_fetched_and_bad_ones_are_reported(project):
+    done = project.tf("collect", "--json")
     assert done.returncode == 0
-    [taken] = json.loads(done.stdout)["checkpoints"]
-    assert (taken["name"], taken["verified"]) == ("ckpt-1", True)
-    assert (project.home / "checkpoints" / DATA.format(1)).is_file()
+    [checkpoint] = json.loads(done.stdout)["checkpoints"]
+    assert (checkpoint["name"], checkpoint["verified"]) == ("ckpt-1", True)
+    assert (project.run_folder / "checkpoints" / DATA.format(1)).is_file()
     for name in ("ckpt-4", "ckpt-3"):
-        assert f"checkpoint {name} is broken there and was left: " in done.stderr
+        assert f"checkpoint {name} is broken on its host and was not fetched: " in done.stderr
     assert "not verified" not in done.stderr
 
 
-def test_of_all_the_bad_ones_stay_where_they_are(project):
-    done = project.tf("collect", "--all", timeout_s=110)
+def test_with_all_the_bad_checkpoints_stay_on_the_host(project):
+    done = project.tf("collect", "--all")
     assert done.returncode == 0
     assert "checkpoints/ckpt-1\n" in done.stdout
     assert "ckpt-3 is broken" in done.stdout
-    home = project.home / "checkpoints"
-    assert sorted(os.listdir(home)) == ["checkpoint", DATA.format(1), "ckpt-1.index"]
+    folder = project.run_folder / "checkpoints"
+    assert sorted(os.listdir(folder)) == ["checkpoint", DATA.format(1), "ckpt-1.index"]

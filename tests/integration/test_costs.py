@@ -1,5 +1,6 @@
-"""What a command costs, in what can be counted: connections, processes on the host, bytes, threads,
-modules. The times that follow from them are `make bench`'s."""
+"""What a command costs: connections, processes on the host, bytes, imported modules.
+
+The resulting times are measured by `make bench`."""
 
 from __future__ import annotations
 
@@ -12,23 +13,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from ports import ADDRESS, free_ports
 
-from tfdeploy.transport import reaching
+from tfdeploy.transport.daemon import locate
 
 from .projects import Project, environment
-from .sshd import ADDRESS, Keys, Sshd, free_ports, public, write_ssh_config
+from .sshd import Keys, Sshd, public, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 FILES = 200
 MEGA = 1_000_000
 
 
 @dataclass
-class Wire:
-    """A way to an sshd on which connections and bytes are counted."""
+class CountingProxy:
+    """A proxy to an sshd that counts connections and bytes."""
 
     sshd: Sshd
     port: int = field(default_factory=lambda: free_ports(1)[0])
@@ -52,9 +56,9 @@ class Wire:
             self.connections += 1
             far = socket.create_connection((ADDRESS, self.sshd.port))
             for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
+                threading.Thread(target=self._forward, args=(source, target), daemon=True).start()
 
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
         try:
             while data := source.recv(1 << 16):
                 self.bytes += len(data)
@@ -72,11 +76,11 @@ class Cost:
 
 
 @dataclass
-class Counted:
-    """A project with one host, whose Python writes a line each time it is started for the agent."""
+class CountedProject:
+    """A project with one host, whose Python writes a line each time the agent is started."""
 
     project: Project
-    wire: Wire
+    proxy: CountingProxy
     pythons: Path
 
     def cost(self, *words: str) -> Cost:
@@ -87,26 +91,29 @@ class Counted:
 
     def _now(self) -> tuple[int, int, int]:
         started = self.pythons.read_text().count("serve") if self.pythons.exists() else 0
-        return self.wire.connections, started, self.wire.bytes
+        return self.proxy.connections, started, self.proxy.bytes
 
 
 @pytest.fixture
-def wire(base: Path, keys: Keys) -> Iterator[Wire]:
+def proxy(base: Path, keys: Keys) -> Iterator[CountingProxy]:
     sshd = Sshd(base, keys)
-    made = Wire(sshd)
-    yield made
-    made.close()
+    proxy = CountingProxy(sshd)
+    yield proxy
+    proxy.close()
     sshd.stop()
 
 
-@pytest.fixture(params=[0, 300], ids=["not kept", "kept"])
+@pytest.fixture(params=[0, 300], ids=["no daemon", "daemon"])
 def counted(
-    request: pytest.FixtureRequest, tmp_path: Path, keys: Keys, wire: Wire
-) -> Iterator[Counted]:
-    known = tmp_path / "known_hosts"
-    known.write_text(f"[{ADDRESS}]:{wire.port} {public(keys.host)}")
+    request: pytest.FixtureRequest, tmp_path: Path, keys: Keys, proxy: CountingProxy
+) -> Iterator[CountedProject]:
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(f"[{ADDRESS}]:{proxy.port} {public(keys.host)}")
     write_ssh_config(
-        tmp_path / "ssh_config", keys, known, {"far": {"HostName": ADDRESS, "Port": str(wire.port)}}
+        tmp_path / "ssh_config",
+        keys,
+        known_hosts,
+        {"far": {"HostName": ADDRESS, "Port": str(proxy.port)}},
     )
     pythons, python = tmp_path / "pythons", tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho "$@" >> {pythons}\nexec {sys.executable} "$@"\n')
@@ -123,32 +130,31 @@ def counted(
     project = Project(tmp_path / "project", {"far": host}, top)
     for number in range(FILES):
         (project.folder / f"module_{number}.py").write_bytes(os.urandom(10_000))
-    yield Counted(project, wire, pythons)
+    yield CountedProject(project, proxy, pythons)
     project.end()
-    reaching.hang_up()
+    locate.stop_daemons()
 
 
-@pytest.mark.slow
-def test_what_each_command_costs_a_host(counted):
-    kept = counted.project.top["keep_connections_s"] > 0
+def test_each_command_costs_at_most_one_connection_and_one_process_on_a_host(counted):
+    by_daemon = counted.project.top["keep_connections_s"] > 0
     first = counted.cost("push")
     assert first.connections == 1
     assert first.bytes < FILES * 10_000 * 1.1 + MEGA
-    once = Cost(0, 0, 0) if kept else Cost(1, 1, 0)
+    once = Cost(0, 0, 0) if by_daemon else Cost(1, 1, 0)
     for words in (["push"], ["start"], ["status"], ["logs"], ["stop"], ["runs"]):
         cost = counted.cost(*words)
         assert (cost.connections, cost.pythons) == (once.connections, once.pythons), words
         assert cost.bytes < 100_000, words
 
 
-def test_only_what_changed_is_sent(counted):
+def test_only_changed_files_are_sent(counted):
     counted.project.ok("push")
     (counted.project.folder / "module_7.py").write_bytes(os.urandom(10_000))
-    nothing_else = FILES * 150  # the names and hashes of all
-    assert counted.cost("push").bytes < 10_000 + nothing_else + 20_000
+    manifest_bytes = FILES * 150  # the names and hashes of all files
+    assert counted.cost("push").bytes < 10_000 + manifest_bytes + 20_000
 
 
-def modules(project: Project, *words: str) -> set[str]:
+def imported_modules(project: Project, *words: str) -> set[str]:
     code = (
         "import sys; from tfdeploy.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
@@ -156,7 +162,7 @@ def modules(project: Project, *words: str) -> set[str]:
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words], cwd=project.folder, env=environment(project.folder),
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60,
+        capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     last = done.stderr.splitlines()[-1].split()
     assert last[0] == "modules", done.stderr
@@ -164,12 +170,17 @@ def modules(project: Project, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["plan"]])
-def test_what_needs_no_host_loads_no_ssh(counted, words):
+def test_a_command_that_needs_no_host_imports_no_ssh(counted, words):
     heavy = {"paramiko", "fabric", "invoke", "cryptography", "tensorflow", "grpc", "numpy"}
-    assert not modules(counted.project, *words) & heavy
+    assert not imported_modules(counted.project, *words) & heavy
 
 
-def test_a_command_whose_connections_were_kept_loads_no_ssh(counted):
+def test_a_command_that_uses_the_connection_daemon_imports_no_ssh(counted):
     counted.project.ok("push")
-    loaded = modules(counted.project, "push") & {"paramiko", "fabric", "invoke", "cryptography"}
+    loaded = imported_modules(counted.project, "push") & {
+        "paramiko",
+        "fabric",
+        "invoke",
+        "cryptography",
+    }
     assert bool(loaded) == (counted.project.top["keep_connections_s"] == 0)

@@ -1,4 +1,4 @@
-"""Data sets come to the hosts of those who read them, once, and stay while a run uses them."""
+"""Data sets are sent once to the hosts whose tasks read them, and stay while a run uses them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import until
 
-from tfdeploy import inventory
+from tfdeploy.commands.plan import plan_all
+from tfdeploy.commands.push import push
+from tfdeploy.config import inventory
 from tfdeploy.errors import TfdeployError
-from tfdeploy.fleet import Fleet
-from tfdeploy.steps.plan import plan_all
-from tfdeploy.steps.push import BULK, push
-
-from .sshd import until
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .projects import Project
+
+pytestmark = pytest.mark.slow
 
 PLACE = "data/set"
 FILES = {"a": "one", "deep/b": "two", "large": "x" * (BULK + 1)}
@@ -34,23 +36,23 @@ def compare(request) -> str:
 
 @pytest.fixture
 def project(world, compare, request) -> Project:
-    """A project with a data set that all but the ps need, below the source and ignored by git."""
-    made = world.project("--hold", top={"data": {PLACE: {"compare": compare}}})
-    (made.folder / ".gitignore").write_text("data/\n")
+    """A project with a data set for all tasks except the ps, in the source and ignored by git."""
+    project = world.project("--hold", top={"data": {PLACE: {"compare": compare}}})
+    (project.folder / ".gitignore").write_text("data/\n")
     for path, text in FILES.items():
-        file = made.folder / PLACE / path
+        file = project.folder / PLACE / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return made
+    return project
 
 
 def reader(project: Project) -> str:
-    """The host of the workers."""
+    """Return the host of the workers."""
     return list(project.hosts)[-1]
 
 
 def versions(project: Project) -> list[Path]:
-    """The whole ones, on the host of the workers, the oldest first."""
+    """Return the complete versions on the host of the workers, oldest first."""
     found = project.on(reader(project)).glob("releases/data-set-*")
     return sorted(found, key=lambda folder: folder.stat().st_ctime)
 
@@ -60,24 +62,23 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in found}
 
 
-def test_it_comes_once_to_those_who_read_it(project):
-    said = project.ok("push")
-    [there] = versions(project)
-    assert f"pushed data {PLACE}, release {there.name} (8.4 MB) to {reader(project)}\n" in said
-    assert texts(there) == FILES
+def test_a_data_set_is_sent_once_to_the_hosts_that_read_it(project):
+    output = project.ok("push")
+    [version] = versions(project)
+    assert f"pushed data {PLACE}, release {version.name} (8.4 MB) to {reader(project)}\n" in output
+    assert texts(version) == FILES
     others = [host for host in project.hosts if host != reader(project)]
     assert [list(project.on(host).glob("releases/data-*")) for host in others] == [
         [] for _ in others
     ]
-    inodes = [file.stat().st_ino for file in there.rglob("*")]
-    assert (
-        f"data {PLACE}, release {there.name} was there already: {reader(project)}\n"
-        in project.ok("push")
+    inodes = [file.stat().st_ino for file in version.rglob("*")]
+    assert f"data {PLACE}, release {version.name} is already on {reader(project)}\n" in project.ok(
+        "push"
     )
-    assert [file.stat().st_ino for file in there.rglob("*")] == inodes
+    assert [file.stat().st_ino for file in version.rglob("*")] == inodes
 
 
-def test_of_the_next_version_only_what_has_changed_comes(project):
+def test_of_the_next_version_only_the_changed_files_are_sent(project):
     project.ok("push")
     (project.folder / PLACE / "a").write_text("changed")
     (project.folder / PLACE / "deep/b").rename(project.folder / PLACE / "c")
@@ -89,14 +90,14 @@ def test_of_the_next_version_only_what_has_changed_comes(project):
     assert not os.path.samefile(first / "a", second / "a")
 
 
-@pytest.mark.slow
-def test_tasks_see_it_at_its_place_and_none_starts_without_it(project):
+def test_tasks_see_a_data_set_at_its_place_and_do_not_start_without_it(project):
     project.ok("push")
     (project.folder / PLACE / "more").write_text("")
     refused = project.tf("start")
     assert refused.returncode == 1
     assert re.search(
-        rf"data set {PLACE} \(.*\) is not on this host\n  tfdeploy push sends", refused.stderr
+        rf"data set {PLACE} \(.*\) is not on this host\n  send it with tfdeploy push",
+        refused.stderr,
     )
     (project.folder / PLACE / "more").unlink()
     project.ok("start")
@@ -104,8 +105,7 @@ def test_tasks_see_it_at_its_place_and_none_starts_without_it(project):
     assert not (project.work("ps:0") / PLACE).exists()
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_with_the_data_that_it_began_with(project):
+def test_a_run_continues_with_the_data_that_it_started_with(project):
     project.ok("push")
     project.ok("start")
     (project.folder / PLACE / "a").write_text("changed")
@@ -114,29 +114,28 @@ def test_a_run_goes_on_with_the_data_that_it_began_with(project):
     project.ok("resume")
     assert texts((project.work("worker:0") / PLACE).resolve()) == FILES
     assert json.loads(project.ok("prune", "--keep", "0", "--json"))["errors"] == []
-    [kept] = versions(project)
-    assert texts(kept) == FILES
+    [version] = versions(project)
+    assert texts(version) == FILES
 
 
 @pytest.mark.parametrize("compare", ["mtime"], indirect=True)
-def test_a_file_that_changes_while_it_is_pushed_is_refused_by_name(project):
+def test_push_refuses_a_data_file_that_changes_during_the_push_and_names_it(project):
     intent = plan_all(inventory.load(project.folder / "hosts.toml"))
     (project.folder / PLACE / "a").write_text("two")  # of the same size
     with Fleet(intent.inventory) as fleet, pytest.raises(TfdeployError) as refused:
         push(fleet, intent)
-    assert "a changed while it was pushed" in str(refused.value)
+    assert "a changed during the push" in str(refused.value)
     folder = project.on(reader(project)) / "releases"
     assert [entry.name for entry in folder.iterdir()] == [intent.release.id]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("lasting", ["ssh"], indirect=True)
 @pytest.mark.parametrize("compare", ["mtime"], indirect=True)
-def test_a_push_that_was_broken_goes_on_where_it_was(project):
+def test_push_continues_an_interrupted_push(project):
     with (project.folder / PLACE / "larger").open("wb") as larger:
         larger.truncate(1 << 29)
     releases = project.on(reader(project)) / "releases"
-    with project.begun("push") as command:
+    with project.start_command("push") as command:
         until(lambda: arrived(releases, ".larger.*") > BULK, "some of it")
         os.killpg(command.process.pid, signal.SIGKILL)  # with its rsync and ssh
     until(lambda: arrived(releases, "larger") > BULK, "what has arrived to be put aside")
@@ -144,12 +143,12 @@ def test_a_push_that_was_broken_goes_on_where_it_was(project):
     [large] = releases.glob(".incoming-data-*/large")
     inode = large.stat().st_ino
     project.ok("push")
-    [there] = versions(project)
-    assert (there / "large").stat().st_ino == inode
-    assert sorted(path.name for path in there.iterdir()) == ["a", "deep", "large", "larger"]
-    assert (there / "larger").stat().st_size == 1 << 29
+    [version] = versions(project)
+    assert (version / "large").stat().st_ino == inode
+    assert sorted(path.name for path in version.iterdir()) == ["a", "deep", "large", "larger"]
+    assert (version / "larger").stat().st_size == 1 << 29
 
 
 def arrived(releases: Path, pattern: str) -> int:
-    """In bytes, of the files of this name that grow there."""
+    """Return the bytes of the files of this name that have arrived."""
     return sum(file.stat().st_size for file in releases.glob(f".incoming-data-*/**/{pattern}"))

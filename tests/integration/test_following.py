@@ -1,4 +1,4 @@
-"""A following over a network that comes and goes: each line once, whatever is cut or rotated."""
+"""Following logs over an unreliable network: each line arrives once, whatever is cut or rotated."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ports import ADDRESS, free_ports
+from waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.agent.tail import LOST
+from tfdeploy.agent.protocol.reports import LogLines
+from tfdeploy.agent.reports.tail import LINES_LOST
+from tfdeploy.commands.logs import logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
-from tfdeploy.fleet import Fleet
-from tfdeploy.steps.logs import logs
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts.following import HostIsBack
+from tfdeploy.transport.daemon import locate
 
 from .projects import Project
-from .sshd import ADDRESS, Sshd, free_ports, public, until, write_ssh_config
+from .sshd import Sshd, public, write_ssh_config
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
 
 
 class Relay:
-    """The network between us and an sshd: it can be cut, which both sides notice, and healed."""
+    """The network between the controller and an sshd. It can be cut, which both sides notice, and
+    healed."""
 
     def __init__(self, port: int) -> None:
         self.port = free_ports(1)[0]
@@ -65,8 +71,8 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-class Place:
-    """A run of one worker that holds, behind a relay, and whatever its following told."""
+class FollowedRun:
+    """An active run of one worker behind a relay, and the events of following it."""
 
     def __init__(self, project: Project, relay: Relay) -> None:
         self.project, self.relay = project, relay
@@ -74,7 +80,9 @@ class Place:
         self.run = runs.load(project.folder / "hosts.toml")
         self.written: list[str] = []
         self.events: list[Any] = []
-        until(lambda: "worker:0 step 1\n" in self.log.read_text(), "the task's own last line")
+        until(
+            lambda: "worker:0 step 1\n" in self.log.read_text(), "the last line of the task itself"
+        )
 
     def write(self, count: int = 50) -> None:
         first = len(self.written)
@@ -100,13 +108,10 @@ class Place:
         return thread
 
     @property
-    def told(self) -> list[str]:
-        lines = [line for event in self.seen if "lines" in event for line in event["lines"]]
-        return [line for line in lines if line.startswith(("line ", LOST))]
-
-    @property
-    def seen(self) -> list[dict[str, Any]]:
-        return [event for event in self.events if not isinstance(event, HostError)]
+    def lines(self) -> list[str]:
+        logs = [event for event in self.events if isinstance(event, LogLines)]
+        lines = [line for event in logs for line in event.lines]
+        return [line for line in lines if line.startswith(("line ", LINES_LOST))]
 
     @property
     def lost(self) -> int:
@@ -114,26 +119,26 @@ class Place:
 
     @property
     def back(self) -> int:
-        return sum("back" in event for event in self.seen)
+        return sum(isinstance(event, HostIsBack) for event in self.events)
 
-    def all_told(self) -> None:
+    def wait_for_last_line(self) -> None:
         last = self.written[-1]
-        until(lambda: last in self.told, last)
+        until(lambda: last in self.lines, last, lambda: len(self.events))
 
 
 @pytest.fixture
 def network(tmp_path, keys, sshds: dict[str, Sshd]) -> Iterator[Relay]:
     relay = Relay(sshds["one"].port)
     entry = {"HostName": ADDRESS, "Port": str(relay.port)}
-    known = tmp_path / "known_hosts"
-    known.write_text(f"[{ADDRESS}]:{relay.port} {public(keys.host)}")
-    write_ssh_config(tmp_path / "ssh_config", keys, known, {"one": entry})
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(f"[{ADDRESS}]:{relay.port} {public(keys.host)}")
+    write_ssh_config(tmp_path / "ssh_config", keys, known_hosts, {"one": entry})
     yield relay
     relay.cut()
 
 
 @pytest.fixture
-def place(tmp_path: Path, network: Relay) -> Iterator[Place]:
+def followed(tmp_path: Path, network: Relay) -> Iterator[FollowedRun]:
     host = {
         "workers": 1, "ports": free_ports(2), "address": ADDRESS, "python": sys.executable,
         "directory": str(tmp_path / "host"),
@@ -142,147 +147,148 @@ def place(tmp_path: Path, network: Relay) -> Iterator[Place]:
     project = Project(tmp_path / "project", {"one": host}, top, flags=["--hold", "--steps=1"])
     project.ok("push")
     project.ok("start")
-    yield Place(project, network)
+    yield FollowedRun(project, network)
     project.end()
 
 
-def test_each_line_is_told_once_whenever_the_network_is_cut_and_the_log_is_rotated(place):
+def test_each_line_arrives_once_although_the_network_is_cut_and_the_log_is_rotated(followed):
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        place.listen(following)
-        place.write()
-        place.all_told()
+        followed.listen(following)
+        followed.write()
+        followed.wait_for_last_line()
         for _ in range(2):
-            place.relay.cut()
-            place.write()
-            place.rotate()
-            place.write()
-            place.relay.heal()
-            place.write()
-            place.all_told()
-        place.rotate()
-        place.write()
-        place.all_told()
-    assert place.told == place.written
-    assert (place.lost, place.back) == (2, 2)
+            followed.relay.cut()
+            followed.write()
+            followed.rotate()
+            followed.write()
+            followed.relay.heal()
+            followed.write()
+            followed.wait_for_last_line()
+        followed.rotate()
+        followed.write()
+        followed.wait_for_last_line()
+    assert followed.lines == followed.written
+    assert (followed.lost, followed.back) == (2, 2)
 
 
-def test_a_cut_in_the_middle_of_many_lines_loses_and_doubles_none(place):
+def test_a_cut_in_the_middle_of_many_lines_loses_and_repeats_none(followed):
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        place.listen(following)
-        place.write()
-        place.all_told()
-        place.write(200_000)
-        until(lambda: len(place.told) > 1000, "some of them")
-        place.relay.cut()
-        place.relay.heal()
-        place.all_told()
-    assert place.told == place.written
+        followed.listen(following)
+        followed.write()
+        followed.wait_for_last_line()
+        followed.write(200_000)
+        until(lambda: len(followed.lines) > 1000, "some of them")
+        followed.relay.cut()
+        followed.relay.heal()
+        followed.wait_for_last_line()
+    assert followed.lines == followed.written
 
 
-def test_a_host_that_has_told_nothing_yet_tells_what_came_while_it_was_away(place):
+def test_a_host_that_has_sent_no_line_yet_sends_the_lines_written_during_the_cut(followed):
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True, lines=0) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True, lines=0) as following,
     ):
-        place.listen(following)
-        until(lambda: place.events, "the first state")
-        place.relay.cut()
-        until(lambda: place.lost, "the loss")
-        place.write()
-        place.relay.heal()
-        place.all_told()
-    assert place.told == place.written
+        followed.listen(following)
+        until(lambda: followed.events, "the first state")
+        followed.relay.cut()
+        until(lambda: followed.lost, "the loss")
+        followed.write()
+        followed.relay.heal()
+        followed.wait_for_last_line()
+    assert followed.lines == followed.written
 
 
-def test_where_a_log_was_rotated_away_meanwhile_that_is_told_once(place):
+def test_lines_lost_by_rotation_during_a_cut_are_reported_once(followed):
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        place.listen(following)
-        place.write()
-        place.all_told()
-        place.relay.cut()
+        followed.listen(following)
+        followed.write()
+        followed.wait_for_last_line()
+        followed.relay.cut()
         for _ in range(3):
-            place.write()
-            place.rotate()
-        place.write()
-        place.relay.heal()
-        place.all_told()
-    assert place.told == [*place.written[:50], LOST, *place.written[150:]]
+            followed.write()
+            followed.rotate()
+        followed.write()
+        followed.relay.heal()
+        followed.wait_for_last_line()
+    assert followed.lines == [*followed.written[:50], LINES_LOST, *followed.written[150:]]
 
 
-def test_a_host_that_could_not_be_reached_at_first_is_followed_when_it_can(place):
-    place.relay.cut()
-    place.write()
+def test_a_host_that_is_unreachable_at_first_is_followed_once_it_is_reachable(followed):
+    followed.relay.cut()
+    followed.write()
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        place.listen(following)
-        until(lambda: place.lost, "the loss")
-        place.relay.heal()
-        place.all_told()
-    assert (place.told, place.lost, place.back) == (place.written, 1, 1)
+        followed.listen(following)
+        until(lambda: followed.lost, "the loss")
+        followed.relay.heal()
+        followed.wait_for_last_line()
+    assert (followed.lines, followed.lost, followed.back) == (followed.written, 1, 1)
 
 
-def test_a_following_that_is_closed_asks_no_more(place):
-    place.relay.cut()
+def test_a_closed_following_sends_no_more_requests(followed):
+    followed.relay.cut()
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        listening = place.listen(following)
-        until(lambda: place.lost, "the loss")
-    listening.join(timeout=30)
+        listening = followed.listen(following)
+        until(lambda: followed.lost, "the loss")
+    listening.join()
     assert not listening.is_alive()
 
 
-def test_a_host_that_refuses_is_given_up(place):
-    with Fleet(place.run.inventory, version="0123456789abcdef") as fleet:
-        following = fleet.follow(place.run, place.run.plan.placements, logs=True)
+def test_a_host_that_refuses_the_request_is_given_up(followed):
+    with Fleet(followed.run.inventory, version="0123456789abcdef") as fleet:
+        following = fleet.follow(followed.run, followed.run.plan.placements, logs=True)
         with following:
             events = list(following.events())
     assert [type(event) for _, event in events] == [AgentError]
 
 
-def test_without_an_end_to_wait_for_a_lost_host_is_given_up_at_once(place):
-    place.relay.cut()
-    with place.fleet() as fleet, pytest.raises(Unreachable, match="one: no SSH connection"):
-        logs(fleet, place.run, [], lambda *_: None, lines=None, forever=False)
+def test_without_follow_a_lost_host_is_given_up_at_once(followed):
+    locate.stop_daemons()  # it may not have noticed the cut yet, and use the connection
+    followed.relay.cut()
+    with followed.fleet() as fleet, pytest.raises(Unreachable, match="one: no SSH connection"):
+        logs(fleet, followed.run, [], lambda *_: None, lines=None, forever=False)
 
 
-def test_logs_says_that_a_host_is_lost_and_back_and_shows_what_came_between(place):
-    place.write()
-    with place.project.begun("logs", "-f", "-n", "5") as following:
-        following.says("line 49")
-        place.relay.cut()
-        following.says("one is asked again until it answers; the run goes on")
-        place.write()
-        place.relay.heal()
-        following.says("one answers again")
-        following.says("line 99")
-        assert following.interrupted() == 130
-        said = following.said
-    shown = [line for line in said.splitlines() if "| line " in line]
+def test_logs_reports_a_lost_host_and_its_return_and_shows_the_lines_between(followed):
+    followed.write()
+    with followed.project.start_command("logs", "-f", "-n", "5") as following:
+        following.wait_for_output("line 49")
+        followed.relay.cut()
+        following.wait_for_output("retrying one until it answers; the run continues")
+        followed.write()
+        followed.relay.heal()
+        following.wait_for_output("one answers again")
+        following.wait_for_output("line 99")
+        assert following.interrupt() == 130
+        output = following.output
+    shown = [line for line in output.splitlines() if "| line " in line]
     assert shown == [f"worker:0@one | line {number}" for number in range(45, 100)]
 
 
-def test_a_connection_that_its_own_side_kills_is_made_anew(place, sshds):
+def test_a_connection_that_the_host_closes_is_opened_again(followed, sshds):
     with (
-        place.fleet() as fleet,
-        fleet.follow(place.run, place.run.plan.placements, logs=True) as following,
+        followed.fleet() as fleet,
+        fleet.follow(followed.run, followed.run.plan.placements, logs=True) as following,
     ):
-        place.listen(following)
-        place.write()
-        place.all_told()
-        sshds["one"].hang_up()
-        place.write()
-        place.all_told()
-    assert place.told == place.written
+        followed.listen(following)
+        followed.write()
+        followed.wait_for_last_line()
+        sshds["one"].drop_connections()
+        followed.write()
+        followed.wait_for_last_line()
+    assert followed.lines == followed.written

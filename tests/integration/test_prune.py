@@ -1,86 +1,98 @@
-"""`runs` and `prune` through the real command line: what is shown is what the disks hold."""
+"""`runs` and `prune` through the real command line show what the disks have."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
+import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import until
 
-from tfdeploy import inventory
-from tfdeploy.fleet import Fleet
-from tfdeploy.steps.prune import Going, prune
-from tfdeploy.steps.runs import runs
+from tfdeploy.commands.prune import Removal, prune
+from tfdeploy.commands.runs import runs
+from tfdeploy.config import inventory
+from tfdeploy.hosts.fleet import Fleet
 
-from .projects import Project
-from .sshd import until
+from .projects import Project, environment
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What happens on a host is the same whichever way one came there: asked once, on the quicker way.
-ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
+# What happens on a host does not depend on the transport: tested on the faster one only.
+LOCAL_ONLY = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 
 
 OLDER = "20200101-000000-abcd"
 
 
 @pytest.fixture(scope="module")
-def lived(lasting) -> Project:
-    """A run that has ended, and one of another release that goes on: no test removes that one."""
-    made = lasting.project("--gate")
-    (made.folder / "data").write_text("of the first release")
-    made.ok("push")
-    made.ok("start")
-    for task in ("worker:0", "worker:1"):
-        (made.work(task) / "go").touch()
+def runs_project(lasting) -> Project:
+    """A run that has ended, and an active one of another release, which no test deletes."""
+    project = lasting.project("--gate")
+    (project.folder / "data").write_text("of the first release")
+    project.ok("push")
+    project.ok("start")
+    for task in ("worker:1", "worker:0"):  # after the chief's end the other has only seconds
+        (project.work(task) / "go").touch()
+        until(lambda: project.status()[task]["state"] == "SUCCEEDED", f"the end of {task}")  # noqa: B023
     ends = ["STOPPED", "SUCCEEDED", "SUCCEEDED"]
-    until(lambda: [task["state"] for task in made.status().values()] == ends, "the end")
-    (made.home / "checkpoints").mkdir()
-    (made.home / "checkpoints/checkpoint").touch()  # as a collect leaves it
-    for host in made.hosts:
-        shutil.copytree(made.on(host), kept(made, host), symlinks=True)
-    made.flags = ["--hold"]
-    made.write()
-    (made.folder / "data").write_text("of the second release")
-    made.ok("push")
-    made.ok("start")
-    return made
+    until(lambda: [task["state"] for task in project.status().values()] == ends, "the end")
+    until(lambda: project.processes() == {}, "the last state that a supervisor writes")
+    project.ok("collect")
+    for host in project.hosts:
+        shutil.copytree(project.on(host), backup_folder(project, host), symlinks=True)
+    project.flags = ["--hold"]
+    project.write()
+    (project.folder / "data").write_text("of the second release")
+    project.ok("push")
+    project.ok("start")
+    state_file = project.work("worker:0") / "checkpoints/checkpoint"
+    until(lambda: state_file.is_file() and "ckpt-3" in state_file.read_text(), "checkpoint 3")
+    return project
 
 
 @pytest.fixture
-def project(lived) -> Project:
-    """The ended run lies on the hosts twice, the second time under an older name, with its release:
-    whatever an earlier test has removed is there again."""
-    (ended, _) = lived.runs
-    for host in lived.hosts:
-        (release,) = (kept(lived, host) / "releases").iterdir()
-        again(release, lived.on(host) / "releases" / release.name)
+def project(runs_project) -> Project:
+    """The hosts have the ended run twice, the second time under an older id, with its release:
+    what an earlier test deleted is restored."""
+    (ended, _) = runs_project.runs
+    for host in runs_project.hosts:
+        (release,) = (backup_folder(runs_project, host) / "releases").iterdir()
+        restore(release, runs_project.on(host) / "releases" / release.name)
         for name in (ended, OLDER):
-            again(kept(lived, host) / "runs" / ended, lived.on(host) / "runs" / name)
-    return lived
+            restore(
+                backup_folder(runs_project, host) / "runs" / ended,
+                runs_project.on(host) / "runs" / name,
+            )
+    return runs_project
 
 
-def kept(project: Project, host: str) -> Path:
-    return project.folder.parent / "kept" / host
+def backup_folder(project: Project, host: str) -> Path:
+    return project.folder.parent / "backup" / host
 
 
-def again(source: Path, target: Path) -> None:
+def restore(source: Path, target: Path) -> None:
     if not target.exists():
         shutil.copytree(source, target, symlinks=True)
 
 
-def elsewhere(project: Project, folder: Path, **more: dict[str, Any]) -> Project:
-    """The same project as another folder has it, with `more` hosts."""
+def on_another_controller(project: Project, folder: Path, **more: dict[str, Any]) -> Project:
+    """Return the same project in another folder, with `more` hosts."""
     return Project(folder, {**project.hosts, **more}, project.top, name=project.name)
 
 
 def listed(project: Project, host: str) -> list[str]:
-    """The runs that lie on a host."""
+    """Return the ids of the runs on a host."""
     return sorted(path.name for path in (project.on(host) / "runs").glob("*"))
 
 
@@ -92,101 +104,174 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_runs_are_shown_with_their_results_and_what_they_take_on_every_host(project):
-    seen = document(project, "runs")
+def test_runs_are_listed_with_their_results_and_disk_space_on_every_host(project):
+    listing = document(project, "runs")
     ended, live = project.runs
-    assert [(run["id"], run["result"]) for run in seen["runs"]] == [
+    assert [(run["id"], run["result"]) for run in listing["runs"]] == [
         (live, "going"), (ended, "succeeded"), (OLDER, "succeeded"),
     ]  # fmt: skip
-    assert [(run["recorded"], run["collected"]) for run in seen["runs"]] == [
+    assert [(run["recorded"], run["collected"]) for run in listing["runs"]] == [
         (True, False), (True, True), (False, False),
     ]  # fmt: skip
-    assert all(run["hosts"] == list(project.hosts) for run in seen["runs"])
-    assert [run["tasks"]["worker:0"] for run in seen["runs"]] == ["READY", *["SUCCEEDED"] * 2]
-    assert list(seen["hosts"]) == list(project.hosts)
-    for room in seen["hosts"].values():
+    assert all(run["hosts"] == list(project.hosts) for run in listing["runs"])
+    assert [run["tasks"]["worker:0"] for run in listing["runs"]] == ["READY", *["SUCCEEDED"] * 2]
+    assert list(listing["hosts"]) == list(project.hosts)
+    for room in listing["hosts"].values():
         assert len(room["releases"]) == 2
         assert 0 < room["used_bytes"] < room["total_bytes"]
 
 
-def test_people_see_a_line_a_run_and_a_line_a_host(project):
+def test_the_text_has_one_line_for_each_run_and_each_host(project):
     text = project.ok("runs")
     cells = rf"[\w ]+ ago +3 +{', '.join(project.hosts)} +[\d.]+ kB"
     ended, live = project.runs
-    assert re.search(rf"(?m)^{live} +going +{cells} +record *$", text)
-    assert re.search(rf"(?m)^{ended} +succeeded +{cells} +checkpoints *$", text)
-    assert re.search(rf"(?m)^{OLDER} +succeeded +{cells} +- *$", text)
+    assert re.search(rf"(?m)^{live} +going +{cells} +record, none of 1 result *$", text)
+    assert re.search(rf"(?m)^{ended} +succeeded +{cells} +2 of 2 results *$", text)
+    assert re.search(rf"(?m)^{OLDER} +succeeded +{cells} +-, none of 2 results *$", text)
     for host in project.hosts:
         assert re.search(rf"(?m)^{host} +[\d.]+ kB +2, [\d.]+ kB +[\d.]+ GB of [\d.]+ GB *$", text)
 
 
-def test_a_dry_run_shows_what_prune_then_removes_and_touches_nothing(project):
+def test_a_dry_run_shows_what_prune_would_delete_and_deletes_nothing(project):
     ended, live = project.runs
     before = {host: files(project.on(host) / "runs" / OLDER) for host in project.hosts}
-    said = project.ok("prune", "--keep", "1", "--dry-run")
-    assert "nothing was touched" in said
-    assert (OLDER in said, ended in said, live in said) == (True, True, False)
-    asked = document(project, "prune", "--keep", "1", "--dry-run")["hosts"]
+    output = project.ok("prune", "--keep", "1", "--dry-run")
+    assert "dry run: nothing was deleted" in output
+    assert (OLDER in output, ended in output, live in output) == (True, True, False)
+    planned = document(project, "prune", "--keep", "1", "--dry-run")["hosts"]
     assert {h: files(project.on(h) / "runs" / OLDER) for h in project.hosts} == before
-    done = document(project, "prune", "--keep", "1")["hosts"]
+    done = document(project, "prune", "--keep", "1", "--yes")["hosts"]
     for host in project.hosts:
-        assert asked[host]["runs"] == done[host]["runs"] == [OLDER, ended]
-        assert asked[host]["freed_bytes"] is None
-        assert asked[host]["bytes"] == done[host]["freed_bytes"] > 0
+        assert planned[host]["runs"] == done[host]["runs"] == [OLDER, ended]
+        assert planned[host]["freed_bytes"] is None
+        assert planned[host]["bytes"] == done[host]["freed_bytes"] > 0
         assert listed(project, host) == [live]
 
 
-def test_prune_leaves_what_is_live_and_what_is_at_home(project):
-    home = files(project.folder)
-    assert "results at home were not touched" in project.ok("prune", "--keep", "0")
-    assert files(project.folder) == home
+def test_prune_keeps_live_runs_and_results_on_the_controller(project):
+    before = files(project.folder)
+    assert "results on the controller were not touched" in project.ok(
+        "prune", "--keep", "0", "--yes"
+    )
+    assert files(project.folder) == before
     assert all(listed(project, host) == project.runs[-1:] for host in project.hosts)
     assert all(len(project.releases(host)) == 1 for host in project.hosts)
     assert [task["state"] for task in project.status().values()] == ["READY"] * 3
     assert (project.work("worker:0") / "data").read_text() == "of the second release"
-    assert project.ok("prune", "--keep", "0") == "nothing to remove\n"
+    assert project.ok("prune", "--keep", "0") == "nothing to delete\n"
 
 
-@ONCE
-def test_a_run_that_lives_when_it_is_to_go_stays_and_is_named(project):
-    asked = inventory.load(project.folder / "hosts.toml")
-    with Fleet(asked) as fleet:
-        disk = runs(fleet, asked).disks["here"]
-        done = prune(fleet, project.name, {"here": Going(disk.runs, disk.releases, 0)})
+def test_prune_refuses_to_delete_results_that_only_hosts_have(project):
+    (ended, live), last = project.runs, list(project.hosts)[-1]
+    done = project.tf("prune", "--keep", "1")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: prune would delete 2 results that are not on the controller:\n"
+        f"  run {OLDER}: model.ckpt-3 of worker:0 on {last} (61 B)\n"
+        f"  run {OLDER}: go of worker:0 on {last} (0 B)\n"
+        f"  tfdeploy collect --run {OLDER} fetches them, tfdeploy prune --yes deletes them\n"
+    )
+    assert all({OLDER, ended, live} <= {*listed(project, host)} for host in project.hosts)
+    (project.on(last) / "runs" / ended / "worker-0/work/model.keras").write_text("newer")
+    assert f"run {ended}: model.keras of worker:0" in project.tf("prune", "--keep", "1").stderr
+    assert document(project, "runs")["runs"][1]["at_home"] == 2
+
+
+@LOCAL_ONLY
+def test_a_run_that_is_live_when_prune_reaches_it_stays_and_is_reported(project):
+    planned = inventory.load(project.folder / "hosts.toml")
+    with Fleet(planned) as fleet:
+        disk = runs(fleet, planned).disks["here"]
+        done = prune(fleet, project.name, {"here": Removal(disk.runs, disk.releases, 0)})
     live = project.runs[-1]
-    told = [str(error) for error in done.errors]
-    assert re.fullmatch(rf"here: {live} stays there: its \w+:\d is live", told[0])
-    assert re.fullmatch(rf"here: \w+ stays there: run {live} uses it", told[1])
+    messages = [str(error) for error in done.errors]
+    assert re.fullmatch(rf"here: {live} was not deleted: its \w+:\d is live", messages[0])
+    assert re.fullmatch(rf"here: \w+ was not deleted: run {live} uses it", messages[1])
     assert listed(project, "here") == [live]
     assert len(project.releases("here")) == 1
 
 
 @pytest.mark.parametrize("lasting", ["ssh"], indirect=True)
-def test_a_host_that_does_not_answer_is_named_and_the_others_are_seen_and_pruned(project, tmp_path):
+def test_an_unreachable_host_is_reported_and_the_others_are_listed_and_pruned(project, tmp_path):
     gone = {**project.hosts["two"], "hostname": "127.0.0.1", "port": 1}
-    other = elsewhere(project, tmp_path / "p", gone=gone)
-    seen = other.tf("runs")
-    assert seen.returncode == 1
-    assert seen.stdout.count("\n20") == seen.stdout.count("one, two") == 3
-    assert seen.stderr.startswith("error: gone: ")
-    done = other.tf("prune", "--keep=0", "--json")
+    other = on_another_controller(project, tmp_path / "p", gone=gone)
+    listing = other.tf("runs")
+    assert listing.returncode == 1
+    assert listing.stdout.count("\n20") == listing.stdout.count("one, two") == 3
+    assert listing.stderr.startswith("error: gone: ")
+    done = other.tf("prune", "--keep=0", "--yes", "--json")
     assert done.returncode == 1
-    assert [error.partition(":")[0] for error in json.loads(done.stdout)["errors"]] == ["gone"]
+    assert [error["host"] for error in json.loads(done.stdout)["errors"]] == ["gone"]
     assert listed(project, "one") == listed(project, "two") == project.runs[-1:]
 
 
-@ONCE
-def test_runs_that_were_started_from_elsewhere_are_seen_too(project, tmp_path):
-    seen = document(elsewhere(project, tmp_path / "p"), "runs")["runs"]
-    assert [run["id"] for run in seen] == [*reversed(project.runs), OLDER]
-    assert not any(run["recorded"] or run["collected"] for run in seen)
+def run_at_terminal(project: Project, answer: str, *words: str) -> tuple[int, str]:
+    """Run `tfdeploy WORDS` at a terminal of its own, and type the answer to its question. Return
+    its exit code and what the terminal shows."""
+    controlling, terminal = pty.openpty()
+    env = {**environment(project.folder), "TERM": "xterm"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tfdeploy", *words],
+        cwd=project.folder,
+        env=env,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=_take_terminal,
+    ) as process:
+        os.close(terminal)
+        screen = b""
+        while chunk := _read(controlling):
+            screen += chunk
+            if screen.endswith(b"delete them? [y/N]: "):
+                os.write(controlling, answer.encode())
+        os.close(controlling)
+    return process.returncode, screen.decode()
 
 
-@ONCE
-def test_before_anything_was_pushed_there_is_nothing_to_show_and_nothing_to_remove(world):
+def _take_terminal() -> None:
+    """Make standard input the controlling terminal: Ctrl-C typed there becomes SIGINT."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+@LOCAL_ONLY
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04", "\x03"], ids=["n", "Enter", "^D", "^C"])
+def test_prune_at_a_terminal_deletes_nothing_unless_the_answer_is_yes(project, answer):
+    before = {host: listed(project, host) for host in project.hosts}
+    code, screen = run_at_terminal(project, answer, "prune", "--keep", "1")
+    assert f"run {OLDER}: model.ckpt-3 of worker:0" in screen
+    assert code in (1, 130)
+    assert "freed" not in screen
+    assert {host: listed(project, host) for host in project.hosts} == before
+
+
+@LOCAL_ONLY
+def test_prune_at_a_terminal_deletes_after_yes(project):
+    code, screen = run_at_terminal(project, "y\n", "prune", "--keep", "1")
+    assert (code, "results on the controller were not touched" in screen) == (0, True)
+    assert all(listed(project, host) == project.runs[-1:] for host in project.hosts)
+
+
+@LOCAL_ONLY
+def test_runs_that_another_controller_started_are_listed_too(project, tmp_path):
+    listing = document(on_another_controller(project, tmp_path / "p"), "runs")["runs"]
+    assert [run["id"] for run in listing] == [*reversed(project.runs), OLDER]
+    assert not any(run["recorded"] or run["collected"] for run in listing)
+
+
+@LOCAL_ONLY
+def test_before_the_first_push_there_is_nothing_to_list_or_delete(world):
     project = world.project()
     assert project.ok("runs").startswith(f"no run of {project.name} is on its hosts\n")
-    assert project.ok("prune") == "nothing to remove\n"
+    assert project.ok("prune") == "nothing to delete\n"
 
 
 @pytest.mark.parametrize("command", ["runs", "prune"])

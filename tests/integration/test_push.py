@@ -1,4 +1,4 @@
-"""The release is what was hashed, or there is none."""
+"""A pushed release has the content that was hashed, or push refuses it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import re
 import shutil
 
 import pytest
+from ports import ADDRESS
 
-from tfdeploy import inventory
+from tfdeploy.commands.plan import plan_all
+from tfdeploy.commands.push import push
+from tfdeploy.config import inventory
 from tfdeploy.errors import FleetError, TfdeployError, TransferFailed
-from tfdeploy.fleet import Fleet
-from tfdeploy.steps.plan import plan_all
-from tfdeploy.steps.push import push
+from tfdeploy.hosts.fleet import Fleet
 
-from .sshd import ADDRESS
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("change", ["another text", "the same size"])
-def test_a_source_that_changes_while_it_is_pushed_is_refused_by_name(world, change):
+def test_push_refuses_a_file_that_changes_during_the_push_and_names_it(world, change):
     project = world.project()
     weights = project.folder / "weights"
     weights.write_text("y" * len(change))
@@ -30,24 +31,24 @@ def test_a_source_that_changes_while_it_is_pushed_is_refused_by_name(world, chan
     errors = refused.value.errors if isinstance(refused.value, FleetError) else [refused.value]
     assert len(errors) == len(project.hosts)
     assert all(isinstance(error, TransferFailed) for error in errors)
-    assert all("weights changed while it was pushed" in error.message for error in errors)
+    assert all("weights changed during the push" in error.message for error in errors)
     assert all(project.releases(host) == set() for host in project.hosts)
 
 
 @pytest.fixture
-def shared(by_ssh, tmp_path):
-    """Three hosts whose home is one folder, as a network file system makes it."""
+def sharing_project(by_ssh, tmp_path):
+    """A project on three hosts with one directory, as on a network file system."""
     hosts = by_ssh.hosts() | {"three": {"address": ADDRESS}}
-    home = {"directory": str(tmp_path / "home/.tfdeploy")}
-    return by_ssh.project("--hold", hosts={name: host | home for name, host in hosts.items()})
+    directory = {"directory": str(tmp_path / "home/.tfdeploy")}
+    return by_ssh.project("--hold", hosts={name: host | directory for name, host in hosts.items()})
 
 
-def test_a_host_that_was_copied_from_another_is_one_of_its_own(by_ssh, tmp_path):
+def test_a_copied_directory_gets_an_id_of_its_own(by_ssh, tmp_path):
     hosts = {n: host | {"directory": str(tmp_path / n)} for n, host in by_ssh.hosts().items()}
     (tmp_path / "one").mkdir()
     (tmp_path / "one/.id").symlink_to("f00d")
     (tmp_path / "two").mkdir()
-    (tmp_path / "two/.id").write_text("f00d")  # by a program that follows links
+    (tmp_path / "two/.id").write_text("f00d")  # copied by a program that follows links
     project = by_ssh.project(hosts=hosts)
     project.ok("push")
     shutil.rmtree(tmp_path / "two", ignore_errors=True)
@@ -60,7 +61,7 @@ def test_a_host_that_was_copied_from_another_is_one_of_its_own(by_ssh, tmp_path)
     assert not [*tmp_path.glob("*/.mark-*")]
 
 
-def test_hosts_that_share_a_copy_are_refused_nevertheless(by_ssh, tmp_path):
+def test_push_refuses_two_hosts_that_share_a_copied_directory(by_ssh, tmp_path):
     folders = {"one": tmp_path / "one", "two": tmp_path / "both", "three": tmp_path / "both"}
     for folder in {*folders.values()}:
         folder.mkdir()
@@ -69,26 +70,30 @@ def test_hosts_that_share_a_copy_are_refused_nevertheless(by_ssh, tmp_path):
     hosts = {name: host | {"directory": str(folders[name])} for name, host in hosts.items()}
     done = by_ssh.project(hosts=hosts).tf("push")
     assert done.returncode == 1
-    assert re.findall(r"(\w+): its \S+ is (\w+)'s as well", done.stderr) in (
+    assert re.findall(r"(\w+): its directory \S+ is also the directory of (\w+):", done.stderr) in (
         [("three", "two")], [("two", "three")]
     )  # fmt: skip
     assert not [*tmp_path.glob("*/.mark-*")]
 
 
-def test_hosts_that_share_a_directory_are_told_what_to_write(shared):
-    done = shared.tf("push")
+def test_push_refuses_hosts_that_share_a_directory_and_says_what_to_write(sharing_project):
+    done = sharing_project.tf("push")
     assert done.returncode == 1
     refusal = (
-        r"(\w+): its (\S+) is (\w+)'s as well: they share a file system\n"
-        r"  give each host a directory of its own, with this under \[defaults\]: "
-        r'directory = ("\2/\{host\}") \(a local disk is faster still\); '
+        r"(\w+): its directory (\S+) is also the directory of (\w+): they share a file system\n"
+        r"  give each host its own directory, with this under \[defaults\]: "
+        r'directory = ("\2/\{host\}") \(a local disk is faster\); '
     )
-    said = re.findall(refusal, done.stderr)
-    assert {name for second, _, first, _ in said for name in (second, first)} == {*shared.hosts}
-    [written] = {json.loads(value) for *_, value in said}
-    shared.hosts = {name: {**host, "directory": written} for name, host in shared.hosts.items()}
-    shared.write()
-    shared.ok("push")
-    shared.ok("start")
-    assert {task["state"] for task in shared.status().values()} == {"READY"}
-    shared.ok("stop")
+    refusals = re.findall(refusal, done.stderr)
+    assert {name for second, _, first, _ in refusals for name in (second, first)} == {
+        *sharing_project.hosts
+    }
+    [directory] = {json.loads(value) for *_, value in refusals}
+    sharing_project.hosts = {
+        name: {**host, "directory": directory} for name, host in sharing_project.hosts.items()
+    }
+    sharing_project.write()
+    sharing_project.ok("push")
+    sharing_project.ok("start")
+    assert {task["state"] for task in sharing_project.status().values()} == {"READY"}
+    sharing_project.ok("stop")

@@ -1,4 +1,4 @@
-"""A release of many bytes leaves home once, and passes from host to host; every hop is checked."""
+"""A large release leaves the controller once; hosts send it on, and each host verifies it."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from ports import ADDRESS, free_ports
+from waiting import until
 
-from tfdeploy import inventory
-from tfdeploy.fleet import Fleet
-from tfdeploy.remote import Agent
-from tfdeploy.steps import push as pushing
-from tfdeploy.steps import relay
-from tfdeploy.steps.plan import plan_all
-from tfdeploy.steps.push import push
+from tfdeploy.commands.plan import plan_all
+from tfdeploy.commands.push import push
+from tfdeploy.config import inventory
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.transfer import relay, send
 
 from .projects import Project
-from .sshd import ADDRESS, free_ports, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-BIG = 3 << 20
+pytestmark = pytest.mark.slow
+
+RELAY_BYTES = 3 << 20
 HOSTS = ("one", "two", "three", "here")
 ALL = set(HOSTS)
 
 
 @pytest.fixture(autouse=True)
-def small_is_big(monkeypatch):
-    monkeypatch.setattr(pushing, "RELAYED", BIG)
+def relay_small_releases(monkeypatch):
+    monkeypatch.setattr(send, "RELAY_BYTES", RELAY_BYTES)
 
 
 @pytest.fixture
 def project(tmp_path: Path, ssh_config: Path) -> Project:
-    """Three hosts by SSH and this machine, each with a folder and ports of its own, and 4 MB."""
+    """A project of 4 MB on three hosts by SSH and this machine, each with its own directory."""
     hosts = {
         name: {
             "transport": "local" if name == "here" else "ssh", "address": ADDRESS, "workers": 1,
@@ -46,41 +48,41 @@ def project(tmp_path: Path, ssh_config: Path) -> Project:
         for name in HOSTS
     }  # fmt: skip
     top = {"ssh_config": str(ssh_config), "source": {"exclude": ["/*.toml"]}}
-    made = Project(tmp_path / "project", hosts, top)
+    project = Project(tmp_path / "project", hosts, top)
     for part in range(4):
-        (made.folder / f"weights-{part}").write_bytes(os.urandom(BIG // 3))
-    return made
+        (project.folder / f"weights-{part}").write_bytes(os.urandom(RELAY_BYTES // 3))
+    return project
 
 
 @contextmanager
-def counted(monkeypatch) -> Iterator[dict[str, list[str]]]:
-    """The hosts that were asked each verb, and went well."""
-    asked: dict[str, list[str]] = {}
+def count_requests(monkeypatch) -> Iterator[dict[str, list[str]]]:
+    """Yield the hosts that answered each verb without an error."""
+    requests: dict[str, list[str]] = {}
     lock = threading.Lock()
     begin = Agent.begin
 
-    def counting(self, question, *rest):
+    def count(self, question, *rest):
         session, answer = begin(self, question, *rest)
         if not {"refused", "failed"} & answer.keys():
             with lock:
-                asked.setdefault(question.split(b'"')[1].decode(), []).append(self.host)
+                requests.setdefault(question.data.split(b'"')[1].decode(), []).append(self.host)
         return session, answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(Agent, "begin", counting)
-        yield asked
+        patch.setattr(Agent, "begin", count)
+        yield requests
 
 
-def pushed(project: Project, monkeypatch) -> dict[str, list[str]]:
+def push_and_verify(project: Project, monkeypatch) -> dict[str, list[str]]:
     intent = plan_all(inventory.load(project.folder / "hosts.toml"))
-    with Fleet(intent.inventory) as fleet, counted(monkeypatch) as asked:
+    with Fleet(intent.inventory) as fleet, count_requests(monkeypatch) as requests:
         push(fleet, intent)
-    whole = {path: (project.folder / path).read_bytes() for path in intent.release.manifest}
+    contents = {path: (project.folder / path).read_bytes() for path in intent.release.manifest}
     for host in project.hosts:
-        there = project.on(host) / "releases" / intent.release.id
-        assert {path: (there / path).read_bytes() for path in whole} == whole
-        assert not list(there.parent.glob(".*"))
-    return asked
+        release_folder = project.on(host) / "releases" / intent.release.id
+        assert {path: (release_folder / path).read_bytes() for path in contents} == contents
+        assert not list(release_folder.parent.glob(".*"))
+    return requests
 
 
 def ports(project: Project) -> list[int]:
@@ -88,50 +90,53 @@ def ports(project: Project) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_home_sends_it_once(project, monkeypatch):
-    asked = pushed(project, monkeypatch)
-    assert len(asked["take"]) == 1
-    assert set(asked["take"]) | set(asked["fetch"]) == ALL
-    assert len(asked["fetch"]) == len(HOSTS) - 1
-    assert len(asked["share"]) == len(set(asked["share"]))  # once a host, however many fetch
-    until(lambda: not any(map(listens, ports(project))), "the end of what was shared")
+def test_the_controller_sends_a_large_release_once(project, monkeypatch):
+    requests = push_and_verify(project, monkeypatch)
+    assert len(requests["take"]) == 1
+    assert set(requests["take"]) | set(requests["fetch"]) == ALL
+    assert len(requests["fetch"]) == len(HOSTS) - 1
+    assert len(requests["share"]) == len(
+        set(requests["share"])
+    )  # once for each host, however many fetch
+    until(lambda: not any(map(listens, ports(project))), "the end of the shares")
 
 
-def test_a_host_that_has_it_already_spares_home_the_sending(project, monkeypatch):
-    whole = dict(project.hosts)
-    project.hosts = {"one": whole["one"]}
+def test_a_host_that_has_the_release_sends_it_instead_of_the_controller(project, monkeypatch):
+    contents = dict(project.hosts)
+    project.hosts = {"one": contents["one"]}
     project.write()
-    pushed(project, monkeypatch)
-    project.hosts = whole
+    push_and_verify(project, monkeypatch)
+    project.hosts = contents
     project.write()
-    asked = pushed(project, monkeypatch)
-    assert asked.get("take", []) in ([], ["two"])  # asked before `one` has said that it has it
-    assert len(asked["fetch"]) >= len(HOSTS) - 2
+    requests = push_and_verify(project, monkeypatch)
+    # One host may ask before `one` answers that it has the release.
+    assert len(requests.get("take", [])) <= 1
+    assert len(requests["fetch"]) >= len(HOSTS) - 2
 
 
-def test_a_small_change_comes_from_home(project, monkeypatch):
-    pushed(project, monkeypatch)
+def test_a_small_change_is_sent_by_the_controller(project, monkeypatch):
+    push_and_verify(project, monkeypatch)
     (project.folder / "train.py").write_text("print('changed')")
-    asked = pushed(project, monkeypatch)
-    assert set(asked["take"]) == ALL
-    assert "fetch" not in asked
+    requests = push_and_verify(project, monkeypatch)
+    assert set(requests["take"]) == ALL
+    assert "fetch" not in requests
 
 
-def test_a_host_that_others_can_not_reach_is_not_fetched_from_again(project, monkeypatch):
+def test_no_host_fetches_again_from_a_host_that_can_not_be_reached(project, monkeypatch):
     for name in ("one", "two"):
         project.hosts[name]["address"] = "nowhere.invalid"
-    monkeypatch.setattr(relay, "AT_ONCE", 1)
-    asked = pushed(project, monkeypatch)
-    assert set(asked["take"]) | set(asked.get("fetch", [])) == ALL
+    monkeypatch.setattr(relay, "SENDS_PER_HOST", 1)
+    requests = push_and_verify(project, monkeypatch)
+    assert set(requests["take"]) | set(requests.get("fetch", [])) == ALL
 
 
-def test_without_relay_home_sends_to_all(project, monkeypatch):
+def test_without_relay_the_controller_sends_to_all_hosts(project, monkeypatch):
     project.top["source"]["relay"] = False
     project.write()
-    asked = pushed(project, monkeypatch)
-    assert set(asked["take"]) == ALL
-    assert "fetch" not in asked
+    requests = push_and_verify(project, monkeypatch)
+    assert set(requests["take"]) == ALL
+    assert "fetch" not in requests

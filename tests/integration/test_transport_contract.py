@@ -1,4 +1,4 @@
-"""What every transport promises (tfdeploy/transport/__init__.py), asked of each of them alike."""
+"""The contract of tfdeploy/transport/__init__.py, tested with every transport."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import until
 
-from tfdeploy import inventory
+from tfdeploy.config import inventory
 from tfdeploy.errors import CommandTimedOut, TransferFailed
-from tfdeploy.transport.kept import KeptTransport
+from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.local import LocalTransport
-from tfdeploy.transport.ssh import SshTransport
+from tfdeploy.transport.ssh.transport import SshTransport
 
 from .projects import toml
-from .sshd import alive, until
+from .sshd import alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,27 +40,28 @@ BINARY = bytes(range(256)) * 4096
 BIG = 5_000_000
 
 
-@pytest.fixture(scope="module", params=["ssh", "kept", "local"])
+@pytest.fixture(scope="module", params=["ssh", "daemon", "local"])
 def transport(request: pytest.FixtureRequest, base: Path) -> Iterator[Transport]:
-    made = LocalTransport("one") if request.param == "local" else by_ssh(request, base)
-    yield made
-    made.close()
+    is_local = request.param == "local"
+    opened = LocalTransport("one") if is_local else ssh_transport(request, base)
+    yield opened
+    opened.close()
 
 
-def by_ssh(request: pytest.FixtureRequest, base: Path) -> Transport:
+def ssh_transport(request: pytest.FixtureRequest, base: Path) -> Transport:
     file = base / "contract.toml"
     top = {"project": "p", "ssh_config": str(request.getfixturevalue("ssh_config"))}
     file.write_text(toml({**top, "training": {"command": "true"}, "hosts": {"one": {"ps": 1}}}))
-    known = inventory.load(file)
-    made = {"ssh": SshTransport, "kept": KeptTransport}[request.param]
-    return made(known.host("one"), known)
+    loaded = inventory.load(file)
+    kind = {"ssh": SshTransport, "daemon": DaemonTransport}[request.param]
+    return kind(loaded.host("one"), loaded)
 
 
-def whole(stream: Stream) -> bytes:
+def read_all(stream: Stream) -> bytes:
     return b"".join(iter(lambda: stream.read(30), b""))
 
 
-def run(transport: Transport, *argv: str, stdin: bytes = b"", timeout_s: float = 30):
+def run(transport: Transport, *argv: str, stdin: bytes = b"", timeout_s: float = 600):
     return transport.run(argv, stdin=stdin, timeout_s=timeout_s)
 
 
@@ -67,45 +69,45 @@ def python(transport: Transport, code: str, stdin: bytes = b""):
     return run(transport, sys.executable, "-c", code, stdin=stdin)
 
 
-def test_arguments_arrive_as_they_were(transport):
+def test_arguments_arrive_unchanged(transport):
     done = run(transport, "sh", "-c", r'printf "%s\0" "$@"', "sh", *WORDS)
     assert done.stdout.decode().split("\0") == [*WORDS, ""]
 
 
-def test_a_program_is_found_at_an_awkward_path(transport, tmp_path):
+def test_a_program_with_an_awkward_path_runs(transport, tmp_path):
     program = tmp_path / "it's a; $(program)"
     program.write_text("#!/bin/sh\necho here\n")
     program.chmod(0o755)
     assert run(transport, str(program)).stdout == b"here\n"
 
 
-def test_binary_input_arrives_whole(transport):
+def test_binary_input_arrives_unchanged(transport):
     assert run(transport, "cat", stdin=BINARY).stdout == BINARY
 
 
-def test_input_that_nobody_reads_stops_nothing(transport):
+def test_unread_input_does_not_block_a_command(transport):
     assert run(transport, "true", stdin=BINARY * 4).exit == 0
 
 
-def test_no_input_is_an_end_of_file_at_once(transport):
+def test_without_input_a_command_reads_an_end_of_file(transport):
     assert run(transport, "cat").stdout == b""
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
-def test_an_exit_code_is_data(transport, code):
+def test_a_nonzero_exit_code_is_returned(transport, code):
     assert run(transport, "sh", "-c", f"exit {code}").exit == code
 
 
-def test_a_killed_command_is_data_too(transport):
+def test_the_exit_code_of_a_killed_command_is_returned(transport):
     assert run(transport, "sh", "-c", "kill -9 $$").exit != 0
 
 
-def test_output_and_errors_are_kept_apart(transport):
+def test_output_and_errors_are_separate(transport):
     done = run(transport, "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (done.exit, done.stdout, done.stderr) == (3, b"out\n", b"err\n")
 
 
-def test_megabytes_of_output_and_errors_arrive_whole(transport):
+def test_megabytes_of_output_and_errors_arrive(transport):
     code = f"import os; os.write(2, b'e') and print('o' * {BIG}, file=__import__('sys').stderr)"
     code += f"; print('o' * {BIG}, end='')"
     done = python(transport, code)
@@ -113,76 +115,75 @@ def test_megabytes_of_output_and_errors_arrive_whole(transport):
 
 
 @pytest.mark.parametrize("script", ["sleep 5", "while echo on; do sleep 0.01; done"])
-def test_a_command_without_end_times_out_with_the_hosts_name(transport, script):
+def test_an_endless_command_times_out_with_the_hosts_name(transport, script):
     with pytest.raises(CommandTimedOut, match=r"one: sh gave no answer within 0.3 s"):
         run(transport, "sh", "-c", script, timeout_s=0.3)
 
 
-def test_a_transport_is_of_use_after_a_timeout(transport):
+def test_a_transport_works_after_a_timeout(transport):
     with pytest.raises(CommandTimedOut):
         run(transport, "sleep", "5", timeout_s=0.1)
     assert run(transport, "echo", "on").stdout == b"on\n"
 
 
-def test_a_stream_yields_as_it_comes_and_close_is_an_end_of_file(transport):
+def test_a_stream_returns_output_at_once_and_close_ends_its_input(transport):
     stream = transport.stream(["sh", "-c", "echo $$; exec cat"])
-    stream.send(b"from home\n")
-    said = b""
-    while b"home\n" not in said:
-        said += stream.read(30)
-    pid = int(said.split()[0])
+    stream.send(b"from the controller\n")
+    output = b""
+    while b"controller\n" not in output:
+        output += stream.read(30)
+    pid = int(output.split()[0])
     assert alive(pid)
     stream.close()
     until(lambda: not alive(pid), "the end of cat")
 
 
-def test_close_ends_a_stream_that_goes_on_talking(transport):
+def test_close_ends_a_command_that_still_writes(transport):
     stream = transport.stream(["sh", "-c", "echo $$; while echo on; do sleep 0.05; done"])
     pid = int(stream.read(30).split()[0])
     stream.close()
-    until(lambda: not alive(pid), "the end of the talker")
+    until(lambda: not alive(pid), "the end of the command")
 
 
-def test_a_stream_ends_with_its_command(transport):
+def test_a_stream_ends_with_its_command_and_returns_its_result(transport):
     stream = transport.stream(["sh", "-c", "echo last; echo no good >&2; exit 3"])
-    assert whole(stream) == b"last\n"
-    ended = stream.ended()
-    assert (ended.exit, ended.stderr) == (3, b"no good\n")
+    assert read_all(stream) == b"last\n"
+    result = stream.result()
+    assert (result.exit, result.stderr) == (3, b"no good\n")
     stream.close()
 
 
-def test_a_silent_stream_is_given_up_and_goes_on(transport):
+def test_a_stream_works_after_a_timeout_of_read(transport):
     stream = transport.stream(["cat"])
-    with pytest.raises(CommandTimedOut, match=r"one: cat said nothing for 0.2 s"):
+    with pytest.raises(CommandTimedOut, match=r"one: cat wrote nothing for 0.2 s"):
         stream.read(0.2)
     stream.send(b"on\n")
     assert stream.read(30) == b"on\n"
     stream.close()
 
 
-def test_megabytes_are_sent_to_a_stream_whole(transport):
+def test_megabytes_of_input_reach_a_stream(transport):
     stream = transport.stream(["sh", "-c", f"head -c {8 * len(BINARY)} | sha256sum"])
     stream.send(memoryview(BINARY * 8))
-    assert whole(stream).split()[0].decode() == hashlib.sha256(BINARY * 8).hexdigest()
+    assert read_all(stream).split()[0].decode() == hashlib.sha256(BINARY * 8).hexdigest()
     stream.close()
 
 
-@pytest.mark.timeout(10)
-def test_a_streams_errors_are_in_nobodys_way(transport):
+def test_errors_of_a_stream_do_not_block_its_output(transport):
     script = f"head -c {BIG} /dev/zero >&2; echo after"
     stream = transport.stream(["sh", "-c", script])
-    assert whole(stream) == b"after\n"
+    assert read_all(stream) == b"after\n"
     stream.close()
 
 
 def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):
-    source, there, back = (tmp_path / name for name in ("source", "th ere", "back"))
+    source, dest, back = (tmp_path / name for name in ("source", "de st", "back"))
     for name in NAMES:
         write(source / name, name)
-    there.mkdir()
-    transport.push(source, str(there), NAMES)
-    assert {name: (there / name).read_text() for name in NAMES} == {name: name for name in NAMES}
-    transport.pull(str(there), back, NAMES)
+    dest.mkdir()
+    transport.push(source, str(dest), NAMES)
+    assert {name: (dest / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    transport.pull(str(dest), back, NAMES)
     assert {name: (back / name).read_text() for name in NAMES} == {name: name for name in NAMES}
 
 
@@ -197,7 +198,7 @@ def test_links_are_pushed_as_links(transport, tmp_path):
     assert {name: os.readlink(dest / name) for name in links} == links
 
 
-def test_only_what_is_named_is_pushed(transport, tmp_path):
+def test_only_named_files_are_pushed(transport, tmp_path):
     for name in ("yes", "no"):
         write(tmp_path / "source" / name, name)
     write(tmp_path / "dest/other", "left alone")
@@ -205,7 +206,7 @@ def test_only_what_is_named_is_pushed(transport, tmp_path):
     assert sorted(os.listdir(tmp_path / "dest")) == ["other", "yes"]
 
 
-def test_a_neighbour_gives_equal_files_and_no_different_ones(transport, tmp_path):
+def test_only_equal_files_are_copied_from_the_base(transport, tmp_path):
     source, neighbour, dest = (tmp_path / name for name in ("source", "neighbour", "dest"))
     for folder in (source, neighbour):
         write(folder / "same", "same", time=1)
@@ -217,7 +218,7 @@ def test_a_neighbour_gives_equal_files_and_no_different_ones(transport, tmp_path
 
 
 @pytest.mark.parametrize("where", ["dest", "neighbour"])
-def test_checksum_finds_what_size_and_time_hide(transport, tmp_path, where):
+def test_checksum_finds_changes_that_keep_size_and_time(transport, tmp_path, where):
     for folder, text in (("source", "right"), (where, "wrong")):
         write(tmp_path / folder / "file", text, time=1)
     dest = tmp_path / "dest"
@@ -227,13 +228,22 @@ def test_checksum_finds_what_size_and_time_hide(transport, tmp_path, where):
     assert (dest / "file").read_text() == "right"
 
 
-def test_progress_is_told_as_a_share(transport, tmp_path):
-    write(tmp_path / "source/file", "x" * BIG)
+@pytest.mark.parametrize("method", ["push", "pull"])
+def test_progress_is_reported_in_bytes_with_the_current_file(
+    transport, tmp_path, method, monkeypatch
+):
+    monkeypatch.setenv("LC_ALL", "C")  # in which rsync would escape names
+    names = ["a, 5% of é", "sub/b"]
+    for name in names:
+        write(tmp_path / "source" / name, "x" * BIG)
     (tmp_path / "dest").mkdir()
-    shares: list[float] = []
-    transport.push(tmp_path / "source", str(tmp_path / "dest"), ["file"], on_progress=shares.append)
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
+    calls: list[tuple[str, int]] = []
+    source, dest = tmp_path / "source", tmp_path / "dest"
+    ends = (source, str(dest)) if method == "push" else (str(source), dest)
+    getattr(transport, method)(*ends, names, on_progress=lambda *call: calls.append(call))
+    assert {file for file, _ in calls} == {*names}
+    assert [size for _, size in calls] == sorted(size for _, size in calls)
+    assert calls[-1] == ("sub/b", 2 * BIG)
 
 
 def test_only_regular_files_are_pulled(transport, tmp_path):
@@ -245,18 +255,18 @@ def test_only_regular_files_are_pulled(transport, tmp_path):
     assert os.listdir(tmp_path / "dest") == ["file"]
 
 
-def test_a_link_in_the_way_of_a_pull_is_not_followed(transport, tmp_path):
+def test_a_pull_does_not_follow_a_link_at_its_target(transport, tmp_path):
     write(tmp_path / "source/file", "new")
-    write(tmp_path / "elsewhere", "kept")
+    write(tmp_path / "elsewhere", "daemon")
     (tmp_path / "dest").mkdir()
     (tmp_path / "dest/file").symlink_to(tmp_path / "elsewhere")
     transport.pull(str(tmp_path / "source"), tmp_path / "dest", ["file"])
     assert (tmp_path / "dest/file").read_text() == "new"
-    assert (tmp_path / "elsewhere").read_text() == "kept"
+    assert (tmp_path / "elsewhere").read_text() == "daemon"
 
 
 @pytest.mark.parametrize("partial", ["dest/file", "dest/.rsync-partial/file"])
-def test_a_broken_pull_is_completed_by_the_next(transport, tmp_path, partial):
+def test_an_interrupted_pull_is_continued_by_the_next(transport, tmp_path, partial):
     (tmp_path / "source").mkdir()
     (tmp_path / "source/file").write_bytes(BINARY)
     write(tmp_path / partial, "")
@@ -265,32 +275,32 @@ def test_a_broken_pull_is_completed_by_the_next(transport, tmp_path, partial):
     assert (tmp_path / "dest/file").read_bytes() == BINARY
 
 
-def test_what_is_missing_can_not_be_pushed(transport, tmp_path):
+def test_a_missing_file_can_not_be_pushed(transport, tmp_path):
     (tmp_path / "dest").mkdir()
     with pytest.raises(TransferFailed, match=r"one: .*absent"):
         transport.push(tmp_path, str(tmp_path / "dest"), ["absent"])
 
 
-def test_what_is_missing_can_not_be_pulled(transport, tmp_path):
+def test_a_missing_file_can_not_be_pulled(transport, tmp_path):
     with pytest.raises(TransferFailed, match=r"one: .*absent"):
         transport.pull(str(tmp_path), tmp_path / "dest", ["absent"])
 
 
-def test_a_missing_folder_can_not_be_pulled_from(transport, tmp_path):
+def test_a_missing_folder_can_not_be_pulled(transport, tmp_path):
     with pytest.raises(TransferFailed, match=r"one: .*absent"):
         transport.pull(str(tmp_path / "absent"), tmp_path / "dest", ["file"])
 
 
-def test_many_calls_at_once_do_not_mix(transport, tmp_path):
+def test_concurrent_calls_do_not_mix(transport, tmp_path):
     write(tmp_path / "source/file", "x")
 
-    def one(number: int) -> bytes:
+    def pull_and_run(number: int) -> bytes:
         transport.pull(str(tmp_path / "source"), tmp_path / f"dest-{number}", ["file"])
         return run(transport, "cat", stdin=str(number).encode() * 50_000).stdout
 
     with ThreadPoolExecutor(6) as pool:
-        said = list(pool.map(one, range(6)))
-    assert said == [str(number).encode() * 50_000 for number in range(6)]
+        outputs = list(pool.map(pull_and_run, range(6)))
+    assert outputs == [str(number).encode() * 50_000 for number in range(6)]
 
 
 def write(file: Path, text: str, time: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A value with everything in it arrives as it was: paths, arguments, environment, over both."""
+"""Values with any characters arrive unchanged: paths, arguments and environment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ TASKS = ["ps:0", "worker:0", "worker:1"]
 
 @pytest.fixture(scope="module")
 def odd(lasting) -> Project:
-    """A run whose project folder, files, hosts' directories, arguments and environment are odd."""
+    """Start a run with odd characters in its folders, files, arguments and environment."""
     hosts = lasting.hosts()
     for name, host in hosts.items():
         host["directory"] = str(lasting.base / "hosts" / ODD / name)
@@ -32,37 +33,39 @@ def odd(lasting) -> Project:
     (project.folder / "data" / ODD).write_text(ODD)
     project.ok("push")
     project.ok("start")
+    state_file = project.work("worker:0") / ODD / "checkpoint"
+    until(lambda: state_file.is_file() and "ckpt-3" in state_file.read_text(), "checkpoint 3")
     return project
 
 
-def told(project: Project, task: str) -> dict:
-    return json.loads((project.work(task) / "told.json").read_text())
+def dumped(project: Project, task: str) -> dict:
+    return json.loads((project.work(task) / "dump.json").read_text())
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_argument_arrives_as_it_was(odd, task):
-    assert told(odd, task)["argv"][:2] == [ODD, f"--checkpoint_dir={ODD}"]
+def test_an_argument_arrives_unchanged(odd, task):
+    assert dumped(odd, task)["argv"][:2] == [ODD, f"--checkpoint_dir={ODD}"]
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_an_environment_variable_arrives_as_it_was(odd, task):
-    env = told(odd, task)["env"]
+def test_an_environment_variable_arrives_unchanged(odd, task):
+    env = dumped(odd, task)["env"]
     host = list(odd.hosts)[0 if task == "ps:0" else -1]
     assert (env["ODD"], env["LINES"], env["OWN"]) == (ODD, "a\nb\t", f"{host} {ODD}")
 
 
-def test_a_file_and_its_name_arrive_as_they_were(odd):
+def test_a_file_and_its_name_arrive_unchanged(odd):
     assert (odd.work("worker:0") / "data" / ODD).read_text() == ODD
 
 
-def test_the_run_is_known_again_by_its_record_at_home(odd):
+def test_the_run_is_found_again_by_its_record_on_the_controller(odd):
     assert [task["state"] for task in odd.status().values()] == ["READY"] * 3
 
 
-def test_checkpoints_come_home_from_an_odd_folder_to_an_odd_folder(odd):
+def test_checkpoints_are_collected_from_and_to_an_odd_folder(odd):
     odd.ok("collect")
-    assert (odd.home / "checkpoints/model.ckpt-3.index").is_file()
-    assert (odd.home / "events/events.out.tfevents.1.host").is_file()
+    assert (odd.run_folder / "checkpoints/model.ckpt-3.index").is_file()
+    assert (odd.run_folder / "events/events.out.tfevents.1.host").is_file()
 
 
 def test_nothing_in_a_value_was_executed(odd, base: Path):

@@ -1,48 +1,31 @@
-"""What all unit tests share: hypothesis draws the same examples in every run."""
+"""A unit test starts no process: a test that does is in tests/integration."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
+from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from unit.kept import Kept
-
-settings.register_profile("unit", deadline=None, max_examples=60, derandomize=True, database=None)
-settings.load_profile("unit")
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
+HERE = Path(__file__).parent
+running: list[str] = []  # the name of the unit test that runs
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """The agent's root on this host: where it lies says where everything else does."""
-    folder = tmp_path / "root"
-    (folder / "agent").mkdir(parents=True)
-    monkeypatch.setattr(sys, "argv", [os.fspath(folder / "agent" / "abc.pyz")])
-    return folder
+def refuse_process(event: str, details: tuple[object, ...]) -> None:
+    """Raise if a unit test starts a process. Matplotlib asks fc-list for the machine's fonts."""
+    if event in STARTS and running and "fc-list" not in str(details):
+        raise AssertionError(f"{running[0]} starts {details[:2]}: move it to tests/integration")
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home directory of the test's own, for commands that start there."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    monkeypatch.setenv("HOME", os.fspath(folder))
-    return folder
+sys.addaudithook(refuse_process)
 
 
-@pytest.fixture
-def keep(root):
-    """Begins tasks of one run under real supervisors; none of them outlives the test."""
-    kept = []
-    run = secrets.token_hex(4)  # tasks are known by it, also to the tests beside this one
-
-    def begin(code, **changes):
-        kept.append(Kept(root, code, run=run, **changes))
-        return kept[-1]
-
-    yield begin
-    for each in kept:
-        each.kill()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    if HERE in item.path.parents:  # pytest calls this for every test
+        running.append(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        running.clear()

@@ -1,4 +1,4 @@
-"""The tree of errors: exit codes, sentences, and that one error never hides another."""
+"""The error classes: exit codes, messages, and merging without hiding any error."""
 
 from __future__ import annotations
 
@@ -24,54 +24,54 @@ from tfdeploy.errors import (
     raise_all,
 )
 
-PICTURE = re.sub(r"[·()]", " ", errors.__doc__)
+DOCSTRING_WORDS = re.sub(r"[·()]", " ", errors.__doc__).split()
 LEAVES = [
-    each
-    for _, each in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(each, TfdeployError) and not each.__subclasses__()
+    cls
+    for _, cls in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(cls, TfdeployError) and not cls.__subclasses__()
 ]
 
 
-def raised(*given, hint=""):
+def raised(*several, hint=""):
+    """Return what raise_all raises for these errors."""
     with pytest.raises(TfdeployError) as caught:
-        raise_all(given, hint)
+        raise_all(several, hint)
     return caught.value
 
 
-# The tree
+# The classes
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
-def test_every_leaf_stands_in_the_picture_of_the_tree(leaf):
-    assert leaf.__name__ in PICTURE.split()
+def test_the_module_docstring_lists_every_error_class(leaf):
+    assert leaf.__name__ in DOCSTRING_WORDS
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
-def test_every_leaf_says_what_it_means(leaf):
+def test_every_error_class_has_its_own_docstring(leaf):
     assert leaf.__doc__ != leaf.__base__.__doc__
 
 
-def test_the_picture_names_no_error_that_is_not_there():
-    words = {word for word in PICTURE.split() if word.isalnum()}
-    picture = {word for word in words if word[0].isupper() and any(c.islower() for c in word[1:])}
-    assert {word for word in picture if "Error" in word} <= set(dir(errors))
+def test_the_module_docstring_lists_no_class_that_does_not_exist():
+    words = {word for word in DOCSTRING_WORDS if word.isalnum() and word[0].isupper()}
+    assert {word for word in words if "Error" in word} <= set(dir(errors))
 
 
 @pytest.mark.parametrize("leaf", LEAVES)
-def test_what_was_refused_before_anything_was_touched_exits_with_2(leaf):
-    before = leaf in (InventoryError, PlanError, RunError)
-    assert leaf.exit_code == (2 if before else 1)
+def test_errors_raised_before_any_change_have_exit_code_2(leaf):
+    nothing_changed = leaf in (InventoryError, PlanError, RunError)
+    assert leaf.exit_code == (2 if nothing_changed else 1)
 
 
-# Sentences
+# Messages
 
 
-def test_an_error_is_its_message_and_under_it_the_hint():
+def test_an_error_prints_its_message_and_the_hint_below_it():
     assert str(PlanError("found a", "say b")) == "found a\n  say b"
     assert str(PlanError("found a")) == "found a"
 
 
-def test_an_error_of_a_host_begins_with_its_name():
+def test_a_host_error_starts_with_the_host_name():
     assert str(Unreachable("gpu-01", "no answer", "try ssh")) == "gpu-01: no answer\n  try ssh"
 
 
@@ -82,7 +82,7 @@ def test_an_error_of_a_task_shows_the_end_of_its_log():
     )
 
 
-def test_several_errors_are_all_told_and_the_hint_once():
+def test_a_fleet_error_prints_every_error_and_the_hint_once():
     error = FleetError([Unreachable("a", "x"), Unreachable("b", "y")], "say c")
     assert str(error) == "a: x\nb: y\n  say c"
     assert error.exit_code == 1
@@ -91,56 +91,56 @@ def test_several_errors_are_all_told_and_the_hint_once():
 # raise_all
 
 
-def test_no_errors_raise_nothing():
+def test_raise_all_without_errors_returns():
     raise_all([])
     raise_all([], "a hint")
 
 
-def test_one_error_is_raised_as_it_is():
+def test_raise_all_raises_a_single_error_unchanged():
     one = AgentError("a", "no")
     assert raised(one) is one
 
 
-def test_several_errors_are_raised_together_in_their_order():
+def test_raise_all_keeps_the_order_of_several_errors():
     first, second = Unreachable("b", "no"), AgentError("a", "no")
     error = raised(first, second)
     assert isinstance(error, FleetError)
     assert error.errors == (first, second)
 
 
-def test_errors_of_errors_are_told_side_by_side():
+def test_raise_all_flattens_fleet_errors():
     error = raised(
         FleetError([Unreachable("a", "x"), Unreachable("b", "x")]), Unreachable("c", "x")
     )
     assert [one.host for one in error.errors] == ["a", "b", "c"]
 
 
-def test_what_is_told_already_is_not_told_again():
+def test_raise_all_drops_duplicates():
     error = raised(Unreachable("a", "x"), Unreachable("b", "x"), Unreachable("a", "x"))
     assert str(error) == "a: x\nb: x"
     assert str(raised(Unreachable("a", "x"), Unreachable("a", "x"))) == "a: x"
 
 
-def test_a_hint_for_all_stands_at_the_end():
+def test_a_hint_for_all_errors_is_printed_last():
     assert str(raised(Unreachable("a", "x"), hint="say y")) == "a: x\n  say y"
     assert str(raised(HostError("a", "x"), HostError("b", "x"), hint="say y")).endswith("\n  say y")
 
 
-def test_the_hint_of_several_is_kept_when_more_come():
+def test_raise_all_keeps_the_hint_of_a_fleet_error():
     several = FleetError([TaskFailed("w:0", "a", "x"), TaskFailed("w:1", "a", "x")], "see logs")
     assert str(raised(several, Unreachable("b", "y"))).endswith("b: y\n  see logs")
 
 
 @pytest.mark.parametrize("error", [TaskFailed, TaskNotReady])
-def test_the_hint_of_several_is_kept_where_there_is_one(error):
+def test_raise_all_keeps_the_hint_of_a_fleet_error_with_one_error(error):
     one = FleetError([error("worker:0", "a", "it ended: exit 1")], "the logs are kept")
     assert str(raised(one)) == "worker:0 on a: it ended: exit 1\n  the logs are kept"
 
 
-# Many hosts that have met the same
+# The same error on many hosts
 
 
-def refused(numbers):
+def refused_connections(numbers):
     return [
         Unreachable(
             f"gpu{n:02}", f"no SSH connection: 10.0.0.{n} port 22: refused", f"try: ssh gpu{n:02}"
@@ -149,25 +149,26 @@ def refused(numbers):
     ]
 
 
-def test_many_that_differ_in_names_and_addresses_alone_are_one():
-    assert str(raised(*refused(range(1, 51)))) == (
+def test_many_errors_that_differ_only_in_names_and_addresses_are_merged():
+    assert str(raised(*refused_connections(range(1, 51)))) == (
         "gpu[01-50]: no SSH connection: 10.0.0.[1-50] port 22: refused\n  try: ssh gpu01"
     )
 
 
-def test_a_few_are_told_one_by_one():
-    errors = refused(range(1, 4))
+def test_up_to_three_similar_errors_are_printed_one_by_one():
+    errors = refused_connections(range(1, 4))
     assert str(raised(*errors)) == "\n".join(map(str, errors))
 
 
-def test_what_is_another_error_is_not_hidden_among_many():
+def test_a_different_error_is_not_hidden_among_many_similar_ones():
     others = [
         AuthenticationFailed("gpu90", "no SSH connection: 10.0.0.90 port 22: refused"),
         Unreachable("gpu91", "no SSH connection: 10.0.0.91 port 22: timed out", "try: ssh gpu91"),
         Unreachable("gpu92", "no SSH connection: 10.0.0.92 port 22: refused", "look at gpu92"),
         RunError("gone"),
     ]
-    text = str(raised(*refused(range(1, 11)), *others, *refused(range(11, 21))))
+    similar = refused_connections(range(1, 21))
+    text = str(raised(*similar[:10], *others, *similar[10:]))
     assert text.splitlines()[:2] == [
         "gpu[01-20]: no SSH connection: 10.0.0.[1-20] port 22: refused", "  try: ssh gpu01",
     ]  # fmt: skip
@@ -190,8 +191,8 @@ def test_what_is_another_error_is_not_hidden_among_many():
         (["{host}.lab is full"] * 4, None),
     ],
 )
-def test_only_what_tells_the_hosts_apart_is_taken_together(messages, text):
-    """Not what was found there: that could not be told apart again."""
+def test_only_host_specific_words_are_merged(messages, text):
+    """Values that were measured on the hosts stay apart: merged, nobody could assign them."""
     errors = [
         AgentError(f"gpu{n}", message.format(host=f"gpu{n}", n=n))
         for n, message in enumerate(messages)
@@ -209,15 +210,34 @@ def test_many_tasks_that_are_not_ready_show_one_log():
     )
 
 
-def test_each_of_many_is_still_there():
-    errors = refused(range(1, 51))
+def test_a_merged_fleet_error_still_holds_every_error():
+    errors = refused_connections(range(1, 51))
     assert raised(*errors).errors == tuple(errors)
 
 
 @pytest.mark.parametrize("char", ".-:x")
-def test_a_host_that_says_much_nonsense_holds_nobody_up(char):
-    """In a second or so; it were hours if each letter were looked at from every other."""
-    began = time.process_time()
-    said = str(FleetError([AgentError(host, char * 300_000) for host in ("a", "b", "c", "d")]))
-    assert char * 300_000 in said
-    assert time.process_time() - began < 20
+def test_a_very_long_message_is_merged_in_seconds(char):
+    """It takes a second or so; a quadratic search would take hours."""
+    start_s = time.process_time()
+    text = str(FleetError([AgentError(host, char * 300_000) for host in ("a", "b", "c", "d")]))
+    assert char * 300_000 in text
+    assert time.process_time() - start_s < 20
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        RunError("no run", "start one"),
+        Unreachable("gpu-01", "no answer", "is it on?"),
+        TaskFailed("worker:1", "gpu-01", "it ended", log=["Oops"]),
+        FleetError([Unreachable("a", "no answer"), Unreachable("b", "no answer")]),
+    ],
+)
+def test_an_error_with_another_hint_is_a_copy(original):
+    before = str(original)
+    copy = original.with_hint("try again")
+    assert (type(copy), copy.hint, copy.message) == (type(original), "try again", original.message)
+    assert copy.args == original.args
+    assert copy.names == original.names
+    assert str(copy).endswith("\n  try again")
+    assert str(original) == before

@@ -1,11 +1,11 @@
-"""Who may import whom: each foreign library has one home, and hosts need nothing but Python 3.8."""
+"""Imports: each library has one home, packages have layers, and hosts need only Python 3.8."""
 
 from __future__ import annotations
 
 import ast
-import json
-import subprocess
 import sys
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,40 +15,97 @@ import tfdeploy
 PACKAGE = Path(tfdeploy.__file__).parent
 FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
-# What sees no host, no clock and no disk: the left side of the picture in the design.
+# Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
-    *("errors", "cluster", "fields", "inventory", "plan", "replan", "rescale", "roles", "launch"),
-    *("documents", "host_tables", "hostnames", "rows", "speedup", "tables", "verdict", "words"),
+    *("cluster", "errors", "formatting", "planning", "config"),
+    *("output.status_exit_code", "output.status_table"),
+    *("output.json_output", "experiments.report", "experiments.rescale", "experiments.speedup"),
 )
-HOMES = {
-    "fabric": ("transport/link.py",),
-    "invoke": ("transport/link.py",),
-    "matplotlib": ("picture.py",),
-    "paramiko": (
-        "transport/link.py",
-        "transport/channels.py",
-        "transport/keeping.py",
-        "transport/ssh.py",
-        "transport/host_keys.py",
-        "transport/translate.py",
+# Each package or top-level module, and those that it may import. Cycles are not allowed, not even
+# for type checkers. docs/architecture.md has a diagram.
+MAY_IMPORT = {
+    "formatting": (),
+    "errors": ("formatting",),
+    "cluster": ("errors",),
+    "file_lock": ("errors",),
+    "release": ("errors",),
+    "config": ("cluster", "errors", "formatting"),
+    "transport": ("errors",),
+    "transport.ssh": ("config", "errors", "transport"),
+    "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
+    "planning": ("agent", "cluster", "config", "errors", "formatting", "release"),
+    "run": ("config", "errors", "planning"),
+    "hosts": (
+        *("agent", "config", "errors", "formatting", "planning", "run"),
+        *("transport", "transport.daemon", "transport.ssh"),
     ),
-    "cryptography": ("identity.py",),
+    "transfer": (
+        *("agent", "cluster", "config", "errors", "file_lock", "formatting", "hosts", "planning"),
+        *("release", "run"),
+    ),
+    "commands": (
+        *("agent", "cluster", "config", "errors", "file_lock", "formatting", "hosts", "planning"),
+        *("release", "run", "transfer", "transport", "transport.ssh"),
+    ),
+    "experiments": (
+        *("agent", "cluster", "commands", "config", "errors", "file_lock", "formatting", "hosts"),
+        *("planning", "run"),
+    ),
+    "output": (
+        *("agent", "commands", "errors", "experiments", "formatting", "hosts", "planning"),
+        *("release", "run", "transfer"),
+    ),
+    "cli": (
+        *("commands", "config", "errors", "experiments", "hosts", "output", "run", "transfer"),
+    ),
+    "agent": (),
+    "inside": (),
+}
+# The same for the agent's packages. All of them may import its top-level modules.
+AGENT_MAY_IMPORT = {
+    "protocol": (),
+    "machine": ("protocol",),
+    "outputs": ("machine", "protocol"),
+    "reports": ("machine", "outputs", "protocol"),
+    "releases": ("machine", "protocol"),
+    "supervision": ("machine", "outputs", "protocol", "reports"),
+    "runs": ("machine", "outputs", "protocol", "releases", "reports", "supervision"),
+    "preflight": ("machine", "protocol", "runs", "supervision"),
+}
+HOMES = {
+    "fabric": ("transport/ssh/connection.py",),
+    "invoke": ("transport/ssh/connection.py",),
+    "matplotlib": ("experiments/plots.py",),
+    "paramiko": (
+        "transport/ssh/connection.py",
+        "transport/ssh/channels.py",
+        "transport/daemon/host_pool.py",
+        "transport/ssh/transport.py",
+        "transport/ssh/host_keys.py",
+        "transport/ssh/errors.py",
+    ),
+    "cryptography": ("transfer/tls_identity.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
-    "rich": ("console.py", "pushing.py"),
-    "toml": ("inventory.py",),
-    "tomllib": ("inventory.py",),
-    "pydantic": ("fields.py", "inventory.py", "tables.py"),
-    "pathspec": ("release.py", "ignore.py"),
+    "rich": ("output/",),
+    "toml": ("config/inventory.py",),
+    "tomllib": ("config/inventory.py",),
+    "pydantic": ("config/",),
+    "pathspec": ("release/",),
     "subprocess": ("transport/", "agent/"),
     "tensorflow": ("inside/",),
     "grpc": (),
 }
 
 
+@cache
+def parsed(file):
+    return ast.parse((PACKAGE / file).read_text())
+
+
 def imports(file):
-    """(module, whether it is imported relatively) for each import of a file of the package."""
-    for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
+    """Yield (module, whether the import is relative) for each import in a file."""
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, False) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -57,37 +114,62 @@ def imports(file):
                 yield from ((f"{node.module}.{alias.name}", False) for alias in node.names)
 
 
+@cache
 def foreign(file):
-    """The top-level modules that a file imports from outside of the package."""
+    """Return the top-level modules that a file imports from outside tfdeploy."""
     found = {name.split(".")[0] for name, relative in imports(file) if not relative}
     return found - {"tfdeploy", "__future__"}
 
 
-def own(file):
-    """The modules of tfdeploy that a file imports by their full names, TYPE_CHECKING's left out."""
-    tree = ast.parse((PACKAGE / file).read_text())
-    checked = [node for node in ast.walk(tree) if isinstance(node, ast.If)
-               and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"]  # fmt: skip
-    skipped = {id(node) for block in checked for node in ast.walk(block)}
+def own(file, *, checked=True):
+    """Yield the modules of tfdeploy that a file imports; with `checked` also for type checkers."""
+    here = ("tfdeploy", *file.parent.parts)
+    tree = parsed(file)
+    skipped = set() if checked else {id(node) for node in _for_type_checkers(tree)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in skipped and node.module:
-            if node.module == "tfdeploy":
-                yield from (f"tfdeploy.{alias.name}" for alias in node.names)
-            elif node.module.startswith("tfdeploy."):
-                yield node.module
+        if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
+            above = here[: len(here) - node.level + 1] if node.level else ()
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{source}.{alias.name}" for alias in node.names]
+            yield from (
+                name if name in MODULES else source
+                for name in names
+                if name.startswith("tfdeploy.")
+            )
+
+
+def _for_type_checkers(tree):
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If)
+              and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"]  # fmt: skip
+    return [node for block in blocks for node in ast.walk(block)]
+
+
+def package(module):
+    """Return the longest key of MAY_IMPORT that is a prefix of the module's name."""
+    parts = module.removeprefix("tfdeploy").strip(".").split(".")
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((name for name in names if name in MAY_IMPORT), "")
+
+
+def module_of(file):
+    parts = ("tfdeploy", *file.with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(file) for file in FILES}
 
 
 # Homes
 
 
 @pytest.mark.parametrize("library", HOMES)
-def test_a_foreign_library_is_imported_at_its_home_alone(library):
+def test_a_foreign_library_is_imported_only_in_its_home(library):
     users = [file.as_posix() for file in FILES if library in foreign(file)]
     assert [user for user in users if not user.startswith(HOMES[library] or "-")] == []
 
 
 @pytest.mark.parametrize("library", sorted({*HOMES} - {"invoke", "click", "grpc"}))
-def test_every_home_is_lived_in(library):
+def test_every_home_imports_its_library(library):
     assert any(library in foreign(file) for file in FILES)
 
 
@@ -96,24 +178,24 @@ def test_every_foreign_library_has_a_home():
     assert used - set(sys.stdlib_module_names) - set(HOMES) == set()
 
 
-# The side of the hosts
+# Code that runs on hosts
 
 
 @pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_what_runs_on_hosts_imports_the_standard_library_and_its_neighbours_alone(file):
-    theirs = {"tensorflow", "tfdeploy_checkpoints"} if file.parts[0] == "inside" else set()
-    assert foreign(file) - set(sys.stdlib_module_names) - theirs == set()
+def test_host_code_imports_only_the_standard_library_and_its_neighbours(file):
+    libraries = {"tensorflow", "tfdeploy_checkpoints"} if file.parts[0] == "inside" else set()
+    assert foreign(file) - set(sys.stdlib_module_names) - libraries == set()
 
 
 @pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_what_runs_on_hosts_imports_nothing_else_of_tfdeploy(file):
+def test_host_code_imports_no_other_module_of_tfdeploy(file):
     whole = {name for name, relative in imports(file) if name.startswith("tfdeploy.")}
     entry = {"tfdeploy.agent.verbs", "tfdeploy.agent.verbs.main"}
     assert whole == (entry if file.as_posix() == "agent/__main__.py" else set())
 
 
 @pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_what_runs_on_hosts_is_python_3_8(file):
+def test_host_code_is_python_3_8(file):
     text = (PACKAGE / file).read_text()
     tree = ast.parse(text, feature_version=(3, 8))
     newer = {"removeprefix", "removesuffix", "is_relative_to", "file_digest", "pairwise"}
@@ -129,33 +211,56 @@ def test_annotations_of_the_agent_are_never_evaluated(file):
         assert "from __future__ import annotations" in (PACKAGE / file).read_text()
 
 
-# Downwards
+# Layers
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_package_imports_only_the_packages_below_it(file):
+    importer = package(module_of(file))
+    used = {package(name) for name in own(file)} - {importer, ""}
+    assert used <= set(MAY_IMPORT.get(importer, ("cli", *MAY_IMPORT)))
+
+
+@pytest.mark.parametrize("table", [MAY_IMPORT, AGENT_MAY_IMPORT], ids=["controller", "agent"])
+def test_packages_do_not_import_each_other_in_a_circle(table):
+    TopologicalSorter(table).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if f.parts[:1] == ("agent",)], ids=str)
+def test_a_package_of_the_agent_imports_only_the_packages_below_it(file):
+    if len(file.parts) > 2:
+        parts = [name.split(".") for name in own(file)]
+        used = {found[2] for found in parts if len(found) > 2} & set(AGENT_MAY_IMPORT)
+        assert used - {file.parts[1]} <= set(AGENT_MAY_IMPORT[file.parts[1]])
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_what_is_pure_imports_what_is_pure(name):
-    allowed = {f"tfdeploy.{other}" for other in PURE} | {"tfdeploy.agent.records"}
-    assert set(own(Path(f"{name}.py"))) <= allowed
+def test_a_pure_module_imports_only_pure_modules(name):
+    pure = tuple(f"tfdeploy.{other}" for other in PURE)
+    allowed = (*pure, "tfdeploy.agent.records", "tfdeploy.release.gitignore")
+    files = [file for file in FILES if f"{module_of(file)}.".startswith(f"tfdeploy.{name}.")]
+    used = {found for file in files for found in own(file, checked=False)}
+    assert files
+    assert [found for found in sorted(used) if not found.startswith(allowed)] == []
 
 
-@pytest.mark.parametrize(
-    "file", [file for file in FILES if file.name not in ("__main__.py",)], ids=str
-)
-def test_nothing_imports_the_command_line_or_the_words_for_people(file):
-    allowed = {"tfdeploy.console", "tfdeploy.cli"} if file.parent.name == "cli" else set()
-    assert set(own(file)) & {"tfdeploy.cli", "tfdeploy.console"} <= allowed
+@pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=str)
+def test_a_folder_has_few_entries(folder):
+    """`commands` has one file per command; the top folder has all packages and main modules."""
+    children = [each.name for each in (PACKAGE / folder).iterdir() if each.name != "__pycache__"]
+    limit = {".": 22, "commands": 24}.get(folder.as_posix(), 15)
+    assert len(children) <= limit, sorted(children)
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.parts[0] == "transport"], ids=str)
-def test_transport_knows_neither_steps_nor_the_agent(file):
-    wrong = ("tfdeploy.steps", "tfdeploy.agent", "tfdeploy.remote", "tfdeploy.fleet")
-    assert [name for name in own(file) if name.startswith(wrong)] == []
+@pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=str)
+def test_each_package_has_a_docstring(file):
+    assert ast.get_docstring(parsed(file))
 
 
 # The public names
 
 
-def test_public_names_are_sorted_and_there():
+def test_public_names_are_sorted_and_exist():
     assert sorted(tfdeploy.__all__) == list(tfdeploy.__all__)
     assert [name for name in tfdeploy.__all__ if getattr(tfdeploy, name) is None] == []
 
@@ -163,49 +268,3 @@ def test_public_names_are_sorted_and_there():
 def test_a_name_that_is_not_public_is_refused():
     with pytest.raises(AttributeError, match="module 'tfdeploy' has no attribute 'nothing'"):
         _ = tfdeploy.nothing
-
-
-# At once
-
-
-def loaded(*words, cwd):
-    """The modules that a command of tfdeploy has loaded at its end."""
-    code = (
-        "import json, sys\n"
-        "from tfdeploy.cli import main\n"
-        "sys.argv[0] = 'tfdeploy'\n"
-        "try:\n main()\n"
-        "finally:\n print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=cwd, capture_output=True, text=True, timeout=30
-    )
-    assert done.returncode == 0, done.stderr
-    return {name.split(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
-
-
-HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy", "matplotlib"}
-
-
-@pytest.mark.parametrize("module", ["kept", "reaching", "keeper"])
-def test_a_command_whose_connections_are_kept_loads_nothing_that_connects(module):
-    code = f"import json, sys, tfdeploy.transport.{module}; print(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
-    assert {name.split(".")[0] for name in json.loads(done.stdout)} & HEAVY == set()
-
-
-def test_help_loads_nothing_heavy(tmp_path):
-    modules = loaded("--help", cwd=tmp_path)
-    assert "typer" in modules
-    assert modules & (HEAVY | {"pydantic", "pathspec"}) == set()
-
-
-def test_plan_loads_nothing_that_connects(tmp_path):
-    (tmp_path / "train.py").write_text("")
-    (tmp_path / "hosts.toml").write_text(
-        'project = "p"\n[training]\ncommand = "python train.py"\n'
-        '[hosts.here]\ntransport = "local"\nworkers = 1\n'
-    )
-    modules = loaded("plan", cwd=tmp_path)
-    assert "pydantic" in modules
-    assert modules & HEAVY == set()

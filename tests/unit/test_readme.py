@@ -1,59 +1,182 @@
-"""What the README promises is what the code says: states, health, commands, files, hosts.toml."""
+"""README, CONTRIBUTING and docs/ agree with the code: states, commands, files, hosts.toml."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from tfdeploy import cli, inventory, plan
-from tfdeploy.agent import health, records
+from tfdeploy import cli
+from tfdeploy.agent import records
+from tfdeploy.agent.machine import grpc_health
+from tfdeploy.config import inventory
+from tfdeploy.planning import placing
+from unit.test_imports import AGENT_MAY_IMPORT, MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = {path.name: path.read_text() for path in sorted(DOCS.glob("*.md"))}
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
 WORD = re.compile(r"[A-Z][A-Z_]+")
+IDENTIFIER = re.compile(r"(?:\w+\.)?([A-Za-z_]\w+)(?:\(.*\))?")
+FOLDERS = "tfdeploy|docs|tests|examples"
+TOP = "|".join(sorted({name.split(".")[0] for name in MAY_IMPORT} - {"run", "errors", "cluster"}))
 
 
-def words(module):
+def constants(module):
+    """The values of the module's constants that are named as their value, such as READY."""
     return {value for name, value in vars(module).items() if name == value and WORD.match(name)}
 
 
+def section(page, title):
+    """The text of a page between a heading and the next one."""
+    return re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", page, re.M | re.S)[1]
+
+
+def first_column(text):
+    return set(re.findall(r"^\| `?([A-Z_a-z]+)`? \|", text, re.M))
+
+
+# States, health, commands
+
+
 def test_the_table_of_states_lists_each_state():
-    assert set(re.findall(r"^\| ([A-Z]+) \|", README, re.M)) == words(records)
+    table = section(PAGES["states-and-health.md"], "STATE")
+    assert first_column(table) - {"state"} == constants(records)
 
 
-def test_every_answer_of_a_port_is_explained():
-    sentence = next(line for line in README.splitlines() if line.startswith("HEALTH"))
-    assert set(WORD.findall(sentence)) - {"HEALTH"} >= words(health)
+def test_the_table_of_health_lists_each_answer_of_a_port():
+    table = section(PAGES["states-and-health.md"], "HEALTH")
+    assert first_column(table) - {"health"} == constants(grpc_health)
 
 
-def test_every_command_of_the_readme_is_one():
-    named = set(re.findall(r"^    tfdeploy (\w+)", README, re.M))
-    there = {command.callback.__name__ for command in cli.app.registered_commands}
-    assert named | {"run"} == there
+def test_the_readme_and_the_page_of_commands_list_each_command():
+    commands = {command.callback.__name__ for command in cli.app.registered_commands}
+    readme = re.findall(r"^    tfdeploy (\w+)", section(README, "Commands"), re.M)
+    assert sorted(readme) == sorted(commands)
+    listed = re.findall(r"^\| `(\w+)` \|", PAGES["commands.md"].partition("##")[0], re.M)
+    assert sorted(listed) == sorted(commands)
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:tfdeploy|docs)/[\w./]*)`", README))))
-def test_every_file_of_the_readme_is_there(path):
-    assert (ROOT / path).exists()
+# Files and links
 
 
-def test_the_hosts_toml_of_the_readme_can_be_planned():
-    text = re.search(r"```toml\n(.*?)```", README, re.S)[1]
-    made = inventory.parse(text, ROOT / "hosts.toml")
-    placed = plan.make(made, {host.name: host.name for host in made.hosts})
-    assert [str(p.task) for p in placed.placements[:2]] == ["ps:0", "worker:0"]
-    assert placed.placement(placed.chief.task).host == "gpu-01"
-    assert len(placed.placements) == 1 + 2 + 15 * 4
+def named_files():
+    """(page, path) for each file of the repository that a page names in backticks."""
+    for name, text in ALL.items():
+        for path in sorted(set(re.findall(rf"`((?:{FOLDERS})/[\w./]*)`", text))):
+            yield name, path
 
 
-FAULTS = (ROOT / "docs" / "faults.md").read_text()
+def linked_files():
+    for name, text in ALL.items():
+        folder = ROOT if name in ("README.md", "CONTRIBUTING.md") else DOCS
+        for target in sorted(set(re.findall(r"\]\(([^)#]+)", text))):
+            if "://" not in target:
+                yield name, (folder / target).resolve().relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("test", sorted(set(re.findall(r"\b(\w+/test_\w+[a-z])\b", FAULTS))))
-def test_every_test_that_the_page_on_faults_names_is_there(test):
+GENERATED = {"docs/soak.md", "tests/.failed/", "tests/bench/.peers/"}
+
+
+@pytest.mark.parametrize(("page", "path"), [*named_files(), *linked_files()])
+def test_each_file_that_a_page_names_exists(page, path):
+    assert path in GENERATED or (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(re.findall(rf"\b((?:{TOP})/[\w/]+\.py)\b", PAGES["architecture.md"])))
+)
+def test_each_file_that_the_architecture_page_names_exists(path):
+    names = (ROOT / path, ROOT / "tfdeploy" / path, ROOT / "tests" / path)
+    assert any(name.exists() for name in names)
+
+
+@pytest.mark.parametrize("package", [*MAY_IMPORT, *AGENT_MAY_IMPORT])
+def test_the_picture_of_the_architecture_has_each_package(package):
+    picture = section(PAGES["architecture.md"], "The packages")
+    parts = package.replace(".", "/")
+    assert f"{parts}/" in picture or f"{parts}.py" in picture
+
+
+def test_the_index_lists_each_page():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["index.md"]))
+    assert linked == {*PAGES} - {"index.md", "soak.md"}
+
+
+def named_identifiers():
+    """Return (files, identifier) for each identifier of "How to add" beside the files it is in."""
+    section = re.search(r"^## How to add.*?\n(.*?)^## ", CONTRIBUTING, re.M | re.S)[1]
+    for line in section.splitlines():
+        tokens = re.findall(r"`([^`]+)`", line)
+        files = [token for token in tokens if "/" in token and (ROOT / token).exists()]
+        names = [found[1] for token in tokens if (found := IDENTIFIER.fullmatch(token))]
+        if files:
+            yield from ((files, name) for name in names)
+
+
+@pytest.mark.parametrize(("files", "name"), [*named_identifiers()])
+def test_each_identifier_of_how_to_add_is_in_a_file_named_beside_it(files, name):
+    paths = [ROOT / file for file in files]
+    sources = [each for path in paths for each in (path.rglob("*.py") if path.is_dir() else [path])]
+    assert any(re.search(rf"\b{name}\b", source.read_text()) for source in sources)
+
+
+# hosts.toml
+
+
+def planned(page, number=0):
+    """Return the plan of a page's hosts.toml; `number` counts those of the page."""
+    text = re.findall(r"```toml\n(.*?)```", page, re.S)[number]
+    loaded = inventory.parse(text, ROOT / "hosts.toml")
+    return placing.make_plan(loaded, {host.name: host.name for host in loaded.hosts})
+
+
+def test_the_hosts_toml_of_the_readme_has_ten_lines_and_can_be_planned():
+    result = planned(README)
+    assert [str(p.task) for p in result.placements[:2]] == ["ps:0", "worker:0"]
+    assert len(result.placements) == 1 + 2 * 4
+    lines = re.search(r"```toml\n(.*?)```", README, re.S)[1].splitlines()
+    assert len([line for line in lines if line.strip()]) <= 10
+
+
+def test_the_hosts_toml_of_getting_started_can_be_planned():
+    result = planned(PAGES["getting-started.md"], 1)
+    assert result.placement(result.chief.task).host == "gpu-01"
+    assert len(result.placements) == 1 + 2 + 15 * 4
+
+
+def test_the_hosts_toml_for_this_machine_can_be_planned():
+    result = planned(PAGES["getting-started.md"])
+    tasks = ["ps:0", "worker:0", "worker:1", "chief:0"]
+    assert [str(placement.task) for placement in result.placements] == tasks
+    assert result.hosts == ("here",)
+
+
+# Messages
+
+
+def test_troubleshooting_shows_the_messages_of_the_code():
+    errors = (ROOT / "tfdeploy/transport/ssh/errors.py").read_text()
+    example = re.search(r"^    error: gpu-02: .*?\n\n", PAGES["troubleshooting.md"], re.M | re.S)[0]
+    messages = re.findall(r"gpu-0\d: ([^:\d]+)", example)
+    assert len(messages) == 3
+    assert [message for message in messages if message.strip() not in errors] == []
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    "test", sorted(set(re.findall(r"\b([\w/]+/test_\w+[a-z])\b", PAGES["faults.md"])))
+)
+def test_each_test_that_the_page_of_faults_names_exists(test):
     assert (ROOT / "tests" / f"{test}.py").exists()
 
 
-def test_the_page_on_faults_has_all_48():
-    rows = re.findall(r"^\| ([\d, ]+) \|", FAULTS, re.M)
-    assert sorted(int(n) for row in rows for n in row.split(", ")) == [*range(1, 49)]
+def test_the_page_of_faults_has_each_number_once():
+    rows = re.findall(r"^\| ([\d, ]+) \|", PAGES["faults.md"], re.M)
+    numbers = [int(n) for row in rows for n in row.split(", ")]
+    assert {*range(1, 49)} <= {*numbers}
+    assert len({*numbers}) == len(numbers)

@@ -1,7 +1,7 @@
-"""What runs on the hosts: standard library only, Python 3.8 and later, nothing else of tfdeploy.
+"""The code that runs on hosts: standard library only, Python 3.8 or later, no other tfdeploy code.
 
-Each call is a Python of its own, so a module is imported where it is sure to be needed, and one
-that costs more than a millisecond in the function that alone needs it.
+Each request may start a new Python. So import a module at the top only if it is always needed; if
+it takes more than a millisecond to load, import it in the function that needs it.
 """
 
-TYPE_CHECKING = False  # as typing's own, which would cost each call 3 ms
+TYPE_CHECKING = False  # instead of typing's, because loading typing takes 3 ms

@@ -1,4 +1,4 @@
-"""The agent's entry. It must be readable to any Python 3, to say which one it needs."""
+"""The agent's entry point. Any Python 3 must be able to parse it, to report that it is too old."""
 
 import sys
 

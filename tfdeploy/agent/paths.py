@@ -1,28 +1,33 @@
-"""Where everything lies on a host. The agent's own folder says where the root is.
+"""Where tfdeploy stores files on a host. The root is found from the agent's own folder.
 
-<root>/.id                                    names the root, see roots.py
-<root>/agent/<hash>/
+<root>/.id                                    the root's id, see machine/shared_directory.py
+<root>/agent/<hash>/                          one version of the agent
 <root>/<project>/releases/<release>/          written once, then read-only
-<root>/<project>/manifests/<release>.json
-<root>/<project>/runs/<run>/logs/<task>.log   (and .log.1, what it held before)
-<root>/<project>/runs/<run>/replica/           a copy of the chief's newest checkpoint
+<root>/<project>/manifests/<release>.json     what a release contains
+<root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
+<root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
+<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
+<root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
+<root>/<project>/runs/<run>/<task>/saves.json  where its program saved elsewhere
 <root>/<project>/runs/<run>/<task>/work/      the task's directory
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from . import TYPE_CHECKING
+from .refusal import Refusal
 
 if TYPE_CHECKING:
     from typing import List
 
 
 def agent() -> str:
-    """The folder that this process runs from; whoever runs it names it whole."""
+    """Return the agent's folder: this process was started with its absolute path."""
     return sys.argv[0]
 
 
@@ -30,8 +35,8 @@ def root() -> str:
     return os.path.dirname(os.path.dirname(agent()))
 
 
-def boot() -> str:
-    """Names this boot of the machine. Source: random(4), /proc/sys/kernel/random/boot_id."""
+def boot_id() -> str:
+    """Return the id of this boot of the machine; "" if it is unknown. Source: random(4)."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -40,8 +45,19 @@ def boot() -> str:
 
 
 def make_private(project: str) -> None:
-    """What a project keeps here (environments, logs, weights) is not for the host's other users."""
-    os.makedirs(os.path.join(root(), project), mode=0o700, exist_ok=True)
+    """Create a project's folder. Other users can't read it: it has environments, logs, weights.
+
+    Nobody else may write to one that exists. Raises Refusal if it belongs to another user."""
+    folder = os.path.join(root(), project)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.stat(folder)
+    if found.st_uid != os.geteuid():
+        raise Refusal(
+            "{} belongs to another user".format(folder),
+            "set the host's directory in hosts.toml to a folder of your own",
+        )
+    if found.st_mode & 0o022:
+        os.chmod(folder, stat.S_IMODE(found.st_mode) & ~0o022)
 
 
 def releases(project: str) -> str:
@@ -53,7 +69,7 @@ def release(project: str, release_id: str) -> str:
 
 
 def incoming(project: str, release_id: str) -> str:
-    """Where a release grows until it is whole; the leading dot hides it from every other verb."""
+    """Return the folder of a release until it is complete; its dot hides it from other verbs."""
     return os.path.join(releases(project), ".incoming-" + release_id)
 
 
@@ -62,12 +78,20 @@ def manifests(project: str) -> str:
 
 
 def manifest(project: str, release_id: str) -> str:
-    """What a whole release holds: it is not in the release, for every run would see it."""
+    """Return the file that lists what a release contains. Runs see the release, but not this."""
     return os.path.join(manifests(project), release_id + ".json")
 
 
+def runs(project: str) -> str:
+    return os.path.join(root(), project, "runs")
+
+
 def run(project: str, run_id: str) -> str:
-    return os.path.join(root(), project, "runs", run_id)
+    return os.path.join(runs(project), run_id)
+
+
+def record(project: str, run_id: str) -> str:
+    return os.path.join(run(project, run_id), "record.json")
 
 
 def logs(project: str, run_id: str) -> str:
@@ -83,18 +107,18 @@ def task(project: str, run_id: str, name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """`worker:1` is `worker-1` in paths."""
+    """Return a task's name in paths: `worker-1` for `worker:1`."""
     return name.replace(":", "-")
 
 
 def tasks(project: str, run_id: str) -> List[str]:
-    """The names of the tasks that this host holds of a run, in no order."""
+    """Return the names of a run's tasks on this host, in no order."""
     folder = run(project, run_id)
     if not os.path.isdir(folder):
         return []
     with os.scandir(folder) as entries:
-        held = [e.name for e in entries if os.path.exists(launch(e.path))]
-    return [name.replace("-", ":") for name in held]
+        names = [entry.name for entry in entries if os.path.exists(launch(entry.path))]
+    return [name.replace("-", ":") for name in names]
 
 
 def launch(task_dir: str) -> str:
@@ -109,10 +133,14 @@ def lock(task_dir: str) -> str:
     return os.path.join(task_dir, "lock")
 
 
+def saves(task_dir: str) -> str:
+    return os.path.join(task_dir, "saves.json")
+
+
 def work(task_dir: str) -> str:
     return os.path.join(task_dir, "work")
 
 
 def checkpoints(task_dir: str, checkpoint_dir: str) -> str:
-    """Where a task saves: its launch's `checkpoint_dir`, within its work unless absolute."""
+    """Return where a task saves checkpoints: `checkpoint_dir`, relative to its work directory."""
     return os.path.join(work(task_dir), checkpoint_dir)

@@ -1,13 +1,13 @@
-"""The wire format: what the controller and the agent tell each other, and what is kept on disk."""
+"""The records that the controller and the agent exchange, and that are stored on disk as JSON."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
 
 from . import TYPE_CHECKING
+from .machine import filesystem
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Type, TypeVar, Union
@@ -24,19 +24,23 @@ STOPPED = "STOPPED"
 LOST = "LOST"
 SERVER, PORT, PROCESS = "server", "port", "process"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
+# The last exception of a process that lost a peer. Such tasks continue if all are restarted.
+PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 
 
-# State is written in whole blocks, so that it can be written in place when the disk is full.
+# Files are padded to whole blocks: on a full disk only blocks that a file has can be written.
 BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class Policy:
-    """When a task is begun again, and when it is ended for that: [restart] in hosts.toml.
+    """When a task is restarted: [restart] in hosts.toml.
 
-    At most `attempts` restarts within `window_s`; the first one waits `delay_s`, each further one
-    twice as long, up to `max_delay_s`. `exits` are the exit codes that are retried, "SIGKILL" and
-    the like among them, "signals" for all of these. `stall_timeout_s` is None where it isn't asked.
+    A task is restarted at most `attempts` times within `window_s`, after `delay_s` and then after
+    twice the delay before, up to `max_delay_s`. `exits` are the exit codes after which it is
+    restarted; signals are names such as "SIGKILL", or "signals" for all of them. A task is also
+    restarted if it is FROZEN for `frozen_timeout_s`, or has made no progress for `stall_timeout_s`
+    (None: this is not checked).
     """
 
     attempts: int
@@ -49,13 +53,13 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Circle:
-    """How the tasks of a run hear of each other: the chief's supervisor tells at address:port.
+class HeartbeatSettings:
+    """How the supervisors of a run exchange heartbeats: the chief's serves them at address:port.
 
-    `secret` is the run's own; whoever doesn't know it is told nothing and believed nothing.
-    `tasks` are all of the run's, `needed` those without which the chief can't go on, `replicas`
-    those whose supervisors keep copies of its checkpoints. Who has heard nothing for
-    `orphan_timeout_s` gives up.
+    `secret` is the run's own; messages that are not signed with it are neither answered nor
+    believed. `tasks` are all tasks of the run, `needed` those that the chief can't run without,
+    `replicas` those whose supervisors keep copies of its checkpoints. A supervisor that gets no
+    heartbeat for `orphan_timeout_s` stops its task.
     """
 
     address: str
@@ -69,23 +73,43 @@ class Circle:
 
     @property
     def name(self) -> str:
-        """Tells this launch of the run from others, and nothing of the secret."""
-        import hashlib  # it loads OpenSSL, and few calls ask for this
+        """Return a name of this launch of the run, from which the secret can't be found."""
+        import hashlib  # loads OpenSSL, and few calls need it
 
         return hashlib.sha256(self.secret.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
-class Launch:
-    """The complete order for one task, and the only thing that is sent to start it.
+class Outputs:
+    """Which files of a task the controller collects.
 
-    `port` is None for a task that opens none. `checkpoint_dir` is relative to the task's work
-    directory, or absolute. `no_proxy` holds the addresses that must not go through a proxy.
-    `linger_s` is how long it may go on after the chief's success, `max_duration_s` how long the
-    run may last (its chief looks to that), and `log_limit_bytes` how much of its log is kept.
-    `data` says which release is to be seen at which place in the task's directory, `files` which
-    text, `links` which path, relative to the place. `ready` is what makes it READY: its SERVER
-    answers with its own `name`, its PORT is open, or its PROCESS runs.
+    `patterns` are [includes, regular expression] pairs for paths relative to the task's directory;
+    the last one that matches decides. `folders` are absolute paths. The newest `copied_bytes` of
+    the chief's files are copied to the hosts that keep replicas: all of them, or, if only an
+    evaluator reads them, those in the chief's folder `copied_from`.
+    """
+
+    patterns: List[List[Any]] = field(default_factory=list)
+    folders: List[str] = field(default_factory=list)
+    copied_bytes: int = 0
+    copied_from: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that a host needs to start one task.
+
+    - `port` is None for a task that opens none.
+    - `checkpoint_dir` is absolute, or relative to the task's work directory.
+    - `no_proxy` lists the addresses that must not be reached through a proxy.
+    - `linger_s` is how long the task may run after the chief has succeeded, `max_duration_s` how
+      long the run may last (the chief's supervisor ends it).
+    - `log_limit_bytes` is how much of the task's log is kept.
+    - `data`, `files` and `links` map places in the task's directory to the release of a data set,
+      to a file's text, and to a path relative to the place.
+    - `outputs` are collected by the controller.
+    - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
+      or its PROCESS runs.
     """
 
     project: str
@@ -105,21 +129,28 @@ class Launch:
     max_duration_s: Optional[float]
     log_limit_bytes: int
     policy: Policy = field(metadata={"kind": Policy})
-    circle: Circle = field(metadata={"kind": Circle})
+    heartbeat: HeartbeatSettings = field(metadata={"kind": HeartbeatSettings, "formerly": "circle"})
     data: Dict[str, str] = field(default_factory=dict)
     files: Dict[str, str] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
     ready: str = SERVER
     name: str = ""
+    outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
 
     @property
-    def asked_port(self) -> Optional[int]:
-        """The port that tells how the task is; None where its process is all there is."""
+    def health_port(self) -> Optional[int]:
+        """Return the port to probe; None if only the process shows the task's health."""
         return None if self.ready == PROCESS else self.port
 
     @property
+    def leased_ports(self) -> List[int]:
+        """The task's own port, if it has one, and then for the chief that of its heartbeat."""
+        ports = [] if self.port is None else [self.port]
+        return [*ports, self.heartbeat.port] if self.is_chief else ports
+
+    @property
     def is_chief(self) -> bool:
-        return self.task == self.circle.chief
+        return self.task == self.heartbeat.chief
 
     @property
     def task(self) -> str:
@@ -128,12 +159,13 @@ class Launch:
 
 @dataclass(frozen=True)
 class TaskState:
-    """What the supervisor last wrote about its task; it alone writes this.
+    """What the supervisor last wrote about its task. No other process writes it while it runs.
 
-    `since` is the host's own clock in seconds, only ever compared on that host; `boot` names the
-    host's boot, for pids mean nothing after the next. `exit` is the process's last exit code,
-    negative for a signal, None before it had one. `reason` is for people; `cause` names the task
-    whose end made this one end.
+    `since` is in seconds of the host's own clock, and only compared on that host. `boot` is the id
+    of the host's boot: after the next boot, pids mean nothing. `exit` is the process's last exit
+    code, negative for a signal, None before the first. `reason` is for users; `cause` is the task
+    whose end made this one end. `planned` says that max_duration_s ended the task, `others_ended`
+    that all other tasks have reported their end to the chief.
     """
 
     state: str
@@ -144,16 +176,19 @@ class TaskState:
     restarts: int = 0
     reason: str = ""
     cause: str = ""
+    planned: bool = False
+    others_ended: bool = False
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """A task as its host sees it when asked. `age_s` is how long the state has lasted there.
+    """The status of a task, as its host reports it.
 
-    `health` is what its port answers now (see health.py), "-" where it has none or is not running.
-    `step` and `step_age_s` are its event files' last training step and how long ago it was reached,
-    `quiet_s` how long neither log nor events have grown; None where there is nothing to tell by.
-    `log` holds the last lines of its log, where they were asked for.
+    `age_s` is how long it has been in its state. `health` is what its port answers now (see
+    machine/grpc_health.py), "-" if it has no port or is not running. `step` and `step_age_s` are
+    the last training step in its event files and its age; `quiet_s` is how long neither its log nor
+    its event files have changed. All three are None without such files. `log` has the last lines of
+    the task's log, if they were requested.
     """
 
     task: str
@@ -168,6 +203,7 @@ class TaskReport:
     step: Optional[int] = None
     step_age_s: Optional[float] = None
     quiet_s: Optional[float] = None
+    planned: bool = False
     log: List[str] = field(default_factory=list)
 
 
@@ -176,33 +212,31 @@ def to_json(record: Any) -> Dict[str, Any]:
 
 
 def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
-    """Read a record, leaving out what a newer version may have added."""
+    """Read a record, ignoring fields that a newer version may have added. A field that an older
+    version has written under its former name is found, too."""
     values = {}
-    for known in fields(kind):  # type: ignore[arg-type]
-        if known.name in data:
-            value, nested = data[known.name], known.metadata.get("kind")
-            values[known.name] = from_json(nested, value) if nested else value
+    for declared in fields(kind):  # type: ignore[arg-type]
+        name = declared.name if declared.name in data else declared.metadata.get("formerly")
+        if name in data:
+            value, nested = data[name], declared.metadata.get("kind")
+            values[declared.name] = from_json(nested, value) if nested else value
     return kind(**values)
 
 
 def write(path: str, data: Any) -> None:
-    """Write JSON so that a reader sees the old or the new whole, never a part."""
+    """Write JSON so that a reader sees the old or the new content, never a part. Raises OSError."""
     text = json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
     text += b" " * (-len(text) % BLOCK)
-    fresh = "{}.{}.new".format(path, os.getpid())
     try:
-        with open(fresh, "wb") as file:
-            file.write(text)
-        os.replace(fresh, path)
+        filesystem.replace_file(path, text)
     except OSError as error:
-        _remove(fresh)
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not filesystem.is_disk_full(error):
             raise
         _overwrite(path, text)
 
 
 def _overwrite(path: str, text: bytes) -> None:
-    """On a full disk the blocks that the file has already can still be written, at one stroke."""
+    """Write in one call the blocks that the file has already: this works on a full disk too."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.pwrite(descriptor, text, 0)
@@ -211,15 +245,8 @@ def _overwrite(path: str, text: bytes) -> None:
         os.close(descriptor)
 
 
-def _remove(path: str) -> None:
-    try:
-        os.remove(path)
-    except OSError:
-        pass
-
-
 def load(kind: Type[R], path: str) -> R:
-    """Read the record that stands in a file. Raises OSError or ValueError where it can't."""
+    """Read a record from a file. Raises OSError, or ValueError for invalid JSON."""
     return from_json(kind, read(path))
 
 

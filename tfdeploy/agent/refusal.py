@@ -1,10 +1,14 @@
-"""How the agent says no: one sentence of what was found, and what to do about it."""
+"""An expected error that the agent reports to the controller."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """`held_by` is the run that has what was asked for, where one has."""
+    """The agent can't do what it was asked to.
+
+    `message` is one sentence that says what was found and what was expected; `hint` is a command or
+    an edit that helps. `held_by` is the run that holds the port or GPU that is needed, or "".
+    """
 
     def __init__(self, message: str, hint: str = "", held_by: str = "") -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""What the controller may ask: question after question, a line of JSON each, answered in turn.
+"""Answer the controller's requests, one after the other: a request is a line of JSON on stdin.
 
-Every answer is a line, too, behind a mark that tells it from what a talkative profile prints.
+Each answer is a line on stdout. It starts with a mark, because a shell profile may print too.
 """
 
 from __future__ import annotations
@@ -12,61 +12,75 @@ import sys
 from importlib import import_module
 
 from . import TYPE_CHECKING, paths
+from .protocol.message import Invalid, Message, arguments, parse, to_json
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Sequence
+    from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
     Body = Dict[str, Any]
 
-# Every line that is meant for the controller begins so: a shell profile may print too.
+# The start of every line that is meant for the controller.
 MARK = "tfdeploy-answer:"
 ABSENT = 96
-# Where the answer to each is found. A module is loaded when it is first asked for: together they
-# take several times as long as Python itself.
+# A field of any request: the controller is of another version than this agent.
+ANOTHER_VERSION = "another_version"
+# The request of each verb, in protocol/, and the function that answers it. A module is loaded when
+# it is first needed: together they take several times as long to load as Python itself.
 VERBS = {
-    "offer": "releases.offer",
-    "lacks": "releases.lacks",
-    "add": "releases.add",
-    "take": "releases.take",
-    "abandon": "releases.abandon",
-    "share": "relay.share",
-    "fetch": "relay.fetch",
-    "mark": "roots.mark",
-    "unmark": "roots.unmark",
-    "rename": "roots.rename",
-    "survey": "survey.survey",
-    "doors": "doors.doors",
-    "knock": "doors.knock",
-    "ports": "verbs.ports",
-    "start": "verbs.start",
-    "status": "verbs.status",
-    "follow": "follow.follow",
-    "stop": "verbs.stop",
-    "peers": "verbs.peers",
-    "pin": "checkpoints.pin",
-    "newest": "copies.newest",
-    "unhold": "copies.unhold",
-    "receive": "copies.receive",
-    "adopt": "copies.adopt",
-    "unpin": "verbs.unpin",
-    "logs": "verbs.logs",
-    "give": "give.give",
-    "load": "load.load",
-    "events": "event_files.events",
-    "disk": "disk.disk",
-    "weigh": "remove.weigh",
-    "remove": "remove.remove",
+    "offer": ("releases.FindRelease", "releases.receive.offer"),
+    "lacks": ("releases.ListMissing", "releases.receive.lacks"),
+    "add": ("releases.ReceiveFiles", "releases.receive.add"),
+    "take": ("releases.ReceiveLastFiles", "releases.receive.take"),
+    "abandon": ("releases.AbandonRelease", "releases.receive.abandon"),
+    "share": ("releases.Share", "releases.relay.share"),
+    "fetch": ("releases.Fetch", "releases.relay.fetch"),
+    "mark": ("releases.Mark", "machine.shared_directory.claim_mark"),
+    "unmark": ("releases.Unmark", "machine.shared_directory.remove_mark"),
+    "rename": ("releases.Rename", "machine.shared_directory.renew_root_id"),
+    "survey": ("preflight.Survey", "preflight.host_facts.survey"),
+    "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),
+    "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
+    "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
+    "start": ("runs.Start", "runs.start.start"),
+    "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
+    "record": ("runs.ReadRecord", "runs.run_record.record"),
+    "status": ("reports.Status", "reports.status.status"),
+    "follow": ("reports.Follow", "reports.follow.follow"),
+    "stop": ("runs.Stop", "runs.stop.stop"),
+    "peers": ("preflight.Peers", "preflight.reachability.peers"),
+    "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),
+    "pin": ("outputs.Pin", "outputs.checkpoints.pin"),
+    "newest": ("runs.FindNewest", "runs.handover.newest"),
+    "unhold": ("runs.LetGoOfCopies", "runs.handover.unhold"),
+    "receive": ("runs.ReceiveCheckpoint", "runs.handover.receive"),
+    "adopt": ("runs.AdoptCheckpoint", "runs.handover.adopt"),
+    "unpin": ("outputs.Unpin", "outputs.checkpoints.unpin"),
+    "logs": ("reports.Logs", "reports.read_files.logs"),
+    "outputs": ("outputs.ListOutputs", "outputs.listing.outputs"),
+    "find": ("outputs.FindFiles", "outputs.listing.find"),
+    "hold": ("outputs.HoldUnits", "outputs.hold.hold"),
+    "let_go": ("outputs.LetGo", "outputs.hold.let_go"),
+    "expect": ("outputs.ExpectUnits", "outputs.delivery.expect"),
+    "deliver": ("outputs.DeliverUnits", "outputs.delivery.deliver"),
+    "replicated": ("outputs.ListReplicas", "supervision.output_replicas.replicated_outputs"),
+    "give": ("reports.ReadFiles", "reports.read_files.give"),
+    "load": ("reports.MeasureLoad", "machine.metrics.host_load"),
+    "events": ("outputs.ListEvents", "outputs.event_files.events"),
+    "disk": ("runs.MeasureDisk", "runs.disk.disk"),
+    "results": ("outputs.ListResults", "runs.results.results"),
+    "weigh": ("runs.Weigh", "runs.remove.weigh"),
+    "remove": ("runs.Remove", "runs.remove.remove"),
 }
-# After a push comes a start, mostly. What that needs is loaded once nobody has asked for so long.
-START = ("records", "start", "apart", "supervisor")
-FORESEEN = {"offer": START, "take": START}
-QUIET_S = 0.3
+# Most pushes are followed by a start. Its modules are loaded after this time without a request.
+START = ("records", "runs.start", "supervision.detach", "supervision.supervisor")
+PRELOADED = {"offer": START, "take": START}
+PRELOAD_AFTER_S = 0.3
 
 
 def main(argv: List[str]) -> int:
     if argv[0] == "supervise":
-        from .supervisor import supervise
+        from .supervision.supervisor import supervise
 
         supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0
@@ -74,118 +88,81 @@ def main(argv: List[str]) -> int:
 
 
 def serve() -> int:
-    """Answer until the controller hangs up, or until we have been removed from this host."""
+    """Answer until the controller closes the connection, or this agent's folder is deleted."""
     for line in iter(sys.stdin.buffer.readline, b""):
         if not os.path.isdir(paths.agent()):
             return ABSENT
-        if line.strip():  # an empty one ends a `follow`, which may just have ended by itself
+        if line.strip():  # an empty line ends a `follow`, which may have ended by itself
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             verb, body = json.loads(line)
             try:
                 _answer(verb, body)
-            except BrokenPipeError:  # the controller has gone; nobody is left to tell
-                sys.stdout = None  # nor to be flushed to at our end
+            except BrokenPipeError:  # the controller has closed the connection
+                sys.stdout = None  # so that Python does not flush it when it exits
                 return 0
-            _foresee(FORESEEN.get(verb, ()))
+            _preload(PRELOADED.get(verb, ()))
     return 0
 
 
-def _foresee(modules: Sequence[str]) -> None:
-    """Load them while we wait for the next question, if that takes its time."""
+def _preload(modules: Sequence[str]) -> None:
+    """Load modules if no request arrives within PRELOAD_AFTER_S."""
 
     def load(*_: object) -> None:
         try:
             for module in modules:
                 import_module("." + module, __package__)
-        except ImportError:  # we have been removed from this host, as the next question finds out
+        except ImportError:  # the agent was deleted: the next request finds out
             return
 
     if modules:
         signal.signal(signal.SIGALRM, load)
-        signal.setitimer(signal.ITIMER_REAL, QUIET_S)
+        signal.setitimer(signal.ITIMER_REAL, PRELOAD_AFTER_S)
 
 
 def _answer(verb: str, body: Body) -> None:
     try:
-        for answer in _answers(_function(verb), body):
-            _say(answer)
-    except Refusal as no:
-        _say({"refused": no.message, "hint": no.hint, "held_by": no.held_by})
+        for answer in _answers(*_call(verb, body)):
+            _send(answer)
+    except Refusal as refusal:
+        _send({"refused": refusal.message, "hint": refusal.hint, "held_by": refusal.held_by})
     except BrokenPipeError:
         raise
+    except Invalid as error:
+        _send({"failed": "invalid request {}: {}".format(verb, error)})
     except Exception as error:
         import traceback  # costs as much as Python's own start
 
-        _say({"failed": "{}: {}".format(type(error).__name__, error)})
+        _send({"failed": "{}: {}".format(type(error).__name__, error)})
         traceback.print_exc()
 
 
-def _answers(verb: Callable[..., Any], body: Body) -> Iterator[Body]:
-    answer = verb(**_known(verb, body))
-    if isinstance(answer, dict):
-        yield answer
+def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
+    """Yield one answer, or all answers of a stream and a last line that ends it."""
+    answer = function(**named)
+    if isinstance(answer, Message):
+        yield to_json(answer)
     else:
-        yield from answer
+        yield from map(to_json, answer)
         yield {"end": True}
 
 
-def _function(verb: str) -> Callable[..., Any]:
-    module, _, name = VERBS[verb].partition(".")
-    function: Callable[..., Any] = getattr(import_module("." + module, __package__), name)
-    return function
+def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
+    """Return the function that answers a request, and its arguments. Raises Invalid.
+
+    A controller of another version says so: it may use fields that this agent does not know.
+    """
+    from_another_version = body.pop(ANOTHER_VERSION, False)
+    request, function = (resolve(path) for path in VERBS[verb])
+    return function, arguments(parse(request, body, strict=not from_another_version))
 
 
-def _known(verb: Callable[..., Any], body: Body) -> Body:
-    """A run is asked with the agent that started it, and a newer controller may say more to it."""
-    code = verb.__code__
-    return {name: body[name] for name in code.co_varnames[: code.co_argcount] if name in body}
+def resolve(path: str) -> Any:
+    """Import a function of the agent, or a request of the protocol, from its path in VERBS."""
+    module, _, name = path.rpartition(".")
+    package = "." if name[0].islower() else ".protocol."
+    return getattr(import_module(package + module, __package__), name)
 
 
-def _say(answer: Body) -> None:
+def _send(answer: Body) -> None:
     sys.stdout.write(MARK + json.dumps(answer) + "\n")
     sys.stdout.flush()
-
-
-def start(launches: List[Body]) -> Body:
-    from . import records
-    from .start import start
-
-    return {"tasks": start([records.from_json(records.Launch, launch) for launch in launches])}
-
-
-def status(project: str, run: str, tail: int) -> Body:
-    from . import records
-    from .status import status
-
-    return {"tasks": [records.to_json(report) for report in status(project, run, tail)]}
-
-
-def stop(project: str, run: str, tasks: List[str], launched: str = "") -> Body:
-    from .stop import stop
-
-    return {"tasks": stop(project, run, tasks, launched)}
-
-
-def peers(project: str, run: str, peers_asked: List[Body], timeout_s: float) -> Body:
-    from . import peers
-
-    found = peers.ask(peers_asked, timeout_s)
-    return {"peers": found, "chief": peers.chief(project, run, timeout_s)}
-
-
-def ports(count: int) -> Body:
-    from .ports import choose
-
-    return {"ports": choose(count)}
-
-
-def unpin(project: str, run: str, task: str) -> Body:
-    from .checkpoints import unpin
-
-    unpin(project, run, task)
-    return {}
-
-
-def logs(project: str, run: str) -> Body:
-    folder = paths.logs(project, run)
-    return {"folder": folder, "names": os.listdir(folder) if os.path.isdir(folder) else []}

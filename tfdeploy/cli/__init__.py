@@ -1,40 +1,53 @@
-"""The command line: flags become objects, objects go through a step, a step gives an exit code.
+"""The command line: turn options into objects, call one command, exit with its code.
 
-Everything heavy is imported inside the commands, so that --help answers at once.
+Modules that take long to import are imported inside the functions, so that --help answers at once.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import suppress
 
-# In the order in which --help shows the commands.
-from tfdeploy.cli import training, watching, keeping, measuring  # isort: skip
+# In the order in which --help lists the commands.
+from tfdeploy.cli import about, training, watching, housekeeping, measuring  # isort: skip
 from tfdeploy.cli.options import INTERRUPTED, app
 from tfdeploy.errors import TfdeployError
 
-__all__ = ["app", "keeping", "main", "measuring", "training", "watching"]
+__all__ = ["about", "app", "housekeeping", "main", "measuring", "training", "watching"]
 
 
 def main() -> None:
-    """Run the command line; every refusal is one clear sentence and an exit code."""
+    """Run the command line. An error becomes a message, a hint and an exit code."""
+    _handle_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     try:
         app()
     except TfdeployError as error:
-        from tfdeploy.console import Console, document
+        from tfdeploy.output.console import Console, print_json
+        from tfdeploy.output.json_output import failure_document
 
-        Console().error(error)
-        if "--json" in sys.argv[1:]:  # whoever parses the output finds one document in any case
-            document({"error": str(error)})
+        Console().print_error(error)
+        if "--json" in sys.argv[1:]:  # a script finds one document in every case
+            print_json(failure_document(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(_interrupted())
-    except SystemExit as ended:
-        # Typer ends with the same code at a Ctrl-C that no command knew, but without a word.
-        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
-            _interrupted()
+        sys.exit(_print_interrupted())
+    except SystemExit as exit_:
+        # If no command handles Ctrl-C, Typer exits with the same code, but prints nothing.
+        if isinstance(getattr(exit_.__context__, "__cause__", None), KeyboardInterrupt):
+            _print_interrupted()
         raise
 
 
-def _interrupted() -> int:
-    sys.stderr.write("\ninterrupted\n")
+def _handle_as_ctrl_c(*signals: signal.Signals) -> None:
+    """Let these signals end a command as Ctrl-C does: a scheduler sends SIGTERM, a terminal that is
+    closed sends SIGHUP. A signal that is ignored, such as SIGHUP under nohup, stays ignored."""
+    for number in signals:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def _print_interrupted() -> int:
+    with suppress(OSError):  # the terminal may be closed
+        sys.stderr.write("\ninterrupted\n")
     return INTERRUPTED

@@ -1,10 +1,10 @@
-"""The commands that measure trainings: compare, sweep."""
+"""The commands that measure training: compare, sweep."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,99 +15,111 @@ from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.console import Console
+    from tfdeploy.output.console import Console
 
 
 @app.command()
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
-                    help="A run's id, or its folder; LABEL=RUN gives it a name.")],
+                    help="A run's id or folder. LABEL=RUN gives it a label.")],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
-                   help="Another scalar. Default: loss, or the only one that every run has.")]
-    = None,
+                   help="The scalar to compare. Default: loss, or the only one that all runs have.")
+                   ] = None,
     pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
-                       help="Read the chief's log, not events: (?P<step>…), (?P<loss>…), and "
-                       "(?P<time>…) where it tells one.")] = None,
+                       help="Read the chief's log instead of events, with the groups (?P<step>…), "
+                       "(?P<loss>…) and optionally (?P<time>…).")] = None,
     smooth: Annotated[int | None, typer.Option("--smooth", min=0, metavar="STEPS",
-                      help="Running mean over so many steps. Default: a twentieth of the "
-                      "longest run.")] = None,
+                      help="Steps of the running mean. Default: 1/20 of the longest run.")] = None,
     target: Annotated[float | None, typer.Option("--target", metavar="VALUE",
-                      help="Tell when each run first reached it.")] = None,
+                      help="Show when each run first reached this value.")] = None,
     picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
-                       help=".svg or .png. Default: compare.svg, among the runs.")] = None,
-    log: Annotated[bool, typer.Option("--log", help="The picture's losses are logarithmic.")]
-    = False,
+                       help="The .svg or .png to write. Default: compare.svg in runs/.")] = None,
+    log: Annotated[bool, typer.Option("--log", help="Use a logarithmic y axis.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Show the losses of several collected runs, against step and against time, in a picture."""
-    from tfdeploy import curves, documents
-    from tfdeploy import picture as pictures
-    from tfdeploy.console import Console, document
-    from tfdeploy.steps import compare as steps
+    """Compare a scalar of collected runs, such as the loss, over steps and over time."""
+    from tfdeploy.experiments import compare as command
+    from tfdeploy.experiments import plots, scalars
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    picture = picture or steps.picture_of(hosts)
-    pictures.checked(picture)
-    wanted = curves.log_pattern(pattern) if pattern else None
-    seen = steps.compare(hosts, runs, tag=tag, pattern=wanted, smooth=smooth, target=target)
+    picture = picture or command.default_picture(hosts)
+    plots.check_file(picture)
+    regex = scalars.log_pattern(pattern) if pattern else None
+    comparison = command.compare(hosts, runs, tag=tag, pattern=regex, smooth=smooth, target=target)
     if not json:
-        Console().compared(seen, picture)  # though its picture may fail
-    pictures.draw(picture, steps.panels(seen, "y" if log else ""))
+        Console().print_comparison(comparison, picture)  # first, because drawing may fail
+    plots.draw(picture, command.panels(comparison, "y" if log else ""))
     if json:
-        document(documents.compared(seen, picture))
+        print_json(json_output.compare_document(comparison, picture))
+
+
+def _parse_seconds(text: str) -> float:
+    """Return the seconds. The help of typer's own range is so wide that it cuts option names."""
+    with suppress(ValueError):
+        if 1 <= float(text) <= 86400:
+            return float(text)
+    raise typer.BadParameter(f"found {text}, expected a number from 1 to 86400")
 
 
 @app.command()
 def sweep(
     workers: Annotated[str, typer.Option("--workers", metavar="N,N…",
-                       help="How many workers, as 1,2,4.")],
+                       help="Numbers of workers, for example 1,2,4.")],
     ps: Annotated[str | None, typer.Option("--ps", metavar="N,N…",
-                  help="How many ps; 0 is none. Default: 1, or 0 where hosts.toml has none.")]
+                  help="Numbers of ps, for example 0,1. Default: 1, or 0 if hosts.toml has no ps.")]
     = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, max=86400.0, metavar="S",
-                       help="How long each run is measured.")] = 60.0,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
+                       help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
     examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
-                                 help="The batch of a step: tell examples a second, too.")] = None,
-    synchronous: Annotated[bool, typer.Option("--synchronous",
-                           help="A step takes such a batch from every worker.")] = False,
-    pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
-                       help=r"Read steps off the chief's log, as 'step (?P<step>\d+)', "
-                            "not off TensorBoard events.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR",
-                   help="Where record and picture go. Default: sweep, beside the --hosts file.")]
+                                 help="Examples in one step: report examples per second, too.")]
     = None,
+    synchronous: Annotated[bool, typer.Option("--synchronous",
+                           help="Each step takes that many examples from every worker.")] = False,
+    pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
+                       help=r"Read steps from the chief's log instead of events, for example "
+                            r"'step (?P<step>\d+)'.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR",
+                   help="Where to write the record and the picture. Default: sweep/ beside the "
+                   "inventory file.")] = None,
     hosts: Hosts = HOSTS,
     accept_new_host_keys: AcceptNew = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure short runs with other numbers of ps and workers. Again: what is missing."""
-    from tfdeploy import documents, inventory
-    from tfdeploy.console import Console, document
-    from tfdeploy.steps import sweep as steps
+    """Measure speed with different numbers of ps and workers, in one short run each.
+
+    The same command again measures only what is missing."""
+    from tfdeploy.config.inventory import load
+    from tfdeploy.experiments import grid, record
+    from tfdeploy.experiments import sweep as command
+    from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
-    asked = inventory.load(hosts)
-    folder = (out or asked.file.parent / steps.FOLDER).absolute()
-    cells = steps.cells(steps.usual_ps(asked) if ps is None else ps, workers)
-    grid = steps.Grid(cells, seconds, pattern, examples_per_step, synchronous)
-    with _stopped(console), console.sweeping() as on_begin:
-        watcher = steps.Watcher(on_begin, console.cell)
-        found = steps.sweep(asked, grid, folder, watcher, accept_new=accept_new_host_keys)
-    console.swept(found, folder / steps.PICTURE)
-    steps.draw(found, folder / steps.PICTURE)
+    inventory = load(hosts)
+    folder = (out or inventory.file.parent / command.FOLDER).absolute()
+    cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
+    settings = grid.Grid(cells, seconds, pattern, examples_per_step, synchronous)
+    with _interruptible(console), console.sweep_progress() as on_start:
+        watcher = command.Watcher(on_start, console.print_cell)
+        result = command.sweep(
+            inventory, settings, folder, watcher, accept_new=accept_new_host_keys
+        )
+    console.print_sweep(result, folder / command.PICTURE)
+    command.draw(result, folder / command.PICTURE)
     if json:
-        document(documents.swept(found))
-    raise typer.Exit(0 if found.base else 1)
+        print_json(record.to_document(result))
+    raise typer.Exit(0 if result.base else 1)
 
 
 @contextmanager
-def _stopped(console: Console) -> Iterator[None]:
-    """A sweep that is interrupted has stopped its run before we hear of it."""
+def _interruptible(console: Console) -> Iterator[None]:
+    """Exit at Ctrl-C. The sweep has stopped its run before this sees the exception."""
     try:
         yield
     except KeyboardInterrupt:
-        console.interrupted(
-            "interrupted: what ran is stopped, what was measured is kept. Go on with\n"
-            f"  tfdeploy {shlex.join(sys.argv[1:])}"
+        console.print_interrupted(
+            "interrupted: the current run is stopped, finished measurements are kept. Continue "
+            f"with\n  tfdeploy {shlex.join(sys.argv[1:])}"
         )
         raise typer.Exit(INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""What several commands share: the application, its options, and how a command begins and ends."""
+"""What several commands share: the application, common options, and ways to begin and to exit."""
 
 from __future__ import annotations
 
@@ -10,73 +10,85 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.console import Console
+    from tfdeploy.commands.plan import Intent
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.fleet import Fleet
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console
     from tfdeploy.run import Run
-    from tfdeploy.steps.plan import Intent
 
 app = typer.Typer(
     help="Turn machines that you reach by SSH into one TensorFlow cluster, train on it, "
-    "and bring the checkpoints home.",
+    "and fetch the checkpoints.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Hosts = Annotated[Path, typer.Option("--hosts", help="The inventory.", metavar="FILE")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Hosts = Annotated[Path, typer.Option("--hosts", help="The inventory file.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 RunId = Annotated[
-    str | None, typer.Option("--run", help="A run's id. Default: the newest.", metavar="ID")
+    str | None, typer.Option("--run", help="A run's id. Default: the newest run.", metavar="ID")
 ]
 AcceptNew = Annotated[
     bool,
     typer.Option(
-        "--accept-new-host-keys", help="Trust hosts seen for the first time, and remember them."
+        "--accept-new-host-keys",
+        help="Trust hosts that are not in known_hosts yet, and add their keys to it.",
     ),
 ]
 HOSTS = Path("hosts.toml")
-INTERRUPTED = 130
-COME_BACK = ("logs -f", "status", "collect", "stop")
+INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
+COMMANDS_AFTER_FOLLOWING = ("logs -f", "status", "collect", "stop")
 
 
-def intent_of(hosts: Path) -> Intent:
-    from tfdeploy import inventory
-    from tfdeploy.steps.plan import plan_all
+def load_intent(hosts: Path) -> Intent:
+    from tfdeploy.commands.plan import plan_all
+    from tfdeploy.config import inventory
 
     return plan_all(inventory.load(hosts))
 
 
-def run_of(hosts: Path, run_id: str | None) -> Run:
+def find_run(hosts: Path, run_id: str | None) -> Run:
+    """Return the run from its record on the controller, or else from a copy on its hosts."""
     from tfdeploy import run
 
-    return run.load(hosts, run_id)
+    try:
+        return run.load(hosts, run_id)
+    except run.NoRecord as missing:
+        from tfdeploy.commands.recover_record import recover_record
+        from tfdeploy.output.console import Console
+
+        recovered = recover_record(hosts, run_id, missing)
+        Console().print_restored_record(recovered.run, recovered.hosts)
+        return recovered.run
 
 
-def fleet_of(known: Run) -> Fleet:
-    """The hosts of a run, asked with the agent that started it."""
-    from tfdeploy.fleet import Fleet
+def open_fleet(run: Run) -> Fleet:
+    """Return the hosts of a run. They use the version of the agent that started it."""
+    from tfdeploy.hosts.fleet import Fleet
 
-    return Fleet(known.inventory, version=known.agent)
+    return Fleet(run.inventory, version=run.agent)
 
 
-def exit_with(errors: Sequence[TfdeployError]) -> None:
-    """With 1 where some hosts gave no answer, after what the others said was shown."""
+def exit_if_failed(errors: Sequence[TfdeployError]) -> None:
+    """Print the errors of some hosts and exit with 1. Call it after printing what the other hosts
+    answered."""
     if errors:
-        from tfdeploy.console import Console
         from tfdeploy.errors import FleetError
+        from tfdeploy.output.console import Console
 
-        Console().error(FleetError(errors))
+        Console().print_error(FleetError(errors))
         raise typer.Exit(1)
 
 
-def left_alone(console: Console, known: Run) -> NoReturn:
-    found = f"stopped following; run {known.id} goes on. Come back with"
-    interrupted(console, known, found, COME_BACK)
+def exit_from_following(console: Console, run: Run) -> NoReturn:
+    text = f"stopped following; run {run.id} continues. Next:"
+    exit_interrupted(console, run, text, COMMANDS_AFTER_FOLLOWING)
 
 
-def interrupted(console: Console, known: Run, found: str, verbs: Sequence[str]) -> NoReturn:
-    next_lines = [f"  tfdeploy {verb} {known.flags}" for verb in verbs]
-    console.interrupted("\n".join([found, *next_lines]))
+def exit_interrupted(console: Console, run: Run, text: str, commands: Sequence[str]) -> NoReturn:
+    """Print the text and what to type next: each command, with the options that name the run."""
+    lines = [f"  tfdeploy {command} {run.flags}" for command in commands]
+    console.print_interrupted("\n".join([text, *lines]))
     raise typer.Exit(INTERRUPTED)

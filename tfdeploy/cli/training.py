@@ -1,4 +1,4 @@
-"""The commands that make a training go: plan, push, start, run, resume."""
+"""The commands that start a run: plan, check, push, start, run, resume."""
 
 from __future__ import annotations
 
@@ -15,79 +15,84 @@ from tfdeploy.cli.options import (
     Json,
     RunId,
     app,
-    exit_with,
-    intent_of,
-    interrupted,
-    left_alone,
-    run_of,
+    exit_from_following,
+    exit_if_failed,
+    exit_interrupted,
+    find_run,
+    load_intent,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.console import Console
-    from tfdeploy.fleet import Fleet
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.run_follow import RunEnd, Watcher
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console
     from tfdeploy.run import Run
-    from tfdeploy.steps.plan import Intent
 
-FINISH = ("stop", "collect")
-LOOK = ("status", "logs -f", "resume", "collect", "stop")
+COMMANDS_TO_FINISH = ("stop", "collect")
+COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
 @app.command()
 def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
-    """Show who runs where, on which ports and GPUs, with which command. Nothing is touched."""
-    from tfdeploy import documents
-    from tfdeploy.console import Console, document
+    """Show each task's host, port, GPUs and command. Connects to no host."""
+    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    intent = intent_of(hosts)
+    intent = load_intent(hosts)
     if json:
-        document(documents.plan(intent))
+        print_json(json_output.plan_document(intent, plan_warnings(intent)))
     else:
-        Console().plan(intent)
+        console = Console()
+        console.print_plan(intent)
+        console.print_notes(plan_warnings(intent))
 
 
 @app.command()
 def check(
     hosts: Hosts = HOSTS, json: Json = False, accept_new_host_keys: AcceptNew = False
 ) -> None:
-    """Look at every host: TensorFlow, GPUs, ports, room, who reaches whom. Nothing is started."""
-    from tfdeploy import documents
-    from tfdeploy.console import Console, document
-    from tfdeploy.fleet import Fleet
-    from tfdeploy.steps import check as steps
+    """Check TensorFlow, GPUs, ports, disk and network of every host. Starts nothing."""
+    from tfdeploy.commands import check as command
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    intent, console = intent_of(hosts), Console()
+    intent, console = load_intent(hosts), Console()
     with (
-        console.busy(f"looking at {len(intent.inventory.hosts)} hosts, which import TensorFlow"),
+        console.check_progress(intent),
         Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet,
     ):
-        checked = steps.check(fleet, intent)
+        checked = command.check(fleet, intent)
     if json:
-        document(documents.checked(checked))
+        print_json(json_output.check_document(checked))
     else:
-        console.checked(checked, intent)
-    exit_with(checked.errors)
+        console.print_check(checked, intent)
+    exit_if_failed(checked.errors)
 
 
 @app.command()
 def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
-    """Send the source to every host, and data sets to those that read them: whole or not at all."""
-    from tfdeploy.console import Console
-    from tfdeploy.fleet import Fleet
+    """Send the source to every host, and data sets to the hosts that read them."""
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console
 
-    intent = intent_of(hosts)
+    intent = load_intent(hosts)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, Console())
 
 
 @app.command()
 def start(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
-    """Start every task, detached, and wait until all are READY. Close the laptop then."""
-    from tfdeploy.console import Console
-    from tfdeploy.fleet import Fleet
+    """Start every task and wait until all are READY. They then run without the controller."""
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console
 
-    intent = intent_of(hosts)
+    intent = load_intent(hosts)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _start(fleet, intent, Console())
 
@@ -97,87 +102,124 @@ def run(
     hosts: Hosts = HOSTS,
     accept_new_host_keys: AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
-                         help="When a host or a supervisor is lost for good, resume without it.")]
-    = False,
+                         help="If a host or a supervisor is lost permanently, resume the run "
+                         "without it.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Push, start, follow, stop what is left, collect. Exits as the chief does."""
-    from tfdeploy import documents
-    from tfdeploy.console import Console, document
-    from tfdeploy.fleet import Fleet
-    from tfdeploy.steps import run as steps
+    """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
-    intent = intent_of(hosts)
-    watcher = steps.Watcher(
-        console.report, console.lines, console.waiting, console.back, console.arrived,
-        console.delayed, console.fallen, console.resumed,
-    )  # fmt: skip
-    follow = steps.follow_resiliently if resilient else steps.follow_to_end
+    intent = load_intent(hosts)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, console)
-        begun = _start(fleet, intent, console)
-        try:
-            begun, ended = follow(fleet, begun, watcher)
-        except KeyboardInterrupt:
-            if resilient:  # it may have been stopped, to be resumed
-                interrupted(console, begun, f"interrupted; what of run {begun.id} goes on?", LOOK)
-            left_alone(console, begun)
-        try:
-            finished = steps.finish(fleet, begun, ended)
-        except KeyboardInterrupt:
-            interrupted(console, begun, "interrupted while it was stopped and collected", FINISH)
-    console.finished(begun, finished)
+        current_run = _start(fleet, intent, console)
+        current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
+        finished = _finish(fleet, current_run, ended, console)
+    console.print_finished(current_run, finished)
     if finished.failure:
-        console.error(finished.failure)
+        console.print_error(finished.failure)
     if json:
-        document(documents.finished(begun, finished))
+        print_json(json_output.run_document(current_run, finished))
+    exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)
 
 
 @app.command()
 def resume(
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the newest.")] = None,
+    run: Annotated[str | None, typer.Argument(metavar="RUN",
+                   help="A run's id. Default: the newest run.")] = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
-                       help="A host that is gone, or several as gpu[01-04]: spare ones take their "
-                            "place, or those left do.")]
-    = None,
+                       help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
+                       "them, or else the other hosts do.")] = None,
     hosts: Hosts = HOSTS,
-    named: RunId = None,
+    run_id: RunId = None,
 ) -> None:  # fmt: skip
-    """Go on with a run that was lost or stopped, from its newest checkpoint."""
-    from tfdeploy.console import Console
-    from tfdeploy.steps import resume as steps
+    """Resume a run that was lost or stopped from its newest checkpoint."""
+    from tfdeploy.commands import resume as command
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.output.console import Console
 
-    known = run_of(hosts, run or named)
-    console = Console()
-    with _undone(console):
-        resumed = steps.resume(known, without or [], console.report)
-    console.resumed(resumed)
+    lost_run = find_run(hosts, run or run_id)
+    console, transfers = Console(), Transfers()
+    with _interruptible_start(console), console.fetch_progress(transfers):
+        resumed = command.resume(lost_run, without or [], console.print_report, transfers)
+    console.print_resumed(resumed)
 
 
 def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
-    from tfdeploy.steps.push import push
+    from tfdeploy.commands.push import needs, push
 
-    with console.pushing(list(fleet.agents)) as tally:
-        outcome = push(fleet, intent, tally, tally.failed)
-    console.pushed(outcome, intent)
+    with console.push_progress(needs(intent)) as progress:
+        outcome = push(fleet, intent, progress, progress.fail)
+    console.print_push_result(outcome, intent)
 
 
 def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
-    from tfdeploy.steps.start import start
+    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.commands.start import start
 
-    with _undone(console):
-        begun = start(fleet, intent, console.report)
-    console.started(begun)
-    return begun
+    console.print_notes(plan_warnings(intent))
+    with _interruptible_start(console):
+        current_run = start(
+            fleet, intent, console.print_report, lambda note: console.print_notes([note])
+        )
+    console.print_started(current_run)
+    return current_run
 
 
 @contextmanager
-def _undone(console: Console) -> Iterator[None]:
-    """A start that is interrupted has been taken back before we hear of it."""
+def _interruptible_start(console: Console) -> Iterator[None]:
+    """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
     try:
         yield
     except KeyboardInterrupt:
-        console.interrupted("interrupted before all was READY: what had started was stopped again")
+        console.print_interrupted(
+            "interrupted before all tasks were READY: those that had started were stopped"
+        )
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _follow(
+    fleet: Fleet, current_run: Run, console: Console, *, resilient: bool
+) -> tuple[Run, RunEnd]:
+    """Follow the run to its end; return it as it was last resumed."""
+    from tfdeploy.commands.run import follow_resiliently, follow_to_end
+
+    follow = follow_resiliently if resilient else follow_to_end
+    try:
+        with console.fetch_progress(fleet.transfers, beside_events=True):
+            return follow(fleet, current_run, _watcher(console))
+    except KeyboardInterrupt:
+        if resilient:  # a resume may just have stopped it
+            text = f"interrupted; run {current_run.id} may be partly stopped. Next:"
+            exit_interrupted(console, current_run, text, COMMANDS_TO_INSPECT)
+        exit_from_following(console, current_run)
+
+
+def _watcher(console: Console) -> Watcher:
+    from tfdeploy.commands.run_follow import Watcher
+
+    return Watcher(
+        on_report=console.print_report,
+        on_lines=console.print_log_lines,
+        on_lost=console.print_host_lost,
+        on_back=console.print_host_back,
+        on_collected=console.print_new_results,
+        on_collect_failed=console.print_collect_failed,
+        on_interruption=console.print_resuming,
+        on_resumed=console.print_resumed,
+    )
+
+
+def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:
+    from tfdeploy.commands.run import finish
+
+    try:
+        with console.fetch_progress(fleet.transfers):
+            return finish(fleet, current_run, ended)
+    except KeyboardInterrupt:
+        text = "interrupted while the run was being stopped and collected. Next:"
+        exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)

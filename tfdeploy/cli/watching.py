@@ -1,4 +1,4 @@
-"""The commands that look at a run, bring home what it made, or end it."""
+"""The commands about one run: status, logs, collect, fetch, stop."""
 
 from __future__ import annotations
 
@@ -12,112 +12,154 @@ from tfdeploy.cli.options import (
     Json,
     RunId,
     app,
-    exit_with,
-    fleet_of,
-    interrupted,
-    left_alone,
-    run_of,
+    exit_from_following,
+    exit_if_failed,
+    exit_interrupted,
+    find_run,
+    open_fleet,
 )
 
 if TYPE_CHECKING:
-    from tfdeploy.console import Console
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.output.console import Console
     from tfdeploy.run import Run
-    from tfdeploy.steps.collect import Collected
 
 
 @app.command()
-def status(hosts: Hosts = HOSTS, run: RunId = None, json: Json = False) -> None:
+def status(
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code",
+                         help="Exit with 0 if all tasks are READY and train, or the run succeeded; "
+                         "with 3 if it ended in any other way; with 1 otherwise.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Show every task of a run: host, port, GPUs, pid, state, health."""
-    from tfdeploy import documents
-    from tfdeploy.console import Console, document
-    from tfdeploy.steps import status as steps
+    from tfdeploy.commands import status as command
+    from tfdeploy.output import json_output, status_exit_code
+    from tfdeploy.output.console import Console, print_json
 
-    known = run_of(hosts, run)
-    with fleet_of(known) as fleet:
-        seen = steps.status(fleet, known)
+    run = find_run(hosts, run_id)
+    with open_fleet(run) as fleet:
+        run_status = command.status(fleet, run)
     if json:
-        document(documents.status(seen))
+        print_json(json_output.status_document(run_status))
     else:
-        Console().status(seen)
-    exit_with(seen.errors)
+        Console().print_status(run_status)
+    exit_if_failed(run_status.errors)
+    if exit_code:
+        raise typer.Exit(status_exit_code.exit_code(run_status))
 
 
 @app.command()
 def logs(
-    tasks: Annotated[list[str] | None, typer.Argument(metavar="[TASK]…")] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK",
+                     help="A task (worker:1), or a job (worker). Default: all tasks.")] = None,
     hosts: Hosts = HOSTS,
-    run: RunId = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as they grow.")] = False,
+    run_id: RunId = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs as they grow.")]
+    = False,
     lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, metavar="N",
-                     help="Begin with each task's last N lines. Default: all.")] = None,
+                     help="Start with the last N lines of each task. Default: all lines.")] = None,
 ) -> None:  # fmt: skip
-    """Show the tasks' logs, merged. Ctrl-C stops the showing, never the run."""
-    from tfdeploy.console import Console
-    from tfdeploy.steps import logs as steps
+    """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
+    from tfdeploy.commands import logs as command
+    from tfdeploy.output.console import Console
 
-    known = run_of(hosts, run)
+    run = find_run(hosts, run_id)
     console = Console()
     try:
-        with fleet_of(known) as fleet:
-            steps.logs(
-                fleet, known, tasks or [], console.lines, lines=lines, forever=follow,
-                on_lost=console.waiting, on_back=console.back,
+        with open_fleet(run) as fleet:
+            command.logs(
+                fleet, run, tasks or [], console.print_log_lines, lines=lines, forever=follow,
+                on_lost=console.print_host_lost, on_back=console.print_host_back,
             )  # fmt: skip
     except KeyboardInterrupt:
-        left_alone(console, known)
+        exit_from_following(console, run)
 
 
 @app.command()
 def collect(
     hosts: Hosts = HOSTS,
-    run: RunId = None,
-    every: Annotated[bool, typer.Option("--all", help="Every checkpoint, not only the newest.")]
-    = False,
+    run_id: RunId = None,
+    every: Annotated[bool, typer.Option("--all",
+                     help="Fetch every checkpoint, not only the newest.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow",
-                      help="Fetch each new checkpoint as it comes, until the chief ends.")] = False,
+                      help="Fetch new results as the chief writes them, until it ends.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Fetch the chief's newest checkpoint, its events and all logs into runs/<run>/."""
-    from tfdeploy import documents
-    from tfdeploy.console import Console, document
-    from tfdeploy.steps import collect as steps
+    """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
+    from tfdeploy.commands import collect as command
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    known = run_of(hosts, run)
+    run = find_run(hosts, run_id)
     console = Console(for_json=json)
     if follow:
-        collected = _gather(known, console, every)
+        collected = _collect_and_follow(run, console, every)
     else:
-        with fleet_of(known) as fleet:
-            collected = steps.collect(fleet, known, every=every)
-    console.collected(collected)
+        with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+            collected = command.collect_reachable(fleet, run, every=every)
+    console.print_collected(collected)
     if json:
-        document(documents.collected(known, collected))
+        print_json(json_output.collect_document(run, collected))
+    exit_if_failed(collected.errors)
 
 
 @app.command()
-def stop(hosts: Hosts = HOSTS, run: RunId = None) -> None:
-    """End every process of a run, and of no other. Logs and checkpoints stay on the hosts."""
-    from tfdeploy.console import Console
-    from tfdeploy.steps import stop as steps
+def fetch(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="A task, for example worker:0.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH",
+                     help="Files or folders in the task's directory, or absolute paths on its "
+                     "host.")],
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
+    from tfdeploy.commands import fetch as command
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    known = run_of(hosts, run)
+    run = find_run(hosts, run_id)
+    console = Console(for_json=json)
+    with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+        fetched = command.fetch(fleet, run, task, paths)
+    console.print_fetched(fetched)
+    if json:
+        print_json(json_output.fetch_document(run, fetched))
+    raise typer.Exit(1 if fetched.skipped else 0)
+
+
+@app.command()
+def stop(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+    """Stop every process of a run. Logs and checkpoints stay on the hosts."""
+    from tfdeploy.commands import stop as command
+    from tfdeploy.output.console import Console
+
+    run = find_run(hosts, run_id)
     console = Console()
     try:
-        with fleet_of(known) as fleet:
-            console.stopped(known, steps.stop(fleet, known))
+        with open_fleet(run) as fleet:
+            stopped = command.stop_reachable(fleet, run)
+        console.print_stopped(run, stopped)
+        exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
-        interrupted(console, known, "interrupted before all had ended", ("stop",))
+        exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))
 
 
-def _gather(known: Run, console: Console, every: bool) -> Collected:
-    from tfdeploy.steps import gather
+def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
+    from tfdeploy.commands import collect_follow
 
-    console.say(f"run {known.id}: each new checkpoint comes home, until the chief ends")
+    console.print_text(f"run {run.id}: fetching what the chief writes, until it ends")
     try:
-        with fleet_of(known) as fleet:
-            return gather.follow(
-                fleet, known, console.arrived, on_failed=console.delayed,
-                on_lost=console.waiting, on_back=console.back, every=every,
+        with (
+            open_fleet(run) as fleet,
+            console.fetch_progress(fleet.transfers, beside_events=True),
+        ):
+            return collect_follow.follow(
+                fleet, run, console.print_new_results, on_failed=console.print_collect_failed,
+                on_lost=console.print_host_lost, on_back=console.print_host_back, every=every,
             )  # fmt: skip
     except KeyboardInterrupt:
-        left_alone(console, known)
+        exit_from_following(console, run)

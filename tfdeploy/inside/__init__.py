@@ -1,1 +1,1 @@
-"""What runs inside the training process: this directory itself stands first on its PYTHONPATH."""
+"""Code that runs in the training processes: this directory is the first on their PYTHONPATH."""

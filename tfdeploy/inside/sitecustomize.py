@@ -1,7 +1,8 @@
 """Python runs this before the training script: await TensorFlow, then run the hidden sitecustomize.
 
 PYTHONPATH puts this directory first, often as a path within a zip file. Every Python of the task
-passes here, so nothing slow is imported, and TensorFlow is patched only if the script imports it.
+passes here, so nothing slow is imported, and TensorFlow and Keras are patched only if the script
+imports them.
 """
 
 import os
@@ -13,19 +14,22 @@ from typing import Any, Dict, NamedTuple, Optional, Set
 
 
 class Patch(NamedTuple):
-    """What is done to TensorFlow when the environment says so: module.function(its value)."""
+    """What is done to TensorFlow when the environment says so: module.function(its value), after
+    the module `awaited` was imported."""
 
     variable: str
     module: str
     function: str
     otherwise: str
+    awaited: str = "tensorflow"
 
 
+UNKNOWN_SAVES = "where the program saves is not recorded"
 PATCHES = (
     Patch(
         "TFDEPLOY_CHECKPOINT_DEVICE",
         "tfdeploy_checkpoints",
-        "keep_on_own_disk",
+        "save_on_own_disk",
         "checkpoints stay where TensorFlow puts them",
     ),
     Patch(
@@ -38,32 +42,49 @@ PATCHES = (
         "TFDEPLOY_END_AT_EXIT",
         "tfdeploy_exit",
         "end_at_exit",
-        "a coordinator may hang as it ends",
+        "a coordinator may hang when it exits",
     ),
     Patch(
         "TFDEPLOY_END_AT_EXIT",
         "tfdeploy_coordinator",
-        "tell_failures",
-        "a coordinator may wait for ever when a worker and a ps are lost at once",
+        "report_failures",
+        "a coordinator may wait forever if a worker and a ps are lost at the same time",
+    ),
+    Patch("TFDEPLOY_SAVES", "tfdeploy_saves", "record_checkpoints", UNKNOWN_SAVES),
+    Patch(
+        "TFDEPLOY_SAVES",
+        "tfdeploy_saves",
+        "record_keras",
+        UNKNOWN_SAVES,
+        "keras.src.saving.saving_api",
+    ),
+    Patch(
+        "TFDEPLOY_SAVES",
+        "tfdeploy_saves",
+        "record_tf_keras",
+        UNKNOWN_SAVES,
+        "tf_keras.src.saving.saving_api",
     ),
 )
 
 
 class TensorFlowHook:
-    """A finder that finds TensorFlow where the other finders do, and patches it once it has run."""
+    """A finder that finds the awaited modules where the other finders do, and patches each after
+    it has run."""
 
     def __init__(self, wanted: Dict[Patch, str]) -> None:
         self.wanted = wanted
+        self.awaited = {patch.awaited for patch in wanted}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        if name != "tensorflow":
+        if name not in self.awaited:
             return None
-        spec = self._ask_the_others(name, path, target)
+        spec = self._find_spec(name, path, target)
         if spec is not None:
             self._patch_after(spec)
         return spec
 
-    def _ask_the_others(self, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
+    def _find_spec(self, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
         for finder in sys.meta_path:
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec: Optional[ModuleSpec] = find(name, path, target) if find else None
@@ -72,20 +93,21 @@ class TensorFlowHook:
         return None
 
     def _patch_after(self, spec: ModuleSpec) -> None:
-        # One method of this one loader object is replaced, and put back when it is called: a
-        # loader of our own would show in tensorflow.__loader__ and hide what packages ask of it.
+        # Replace one method of this loader object, until it is called. Another loader would be
+        # visible as tensorflow.__loader__, and would lack methods that packages use.
         loader: Any = spec.loader
+        patches = [patch for patch in self.wanted if patch.awaited == spec.name]
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             loader.exec_module(module)
-            for patch, value in self.wanted.items():
-                _apply(patch, value)
+            for patch in patches:
+                _apply(patch, self.wanted[patch])
 
         try:
             loader.exec_module = exec_module
         except Exception as error:
-            for patch in self.wanted:
+            for patch in patches:
                 _report(patch, error)
 
 
@@ -101,11 +123,14 @@ def _report(patch: Patch, error: Exception) -> None:
     print("tfdeploy: %s: %s" % (patch.otherwise, why), file=sys.stderr)
 
 
-def _run_hidden(seen: Set[str]) -> None:
-    # Debian and conda ship a sitecustomize of their own. It takes our place in sys.modules, as if
-    # we had never been in front, and an error of its own reaches Python as it would have.
+def _run_hidden(folders: Set[str]) -> None:
+    """Run the next sitecustomize on sys.path that is in none of `folders`.
+
+    Debian and conda ship a sitecustomize. It replaces this module in sys.modules, and an error that
+    it raises reaches Python, as without this module.
+    """
     spec = PathFinder.find_spec(
-        "sitecustomize", [entry for entry in sys.path if os.path.realpath(entry) not in seen]
+        "sitecustomize", [entry for entry in sys.path if os.path.realpath(entry) not in folders]
     )
     if spec is None or spec.origin is None or spec.loader is None:
         return
@@ -117,15 +142,15 @@ def _run_hidden(seen: Set[str]) -> None:
 
 
 def _start() -> None:
-    # The set outlives this module, for the hidden one may be a tfdeploy of another version, whose
-    # hidden one is this. Whoever came first has installed the hook.
-    seen: Set[str] = vars(sys).setdefault("_tfdeploy_sitecustomize", set())
-    told = {patch: os.environ.get(patch.variable, "") for patch in PATCHES}
-    wanted = {patch: value for patch, value in told.items() if value}
-    if wanted and not seen:
+    # The hidden sitecustomize may belong to another version of tfdeploy, which would run this one
+    # again. So the folders are stored in `sys`, and only the first one installs the hook.
+    folders: Set[str] = vars(sys).setdefault("_tfdeploy_sitecustomize", set())
+    values = {patch: os.environ.get(patch.variable, "") for patch in PATCHES}
+    wanted = {patch: value for patch, value in values.items() if value}
+    if wanted and not folders:
         sys.meta_path.insert(0, TensorFlowHook(wanted))
-    seen.add(os.path.realpath(os.path.dirname(__file__)))
-    _run_hidden(seen)
+    folders.add(os.path.realpath(os.path.dirname(__file__)))
+    _run_hidden(folders)
 
 
 _start()

@@ -1,7 +1,8 @@
-"""The process that asks for a checkpoint writes and reads its files, not the parameter servers.
+"""Let the process that saves a checkpoint write all of its files, instead of the parameter servers.
 
-TensorFlow saves every variable on the machine that holds it, which needs a filesystem that all of
-them share. Here the values travel to the process that saves, and it writes one whole checkpoint.
+TensorFlow saves every variable on the machine that holds it, which requires a file system that all
+of them share. With this patch the values are sent to the process that saves, and it writes one
+complete checkpoint.
 """
 
 import inspect
@@ -19,13 +20,16 @@ from tensorflow.python.framework.ops import (
 from tensorflow.python.training.saver import BaseSaverBuilder
 
 # No job: TensorFlow places it on the machine of the session's own master. With the chief's job,
-# every other worker that sets device filters would fail, for its session can't see that device,
-# and each of them builds the same save ops without ever running them.
+# every other worker that sets device filters would fail: its session can't use that device, but
+# each worker builds the same save ops, although it never runs them.
 OWN_CPU = "/device:CPU:0"
 
 
-def keep_on_own_disk(chief_cpu: str) -> None:
-    """Patch both of TensorFlow's ways to save, or raise and patch neither."""
+def save_on_own_disk(chief_cpu: str) -> None:
+    """Patch both of TensorFlow's ways to save, or raise and patch neither.
+
+    `chief_cpu` is the chief's device, such as `/job:worker/task:0/device:CPU:0`.
+    """
     build = _build_on_own_cpu(BaseSaverBuilder._build_internal)
     io_device = _io_device(CheckpointOptions.experimental_io_device, chief_cpu)
     BaseSaverBuilder._build_internal = build
@@ -33,7 +37,7 @@ def keep_on_own_disk(chief_cpu: str) -> None:
 
 
 def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
-    """compat.v1: the ops of every Saver, also those of Scaffold and of SavedModel's builder."""
+    """compat.v1: patch the ops of every Saver, also those of Scaffold and SavedModel's builder."""
     signature = inspect.signature(build)
     if "sharded" not in signature.parameters:
         raise TypeError("TensorFlow's saver has no parameter 'sharded'")
@@ -43,7 +47,7 @@ def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
             return build(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.arguments["sharded"] = False
-        # The first clears the scopes around us: inside a replica_device_setter we are still ours.
+        # device(None) clears the scopes around the call, such as a replica_device_setter.
         with device(None), device(OWN_CPU):
             return build(*call.args, **call.kwargs)
 
@@ -51,10 +55,10 @@ def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _io_device(slot: Any, chief_cpu: str) -> property:
-    """TF2: what CheckpointOptions answer where the script leaves experimental_io_device alone.
+    """TF2: replace the default of CheckpointOptions.experimental_io_device.
 
-    Checkpoint, CheckpointManager and SavedModel all make such options when they are given none.
-    The answer is found when it is read: a script may make its options before it has a cluster.
+    Checkpoint, CheckpointManager and SavedModel all create such options if they get none. The
+    default is computed when it is read: a script may create its options before it has a cluster.
     """
 
     def read(options: Any) -> Optional[str]:
@@ -67,12 +71,12 @@ def _io_device(slot: Any, chief_cpu: str) -> property:
 def _default_device(chief_cpu: str) -> Optional[str]:
     if executing_eagerly_outside_functions():
         return _coordinator_cpu()
-    # Restore ops lie within scopes of the variables' jobs, so only a device with a job gets out.
+    # Restore ops are built in scopes of the variables' jobs: only a device with a job overrides it.
     return chief_cpu if _graph_is_in_cluster() else None
 
 
 def _coordinator_cpu() -> Optional[str]:
-    """This process's CPU by its name in the cluster: TensorFlow rejects /job:localhost there."""
+    """Return this process's CPU by its name in the cluster: TensorFlow rejects /job:localhost."""
     server = get_server_def()
     if server is None or "ps" not in {job.name for job in server.cluster.job}:
         return None

@@ -1,7 +1,7 @@
-"""SIGTERM ends a compat.v1 session as a hook's request_stop() does, so that its hooks can save.
+"""On SIGTERM, end a compat.v1 session as a hook's request_stop() does, so that its hooks save.
 
-Only MonitoredSession and its kin can be asked. A TF2 loop has nothing to ask: it saves by
-tf.distribute.experimental.PreemptionCheckpointHandler or by a SIGTERM handler of the script's own.
+This works only for MonitoredSession and its subclasses. A TF2 loop has no such request: it saves
+with tf.distribute.experimental.PreemptionCheckpointHandler or with its own SIGTERM handler.
 """
 
 import ctypes
@@ -16,129 +16,137 @@ from weakref import WeakSet
 
 from tensorflow.python.training.monitored_session import _MonitoredSession
 
-SAID = b"tfdeploy: SIGTERM: the session stops after this step; a second SIGTERM ends it at once\n"
+NOTICE = b"tfdeploy: SIGTERM: the session stops after this step; a second SIGTERM ends it at once\n"
 
 
 def save_on_stop(_: str) -> None:
     """Patch TensorFlow's monitored sessions, or raise and patch nothing."""
-    stop = Stop()
+    request = StopRequest()
     patched = {
-        "__init__": _then(_MonitoredSession.__init__, stop.began),
-        "should_stop": _or_asked(_MonitoredSession.should_stop, stop),
-        "run": _unless_asked(_MonitoredSession.run, stop),
-        "run_step_fn": _unless_asked(_MonitoredSession.run_step_fn, stop),
-        "_close_internal": _finally(_MonitoredSession._close_internal, stop.ended),
+        "__init__": _call_after(_MonitoredSession.__init__, request.session_started),
+        "should_stop": _true_if_requested(_MonitoredSession.should_stop, request),
+        "run": _stop_if_requested(_MonitoredSession.run, request),
+        "run_step_fn": _stop_if_requested(_MonitoredSession.run_step_fn, request),
+        "_close_internal": _call_finally(_MonitoredSession._close_internal, request.session_closed),
     }
     for name, method in patched.items():
         setattr(_MonitoredSession, name, method)
     os.register_at_fork(
-        before=stop.forks, after_in_parent=stop.forked, after_in_child=stop.is_a_child
+        before=request.before_fork,
+        after_in_parent=request.after_fork,
+        after_in_child=request.after_fork_in_child,
     )
 
 
-class Stop:
-    """Was this process asked to stop? SIGTERM is ours only while a session lives, for without one
-    nobody would heed it: it ends the process as ever."""
+class StopRequest:
+    """Whether this process was asked to stop.
+
+    SIGTERM is caught only while a session is open. Without a session it ends the process, as it
+    does without tfdeploy.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_set = False
         self.sessions: MutableSet[Any] = WeakSet()
         self.process = os.getpid()
         self._of_thread = threading.local()
 
-    def forks(self) -> None:
-        """A signal that meets a child before Python is ready in it would be forgotten, and the
-        handler with it: so it has to wait. (PyOS_AfterFork_Child clears what has come.)"""
+    def before_fork(self) -> None:
+        """Block SIGTERM until the child is ready: PyOS_AfterFork_Child clears what came before."""
         self._of_thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._of_thread.mask)
 
-    def is_a_child(self) -> None:
-        """One that reads data, say, doesn't train: it ends as ever."""
-        if signal.getsignal(signal.SIGTERM) == self.ask:
+    def after_fork_in_child(self) -> None:
+        """Let SIGTERM end a child, which reads data, for example, and does not train."""
+        if signal.getsignal(signal.SIGTERM) == self.handle_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self.forked()
+        self.after_fork()
 
-    def began(self, session: Any) -> None:
-        """Take SIGTERM, unless the script has done so, or say in one line why we can't."""
+    def session_started(self, session: Any) -> None:
+        """Catch SIGTERM, unless the script does; print one line if that is not possible."""
         self.sessions.add(session)
-        if self.asked or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        if self.is_set or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         try:
-            signal.signal(signal.SIGTERM, self.ask)
-            _only_once(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, self.handle_signal)
+            _reset_after_first(signal.SIGTERM)
         except Exception as error:  # such as ValueError: this is not the main thread
             why = " ".join("{}: {}".format(type(error).__name__, error).split())
             print("tfdeploy: a stop saves no last checkpoint: " + why, file=sys.stderr)
 
-    def ended(self, session: Any) -> None:
+    def session_closed(self, session: Any) -> None:
         self.sessions.discard(session)
-        if not self.sessions and signal.getsignal(signal.SIGTERM) == self.ask:
-            with suppress(ValueError):  # closed in another thread: then ask() ends the process
+        if not self.sessions and signal.getsignal(signal.SIGTERM) == self.handle_signal:
+            # ValueError: closed in another thread. Then handle_signal() ends the process.
+            with suppress(ValueError):
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def ask(self, number: int, frame: Any) -> None:
-        """The handler. Python runs it between two steps, never within one."""
+    def handle_signal(self, number: int, frame: Any) -> None:
+        """Handle SIGTERM. Python calls this between two steps, never within one."""
         signal.signal(number, signal.SIG_DFL)
-        # A child that was forked past Python inherits the handler, too.
+        # A child that was forked by C code inherits the handler too.
         if not self.sessions or os.getpid() != self.process:
             os.kill(os.getpid(), number)
-        self.asked = True
-        os.write(2, SAID)
+        self.is_set = True
+        os.write(2, NOTICE)
 
 
-def _only_once(number: int) -> None:
-    """Have the kernel itself put the default action back as the first signal comes.
+def _reset_after_first(number: int) -> None:
+    """Let the kernel restore the default action at the first signal.
 
-    Python's handler waits for the step to return, and a second signal shall end even a step that
-    never does. Source: signal(2) on the System V semantics, SA_RESETHAND in sigaction(2).
+    Python's handler waits until the step returns; a second signal must end even a step that never
+    returns. Source: signal(2) on the System V semantics, SA_RESETHAND in sigaction(2).
     """
     install = ctypes.CDLL(None).sysv_signal
     install.argtypes, install.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     install(number, install(number, None))
 
 
-def _or_asked(should_stop: Callable[..., bool], stop: Stop) -> Callable[..., bool]:
+def _true_if_requested(
+    should_stop: Callable[..., bool], request: StopRequest
+) -> Callable[..., bool]:
     @functools.wraps(should_stop)
-    def or_asked(session: Any) -> bool:
-        return stop.asked or should_stop(session)
+    def should_stop_or_requested(session: Any) -> bool:
+        return request.is_set or should_stop(session)
 
-    return or_asked
+    return should_stop_or_requested
 
 
-def _unless_asked(run: Callable[..., Any], stop: Stop) -> Callable[..., Any]:
-    """TensorFlow's own refusal to run on is a RuntimeError, with which a session closes unsaved.
+def _stop_if_requested(run: Callable[..., Any], request: StopRequest) -> Callable[..., Any]:
+    """Raise StopIteration instead of a run after the request.
 
-    StopIteration is what leaves `with session:` in peace, whether the loop asks should_stop()
-    or not, and between any two of its runs. Source: MonitoredSession.run_step_fn and __exit__.
+    `with session:` accepts it, whether or not the loop calls should_stop(), and between any two
+    runs. TensorFlow's own refusal to run is a RuntimeError, after which a session does not save.
+    Source: MonitoredSession.run_step_fn and __exit__.
     """
 
     @functools.wraps(run)
-    def unless_asked(session: Any, *args: Any, **kwargs: Any) -> Any:
-        if stop.asked:
+    def run_unless_requested(session: Any, *args: Any, **kwargs: Any) -> Any:
+        if request.is_set:
             raise StopIteration("SIGTERM has asked the session to stop")
         return run(session, *args, **kwargs)
 
-    return unless_asked
+    return run_unless_requested
 
 
-def _then(method: Callable[..., Any], also: Callable[[Any], None]) -> Callable[..., Any]:
+def _call_after(method: Callable[..., Any], also: Callable[[Any], None]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def then(session: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_both(session: Any, *args: Any, **kwargs: Any) -> Any:
         result = method(session, *args, **kwargs)
         also(session)
         return result
 
-    return then
+    return call_both
 
 
-def _finally(method: Callable[..., Any], also: Callable[[Any], None]) -> Callable[..., Any]:
+def _call_finally(method: Callable[..., Any], also: Callable[[Any], None]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def whatever_happens(session: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_both(session: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(session, *args, **kwargs)
         finally:
             also(session)
 
-    return whatever_happens
+    return call_both

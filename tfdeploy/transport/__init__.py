@@ -1,7 +1,8 @@
-"""The one seam: what the controller needs of a way to a host, by SSH or on this machine.
+"""The interface between the controller and one host, over SSH or on the controller itself.
 
-A non-zero exit is data; not reaching the host is an exception (a HostError) that carries its name.
-No environment crosses the seam, never a pty, a login shell or the terminal's own input.
+A non-zero exit code is returned as data; a host that can't be reached is an exception, a HostError
+with the host's name. The interface passes no environment, no pty, no login shell, and not the
+terminal's input.
 """
 
 from __future__ import annotations
@@ -15,53 +16,57 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Completed:
-    """How a command ended: its exit code, and the bytes it wrote."""
+class CompletedCommand:
+    """The result of a command: its exit code and its output."""
 
     exit: int
     stdout: bytes
     stderr: bytes
 
 
-OnProgress = Callable[[float], None]
-"""Called with the share that has arrived, from 0.0 to 1.0."""
+OnProgress = Callable[[str, int], None]
+"""Called with the file that is being transferred, and the bytes of all files transferred so far."""
+
+
+def ignore_progress(file: str, transferred_bytes: int) -> None:
+    """Do nothing."""
 
 
 class Stream(Protocol):
-    """A command that goes on, to be talked with; `close` hangs up, which ends it."""
+    """A running command with open input and output; `close` ends it."""
 
     def send(self, data: bytes | memoryview) -> None:
-        """Write to its standard input, however long that takes."""
+        """Write to its standard input; block until everything is written."""
         ...
 
     def read(self, timeout_s: float | None = None) -> bytes:
-        """What it has written since, at least a byte; nothing at its end.
+        """Return its next output, at least one byte; b"" at its end.
 
-        Raises CommandTimedOut where it stays silent for `timeout_s` (None: for ever).
+        Raises CommandTimedOut after `timeout_s` without output (None: never).
         """
         ...
 
-    def ended(self) -> Completed:
-        """How it ended, once it has been read to its end: its last errors, and no output."""
+    def result(self) -> CompletedCommand:
+        """Return its exit code and its last errors, without output, after `read` returned b""."""
         ...
 
-    def keep(self) -> None:
-        """Give it up at a moment when it waits for its next line: who streams the same command on
-        this host next may go on with it. Where nothing is kept, as `close`."""
+    def park(self) -> None:
+        """Release the command while it waits for its next line: the next `stream` of the same
+        command on this host may continue with it. A transport that can't park closes it."""
         ...
 
     def close(self) -> None: ...
 
 
 class Transport(Protocol):
-    """One host. Every method raises HostError where the host can't be reached or used."""
+    """The connection to one host. Every method raises HostError if the host can't be reached."""
 
     @property
     def host(self) -> str:
-        """The name that hosts.toml gives it."""
+        """The host's name in hosts.toml."""
         ...
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         """Run a command to its end. Raises CommandTimedOut after `timeout_s`."""
         ...
 
@@ -77,18 +82,26 @@ class Transport(Protocol):
         *,
         base: str | None = None,
         checksum: bool = False,
-        on_progress: OnProgress = lambda share: None,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
-        """Send `files` (relative to `source`) into the remote folder `dest`, links as links.
+        """Send `files` (relative to `source`) into the host's folder `dest`, links as links.
 
-        `base` is a remote folder whose equal files need not be sent; `checksum` compares contents
-        where size and time would do. Raises TransferFailed.
+        A file that equals the one in `base`, another folder of the host, is copied from there.
+        With `checksum`, files are compared by content instead of size and time. Raises
+        TransferFailed.
         """
         ...
 
-    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
-        """Fetch regular `files` (relative to the remote `source`) into `dest`, going on with what
-        an interrupted pull left there. Raises TransferFailed."""
+    def pull(
+        self,
+        source: str,
+        dest: Path,
+        files: Sequence[str],
+        *,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
+        """Fetch regular `files` (relative to `source` on the host) into `dest`. It continues an
+        interrupted pull. Raises TransferFailed."""
         ...
 
     def close(self) -> None: ...

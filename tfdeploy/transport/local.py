@@ -1,4 +1,4 @@
-"""This machine as a host, without SSH: the same seam, by processes and copies."""
+"""The controller itself as a host: the transport interface with processes and file copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed, Unreachable
-from tfdeploy.transport import Completed, OnProgress
+from tfdeploy.transport import CompletedCommand, OnProgress, ignore_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,20 +21,20 @@ CHUNK = 1 << 16
 
 
 class LocalTransport:
-    """Commands start in the home directory, as they do over SSH."""
+    """A host with transport = "local". Commands start in the home directory, as over SSH."""
 
     def __init__(self, host: str) -> None:
         self.host = host
 
-    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 list(argv),
                 input=stdin,
                 capture_output=True,
                 timeout=timeout_s,
                 cwd=Path.home(),
-                start_new_session=True,  # Ctrl-C is for us, not for a half-done agent
+                start_new_session=True,  # Ctrl-C must not reach an agent in the middle of its work
             )
         except subprocess.TimeoutExpired:
             raise CommandTimedOut(
@@ -42,7 +42,7 @@ class LocalTransport:
             ) from None
         except OSError as error:
             raise CommandFailed(self.host, f"{argv[0]} can't be run: {error.strerror}") from None
-        return Completed(done.returncode, done.stdout, done.stderr)
+        return CompletedCommand(process.returncode, process.stdout, process.stderr)
 
     def stream(self, argv: Sequence[str]) -> LocalStream:
         return LocalStream(self.host, argv)
@@ -55,25 +55,35 @@ class LocalTransport:
         *,
         base: str | None = None,
         checksum: bool = False,
-        on_progress: OnProgress = lambda share: None,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
         self._copy(source, Path(dest), files, on_progress)
 
-    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
-        there = Path(source)
-        regular = [name for name in files if not _is_special(there / name)]
-        self._copy(there, dest, regular, lambda share: None)
+    def pull(
+        self,
+        source: str,
+        dest: Path,
+        files: Sequence[str],
+        *,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
+        folder = Path(source)
+        regular = [name for name in files if not _is_special(folder / name)]
+        self._copy(folder, dest, regular, on_progress)
 
     def close(self) -> None:
-        """There is nothing to hang up."""
+        """Do nothing: there is no connection."""
 
     def _copy(
         self, source: Path, dest: Path, files: Sequence[str], on_progress: OnProgress
     ) -> None:
         try:
-            for done, name in enumerate(files, start=1):
-                _copy_one(source / name, dest / name)
-                on_progress(done / len(files))
+            copied_bytes = 0
+            for name in files:
+                on_progress(name, copied_bytes)
+                _copy_atomically(source / name, dest / name)
+                copied_bytes += (dest / name).lstat().st_size
+                on_progress(name, copied_bytes)
         except OSError as error:
             raise TransferFailed(
                 self.host, f"copying {error.filename or ''} failed: {error.strerror or error}"
@@ -81,7 +91,7 @@ class LocalTransport:
 
 
 class LocalStream:
-    """A process of this machine, talked with as it goes on."""
+    """A running process of the controller with open input and output."""
 
     def __init__(self, host: str, argv: Sequence[str]) -> None:
         self._host = host
@@ -102,38 +112,38 @@ class LocalStream:
 
     def send(self, data: bytes | memoryview) -> None:
         try:
-            with memoryview(data) as left:
-                _write_all(_descriptor(self._process.stdin), left)
+            with memoryview(data) as view:
+                _write_all(_descriptor(self._process.stdin), view)
         except OSError as error:
-            raise Unreachable(self._host, f"{self._name} has ended: {error.strerror}") from None
+            raise Unreachable(self._host, f"{self._name} has exited: {error.strerror}") from None
 
     def read(self, timeout_s: float | None = None) -> bytes:
         output = _descriptor(self._process.stdout)
-        waiting = select.poll()  # select() knows no descriptor beyond 1023
-        waiting.register(output, select.POLLIN)
-        if not waiting.poll(None if timeout_s is None else timeout_s * 1000):
-            raise CommandTimedOut(self._host, f"{self._name} said nothing for {timeout_s:g} s")
+        poll = select.poll()  # select() supports no descriptor above 1023
+        poll.register(output, select.POLLIN)
+        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
+            raise CommandTimedOut(self._host, f"{self._name} wrote nothing for {timeout_s:g} s")
         return os.read(output, CHUNK)
 
-    def ended(self) -> Completed:
+    def result(self) -> CompletedCommand:
         exit_code = self._process.wait()
         self._errors.seek(0)
-        return Completed(exit_code, b"", self._errors.read()[-CHUNK:])
+        return CompletedCommand(exit_code, b"", self._errors.read()[-CHUNK:])
 
-    def keep(self) -> None:
+    def park(self) -> None:
         self.close()
 
     def close(self) -> None:
-        self._hang_up(self._process.stdin)
+        self._close_pipe(self._process.stdin)
         try:
             self._process.wait(timeout=2)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._hang_up(self._process.stdout)
+        self._close_pipe(self._process.stdout)
         self._errors.close()
 
-    def _hang_up(self, pipe: IO[bytes] | None) -> None:
+    def _close_pipe(self, pipe: IO[bytes] | None) -> None:
         with suppress(OSError):
             if pipe:
                 pipe.close()
@@ -144,20 +154,20 @@ def _descriptor(pipe: IO[bytes] | None) -> int:
     return pipe.fileno()
 
 
-def _write_all(descriptor: int, left: memoryview) -> None:
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _is_special(path: Path) -> bool:
-    """A link, a fifo, a device. What is missing is not: the copy will say so."""
+    """Return whether it is a link, a fifo or a device. A missing file is not: copying it fails."""
     return path.is_symlink() or (path.exists() and not path.is_file())
 
 
-def _copy_one(source: Path, target: Path) -> None:
-    """As rsync does it: beside the target first, so that a broken copy never has its name."""
+def _copy_atomically(source: Path, target: Path) -> None:
+    """Copy to a temporary name first, as rsync does: `target` is never a partial copy."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.incoming")
-    fresh.unlink(missing_ok=True)
-    shutil.copy2(source, fresh, follow_symlinks=False)
-    fresh.replace(target)
+    partial = target.with_name(f".{target.name}.incoming")
+    partial.unlink(missing_ok=True)
+    shutil.copy2(source, partial, follow_symlinks=False)
+    partial.replace(target)

@@ -1,4 +1,4 @@
-"""rsync over OpenSSH: the one place that knows its options, its progress and its exit codes."""
+"""rsync over OpenSSH: its options, its progress output and its exit codes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
+from tfdeploy.transport import ignore_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,32 +18,33 @@ if TYPE_CHECKING:
 
     from tfdeploy.transport import OnProgress
 
-# -l -t: links as links, times kept (rsync's own quick check needs them). -s: no remote shell ever
-# splits a path. Permissions are set by the agent when it seals a release.
-COMMON = ("rsync", "-lts", "--from0", "--files-from=-", "--timeout=60")
-# Only regular files come home: a hostile or careless host can't plant links or devices here.
-PARTIAL = "--partial-dir=.rsync-partial"  # a file that broke off goes on from what had arrived
+# -l: links as links. -t: keep times, which rsync's quick check needs. -s: no remote shell splits a
+# path. -8: print names unescaped. The agent sets permissions when it seals a release.
+COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
+PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
+# Fetch only regular files: a host must not be able to create links or devices on the controller.
 REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
 ATTEMPTS = 4
-# What OpenSSH says when sshd drops the handshake, as it does beyond MaxStartups.
+# OpenSSH's messages if sshd drops the handshake, as it does above MaxStartups.
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
-PROGRESS = re.compile(rb"(\d+)%")
-# Source: rsync(1), EXIT VALUES. 12 is what rsync says when the other side has no rsync either.
+# rsync prints a line with a name, then the bytes of all files, repeatedly: 8,749,056  22%
+PROGRESS = re.compile(rb"\s*([\d,.]+) +\d+%.*")
+# Source: rsync(1), EXIT VALUES. 12 also means that the host has no rsync.
 MEANINGS = {
-    1: "rsync has to be 3.1 or newer, here and there",
-    2: "what the login shell's profile prints there is in its way: print only if [ -t 1 ]",
-    11: "a disk is full or can't be written",
-    12: "the connection broke, or rsync is not installed there",
+    1: "rsync must be 3.1 or newer, on the controller and on the host",
+    2: "the host's login shell prints text: let its profile print only if [ -t 1 ]",
+    11: "a disk is full or not writable",
+    12: "the connection was lost, or rsync is not installed on the host",
     23: "some files could not be transferred",
-    24: "files vanished while they were transferred",
-    30: "nothing moved for 60 s",
-    127: "rsync is not installed there",
+    24: "files were deleted during the transfer",
+    30: "no data for 60 s",
+    127: "rsync is not installed on the host",
     255: "ssh could not connect",
 }
 
 
-class ByRsync:
-    """The half of a transport that moves files, with an ssh of its own."""
+class RsyncTransfers:
+    """The half of a transport that transfers files: rsync, each with its own ssh process."""
 
     def __init__(self, host: str, ssh: Sequence[str]) -> None:
         self.host = host
@@ -56,18 +58,23 @@ class ByRsync:
         *,
         base: str | None = None,
         checksum: bool = False,
-        on_progress: OnProgress = lambda share: None,
+        on_progress: OnProgress = ignore_progress,
     ) -> None:
-        options = push_options(base, checksum)
-        remote = f"{self.host}:{folder(dest)}"
-        transfer(self.host, self._ssh, folder(source), remote, files, options, on_progress)
+        options = _push_options(base, checksum)
+        remote = f"{self.host}:{_content_of(dest)}"
+        transfer(self.host, self._ssh, _content_of(source), remote, files, options, on_progress)
 
-    def pull(self, source: str, dest: Path, files: Sequence[str]) -> None:
+    def pull(
+        self,
+        source: str,
+        dest: Path,
+        files: Sequence[str],
+        *,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         dest.mkdir(parents=True, exist_ok=True)
-        remote = f"{self.host}:{folder(source)}"
-        transfer(
-            self.host, self._ssh, remote, folder(dest), files, REGULAR_ONLY, lambda share: None
-        )
+        remote = f"{self.host}:{_content_of(source)}"
+        transfer(self.host, self._ssh, remote, _content_of(dest), files, REGULAR_ONLY, on_progress)
 
 
 def transfer(
@@ -79,64 +86,69 @@ def transfer(
     options: Sequence[str],
     on_progress: OnProgress,
 ) -> None:
-    """Run rsync with the ssh command `ssh`. Raises TransferFailed with rsync's own last words."""
-    argv = [*COMMON, *options, f"--rsh={_joined(ssh)}", "--info=progress2", source, dest]
-    # A line that begins with "#" or ";" would be a comment, even with --from0.
-    listing = b"\0".join(b"./" + name.encode() for name in files)
+    """Run rsync over the ssh command `ssh`; retry if sshd drops the handshake. Raises
+    TransferFailed with rsync's last messages."""
+    argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
+    # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
+    file_list = b"\0".join(b"./" + name.encode() for name in files)
     for attempt in range(1, ATTEMPTS + 1):
-        code, errors = _run(host, argv, listing, on_progress)
+        code, errors = _run_once(host, argv, file_list, on_progress)
         if code == 0:
             return
         if not DROPPED.search(errors) or attempt == ATTEMPTS:
             raise TransferFailed(host, _reason(code, errors))
-        time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # sshd drops handshakes under load
+        time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # jitter spreads many hosts' retries
 
 
-def _run(
-    host: str, argv: Sequence[str], listing: bytes, on_progress: OnProgress
+def _run_once(
+    host: str, argv: Sequence[str], file_list: bytes, on_progress: OnProgress
 ) -> tuple[int, bytes]:
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
-        names.write(listing)
+        names.write(file_list)
         names.seek(0)
         try:
             process = subprocess.Popen(argv, stdin=names, stdout=subprocess.PIPE, stderr=errors)
         except FileNotFoundError:
             raise TransferFailed(
-                host, "rsync is not installed on this machine", "apt-get install rsync, or the like"
+                host, "rsync is not installed on the controller", "apt-get install rsync"
             ) from None
-        _watch(process, on_progress)
+        _report_progress(process, on_progress)
         errors.seek(0)
         return process.wait(), errors.read()
 
 
-def push_options(base: str | None, checksum: bool) -> list[str]:
-    """What a push adds: a neighbour to copy equal files from, on the host itself."""
+def _push_options(base: str | None, checksum: bool) -> list[str]:
+    """Return the options of a push; rsync copies equal files from `base`, on the host itself."""
     options = [PARTIAL, f"--copy-dest={base}"] if base else [PARTIAL]
     return [*options, "--checksum"] if checksum else options
 
 
-def folder(path: str | Path) -> str:
-    """rsync's trailing slash: the content of the folder, not the folder."""
+def _content_of(path: str | Path) -> str:
+    """Return the path with the slash that makes rsync copy a folder's content, not the folder."""
     return f"{path}".rstrip("/") + "/"
 
 
-def _joined(words: Sequence[str]) -> str:
-    """rsync splits --rsh itself: quotes group, and a quote inside stands doubled (rsync(1), -e)."""
+def _quote_words(words: Sequence[str]) -> str:
+    """Quote words for --rsh, which rsync splits itself; it wants quotes doubled (rsync(1), -e)."""
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
-def _watch(process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
+def _report_progress(process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
     with process:
-        output = process.stdout
+        output, rest, file = process.stdout, b"", ""
         while output and (chunk := output.read1(4096)):  # type: ignore[attr-defined]
-            found = PROGRESS.findall(chunk)
-            if found:
-                on_progress(int(found[-1]) / 100)
+            *lines, rest = re.split(rb"[\r\n]", rest + chunk)
+            for line in lines:
+                if match := PROGRESS.fullmatch(line):
+                    on_progress(file, int(re.sub(rb"\D", b"", match[1])))
+                elif line:
+                    file = line.decode(errors="replace")
 
 
 def _reason(code: int, stderr: bytes) -> str:
+    """Return a message with the exit code, its meaning, and rsync's last messages."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    own = [line for line in lines if not line.startswith("rsync error:")]
-    said = "; ".join(own[-2:] or lines[-1:])
+    details = [line for line in lines if not line.startswith("rsync error:")]
+    last = "; ".join(details[-2:] or lines[-1:])
     meaning = f" ({MEANINGS[code]})" if code in MEANINGS else ""
-    return f"rsync ended with {code}{meaning}" + (f": {said}" if said else "")
+    return f"rsync exited with {code}{meaning}" + (f": {last}" if last else "")

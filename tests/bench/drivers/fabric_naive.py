@@ -8,29 +8,29 @@ from pathlib import Path
 
 from fabric import ThreadingGroup
 
-words, step = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
-group = ThreadingGroup(*words["hosts"], connect_kwargs={"key_filename": words["key"]})
+job, step = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+group = ThreadingGroup(*job["hosts"], connect_kwargs={"key_filename": job["key"]})
 
 
 def push(name):
-    options = ["rsync", "-a", "--delete", "-e", words["ssh"]]
-    target = f"{name}:{words['there']}/code/"
-    subprocess.run([*options, f"{words['source']}/", target], check=True)
+    options = ["rsync", "-a", "--delete", "-e", job["ssh"]]
+    target = f"{name}:{job['host_folder']}/code/"
+    subprocess.run([*options, f"{job['source']}/", target], check=True)
 
 
 def collect(chief):
-    home = Path(words["home"])
-    home.mkdir(exist_ok=True)
-    for name in chief.sftp().listdir(words["checkpoints"]):
-        chief.get(f"{words['checkpoints']}/{name}", str(home / name))
+    target = Path(job["collected"])
+    target.mkdir(exist_ok=True)
+    for name in chief.sftp().listdir(job["checkpoints"]):
+        chief.get(f"{job['checkpoints']}/{name}", str(target / name))
 
 
 if step.startswith("push"):
-    group.run(f"mkdir -p {words['there']}/code")
-    with ThreadPoolExecutor(len(words["names"])) as pool:
-        list(pool.map(push, words["names"]))
+    group.run(f"mkdir -p {job['host_folder']}/code")
+    with ThreadPoolExecutor(len(job["names"])) as pool:
+        list(pool.map(push, job["names"]))
 elif step.startswith("collect"):
     collect(group[0])
 else:
-    group.run(words[step])
+    group.run(job[step])
 group.close()

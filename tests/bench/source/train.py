@@ -1,4 +1,4 @@
-"""A stand-in for a TensorFlow script: opens its port at once, answers as TensorFlow's server."""
+"""Stand in for a TensorFlow script: open the port at once and answer as TensorFlow's server."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ def main():
 
 
 def serve(connection, answer):
-    """One call a connection; whoever only knocks, or stays silent, holds up nobody for long."""
+    """Answer one call; a client that sends nothing delays the next one by at most 1 s."""
     with connection:
         connection.settimeout(1)
         try:
@@ -34,7 +34,7 @@ def serve(connection, answer):
 
 
 def response(message):
-    """What a gRPC server says to a unary call on stream 1 (RFC 9113; ":status: 200" is 0x88)."""
+    """Return a gRPC server's answer to a unary call (RFC 9113; 0x88 is ":status: 200")."""
     trailer = b"\x00\x0bgrpc-status\x010"
     return (
         frame(SETTINGS, 0, 0, b"")

@@ -1,8 +1,8 @@
-"""What each algorithm computes in its first batches, beside what its formula comes to in NumPy.
+"""Compare each algorithm's first batches with its formula in NumPy.
 
-One ps and two workers live in this one process, and each worker steps when it is told to: so the
-order is known. Run in the folder of the examples; prints one JSON document: for each check the
-largest difference between a weight and what it should be.
+This process runs one ps and two workers, and decides when each worker steps, so the order is fixed.
+Run it in the folder of the examples. It prints a JSON document: for each check the largest
+difference between a weight and its expected value.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -34,15 +34,7 @@ BATCHES = [EXAMPLES._replace(images=EXAMPLES.images[i : i + 8], labels=EXAMPLES.
            for i in range(0, 80, 8)]  # fmt: skip
 
 
-def free_addresses(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    return addresses
-
-
-ADDRESSES = free_addresses(4)
+ADDRESSES = sys.argv[1:]  # of a ps, two workers, and a worker without other tasks
 CLUSTER = tf.train.ClusterSpec({"ps": ADDRESSES[:1], "worker": ADDRESSES[1:3]})
 ALONE = tf.train.ClusterSpec({"worker": ADDRESSES[3:]})
 SERVERS = {
@@ -54,7 +46,7 @@ SERVERS = {
 
 
 class Worker:
-    """A graph and a session of its own, as a worker has; `build` gives what it runs."""
+    """A worker with its own graph and session; `build` returns its net and its steps."""
 
     def __init__(self, index, build, initialize, cluster=CLUSTER):
         self.role = Role(cluster, "worker", index)
@@ -77,8 +69,8 @@ class Worker:
     def compute(self, batch):
         return self.run(self.steps.compute, batch)
 
-    def meets(self, what, batch):
-        """The tasks that take part when it runs `what`."""
+    def tasks_of(self, what, batch):
+        """Return the tasks that take part when it runs `what`."""
         traced, trace = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
         feed = self.net.feed(batch)
         self.session.run(what, feed, options=traced, run_metadata=trace)
@@ -96,7 +88,7 @@ class Worker:
 
 
 class Reference:
-    """The gradient of the net's loss, at any weights and for any batch, by itself."""
+    """The gradient of the net's loss, for any weights and any batch."""
 
     def __init__(self):
         self.weights = []
@@ -128,12 +120,12 @@ def minus(weights, others):
     return plus(weights, -1, others)
 
 
-def difference(seen, expected):
-    return max(float(abs(s - e).max()) for s, e in zip(seen, expected, strict=True))
+def difference(actual, expected):
+    return max(float(abs(a - e).max()) for a, e in zip(actual, expected, strict=True))
 
 
 def workers(algorithm, copy=lambda role: Replica(role, EXAMPLES.side), **flags):
-    """Both workers, with what `algorithm` makes of their copies."""
+    """Return both workers, with the steps that `algorithm` builds from their copies."""
     given = argparse.Namespace(learning_rate=RATE, **flags)
 
     def build(role):
@@ -143,8 +135,8 @@ def workers(algorithm, copy=lambda role: Replica(role, EXAMPLES.side), **flags):
     return [Worker(index, build, initialize=index == 0) for index in (0, 1)]
 
 
-def descended(weights, batches, rate=RATE):
-    """Where plain SGD leads, and the sum of the gradients on the way."""
+def sgd(weights, batches, rate=RATE):
+    """Return the weights after plain SGD, and the sum of its gradients."""
     accrued = [np.zeros_like(w) for w in weights]
     for batch in batches:
         g = gradient(weights, batch)
@@ -152,7 +144,7 @@ def descended(weights, batches, rate=RATE):
     return weights, accrued
 
 
-# The checks, each of which gives what it saw and what it expected
+# The checks. Each returns the actual and the expected weights.
 
 
 def hogwild_is_sgd():
@@ -163,11 +155,11 @@ def hogwild_is_sgd():
     w = worker.central()
     for batch in BATCHES[:3]:
         worker.run(worker.net.step_after, batch)
-    # Resource variables, which "ResourceApply…" is for, are locked whatever use_locking says.
+    # Resource variables, which use "ResourceApply…", are locked even without use_locking.
     updates = [op for op in worker.graph.get_operations() if "Apply" in op.type]
     kinds = [(op.type, op.get_attr("use_locking"), op.device) for op in updates]
     assert kinds == [("ApplyGradientDescent", False, "/job:ps/task:0")] * 6
-    return worker.central(), descended(w, BATCHES[:3])[0]
+    return worker.central(), sgd(w, BATCHES[:3])[0]
 
 
 def downpour_sgd_with_window_1_is_sgd():
@@ -175,7 +167,7 @@ def downpour_sgd_with_window_1_is_sgd():
     w = one.central()
     for batch in BATCHES[:3]:
         one.communicate(batch)
-    return one.central(), descended(w, BATCHES[:3])[0]
+    return one.central(), sgd(w, BATCHES[:3])[0]
 
 
 def downpour_keeps_a_window_to_itself():
@@ -194,8 +186,8 @@ def downpour_loses_no_push():
     two.compute(BATCHES[2])
     two.communicate(BATCHES[3])
     assert one.communicate(BATCHES[1]) == 4
-    _, first = descended(w, BATCHES[:2])
-    _, second = descended(w, BATCHES[2:4])
+    _, first = sgd(w, BATCHES[:2])
+    _, second = sgd(w, BATCHES[2:4])
     assert difference(one.own(), one.central()) == 0
     return one.central(), plus(plus(w, -RATE, second), -RATE, first)
 
@@ -206,7 +198,7 @@ def downpour_forgets_what_it_pushed():
     for batch in BATCHES[0:4:2]:
         one.compute(batch)
         one.communicate(batch)
-    return one.central(), descended(w, [BATCHES[0], BATCHES[0], BATCHES[2], BATCHES[2]])[0]
+    return one.central(), sgd(w, [BATCHES[0], BATCHES[0], BATCHES[2], BATCHES[2]])[0]
 
 
 def downpour_adagrad():
@@ -214,7 +206,7 @@ def downpour_adagrad():
     w = one.central()
     one.compute(BATCHES[0])
     one.communicate(BATCHES[1])
-    _, a = descended(w, BATCHES[:2])
+    _, a = sgd(w, BATCHES[:2])
     return one.central(), [x - RATE * s / np.sqrt(0.1 + s**2) for x, s in zip(w, a, strict=True)]
 
 
@@ -224,7 +216,7 @@ def adag_pushes_the_mean():
     for batch in BATCHES[:3]:
         one.compute(batch)
     one.communicate(BATCHES[3])
-    return one.central(), plus(w, -RATE / 4, descended(w, BATCHES[:4])[1])
+    return one.central(), plus(w, -RATE / 4, sgd(w, BATCHES[:4])[1])
 
 
 def together(*calls):
@@ -238,8 +230,8 @@ def sagn_applies_the_mean_of_all():
     one.compute(BATCHES[0])
     two.compute(BATCHES[2])
     assert together((one.communicate, BATCHES[1]), (two.communicate, BATCHES[3])) == [4, 4]
-    _, first = descended(w, BATCHES[:2])
-    _, second = descended(w, BATCHES[2:4])
+    _, first = sgd(w, BATCHES[:2])
+    _, second = sgd(w, BATCHES[2:4])
     assert difference(two.own(), one.central()) == 0
     return one.central(), plus(plus(w, -RATE / 4, first), -RATE / 4, second)
 
@@ -266,7 +258,7 @@ def one_worker_alone_needs_no_ps():
     alone = Worker(0, synchronous, initialize=True, cluster=ALONE)
     w = alone.central()
     assert [alone.run(alone.net.step_after, batch) for batch in BATCHES[:3]] == [1, 2, 3]
-    return alone.central(), descended(w, BATCHES[:3])[0]
+    return alone.central(), sgd(w, BATCHES[:3])[0]
 
 
 def dynsgd_divides_by_staleness():
@@ -274,7 +266,7 @@ def dynsgd_divides_by_staleness():
     w = one.central()
     two.communicate(BATCHES[1])
     two.communicate(BATCHES[2])
-    after, _ = descended(w, BATCHES[1:3])  # The second worker was never stale.
+    after, _ = sgd(w, BATCHES[1:3])  # The second worker was never stale.
     one.communicate(BATCHES[0])
     return one.central(), plus(after, -RATE / 3, gradient(w, BATCHES[0]))
 
@@ -284,7 +276,7 @@ def dynsgd_counts_none_of_its_own():
     w = one.central()
     for batch in BATCHES[:3]:
         one.communicate(batch)
-    return one.central(), descended(w, BATCHES[:3])[0]
+    return one.central(), sgd(w, BATCHES[:3])[0]
 
 
 def elastic(x, c, alpha=0.25):
@@ -298,8 +290,8 @@ def aeasgd_moves_both_ends():
     one.compute(BATCHES[0])
     one.communicate(BATCHES[1])
     two.communicate(BATCHES[2])
-    x, c1 = elastic(descended(c, BATCHES[:2])[0], c)
-    y, c2 = elastic(descended(c, BATCHES[2:3])[0], c1)
+    x, c1 = elastic(sgd(c, BATCHES[:2])[0], c)
+    y, c2 = elastic(sgd(c, BATCHES[2:3])[0], c1)
     return one.own() + two.own() + one.central(), x + y + c2
 
 
@@ -329,21 +321,21 @@ def a_copy_begins_where_the_central_weights_are():
 
 
 def places():
-    """Which variables are saved, and where they and the copies lie."""
-    seen = {}
+    """Return which variables are saved, and the devices of the saved and the local variables."""
+    variables = {}
     for algorithm, how in {
         downpour: {"update": "adagrad"}, adag: {}, sagn: {}, dynsgd: {}, aeasgd: {"alpha": 0.5},
         aeamsgd: {"alpha": 0.5, "copy": rolling},
     }.items():  # fmt: skip
         one, _ = workers(algorithm, window=2, **how)
-        seen[algorithm.__name__] = {
+        variables[algorithm.__name__] = {
             "saved": sorted(v.op.name for v in one.globals),
             "saved on": sorted({v.device for v in one.globals}),
             "not saved": sorted({v.op.name.split("/")[0] for v in one.locals}),
             "not saved on": sorted({v.device for v in one.locals}),
-            "takes part within a window": one.meets(one.steps.compute, BATCHES[0]),
+            "takes part within a window": one.tasks_of(one.steps.compute, BATCHES[0]),
         }
-    return seen
+    return variables
 
 
 CHECKS = [

@@ -1,4 +1,4 @@
-"""train_async.py whose last worker never ends: deaf to SIGTERM, with children of its own."""
+"""train_async.py with a last worker that never ends: it ignores SIGTERM and has children."""
 
 import signal
 import subprocess

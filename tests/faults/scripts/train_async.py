@@ -1,4 +1,4 @@
-"""Asynchronous training, compat.v1: ps tasks hold the weights, each worker fits them by itself."""
+"""Asynchronous training, compat.v1: ps tasks store the weights, each worker trains on its own."""
 
 import argparse
 import time
@@ -17,8 +17,8 @@ parser.add_argument("--ps_hosts", type=lambda text: text.split(","), required=Tr
 parser.add_argument("--worker_hosts", type=lambda text: text.split(","), required=True)
 parser.add_argument("--checkpoint_dir", default="checkpoints")
 parser.add_argument("--steps", type=int, default=1000, help="of all workers together")
-parser.add_argument("--save_steps", type=int, default=200)
-parser.add_argument("--pace", type=float, default=0.02, help="seconds of sleep in each step")
+parser.add_argument("--save_steps", type=int, default=40)
+parser.add_argument("--pace", type=float, default=0.1, help="seconds of sleep in each step")
 flags = parser.parse_args()
 
 
@@ -30,8 +30,8 @@ def train_op(step):
     return v1.train.GradientDescentOptimizer(0.002).minimize(loss, global_step=step), loss
 
 
-class SayRestored(v1.train.SessionRunHook):
-    """Says where a session resumes: one process has several when a ps is restarted."""
+class PrintRestoredStep(v1.train.SessionRunHook):
+    """Prints the step that a session resumes from; a restarted ps leads to a new session."""
 
     def __init__(self, step, saved):
         self.step, self.saved = step, saved
@@ -43,7 +43,7 @@ class SayRestored(v1.train.SessionRunHook):
 
 
 class PromptWorker(v1.train.SessionCreator):
-    """Looks every second whether the variables are there, MonitoredTrainingSession every 30 s."""
+    """Checks every second for initialized variables; MonitoredTrainingSession does every 30 s."""
 
     def __init__(self, target, config):
         self.target, self.config = target, config
@@ -61,29 +61,31 @@ def open_session(target, config, step):
     return v1.train.MonitoredTrainingSession(
         target,
         checkpoint_dir=flags.checkpoint_dir,
-        hooks=[stop, SayRestored(step, tf.train.latest_checkpoint(flags.checkpoint_dir))],
+        hooks=[stop, PrintRestoredStep(step, tf.train.latest_checkpoint(flags.checkpoint_dir))],
         save_checkpoint_steps=flags.save_steps,
-        save_summaries_steps=50,
+        save_summaries_steps=10,
         config=config,
     )
 
 
-me = f"/job:{flags.job_name}/task:{flags.task_index}"
+own_device = f"/job:{flags.job_name}/task:{flags.task_index}"
 cluster = tf.train.ClusterSpec({"ps": flags.ps_hosts, "worker": flags.worker_hosts})
-config = v1.ConfigProto(device_filters=["/job:ps", me] if flags.job_name == "worker" else [])
+config = v1.ConfigProto(
+    device_filters=["/job:ps", own_device] if flags.job_name == "worker" else []
+)
 server = tf.distribute.Server(cluster, flags.job_name, flags.task_index, config=config)
 if flags.job_name == "ps":
     server.join()
-placement = v1.train.replica_device_setter(cluster=cluster, worker_device=me)
+placement = v1.train.replica_device_setter(cluster=cluster, worker_device=own_device)
 with tf.Graph().as_default(), v1.device(placement):
     step = v1.train.get_or_create_global_step()
     update = train_op(step)
-    said = 0.0
+    printed_at = 0.0
     with open_session(server.target, config, step) as session:
         while not session.should_stop():
             (_, loss), now = session.run([update, step])
-            if time.monotonic() > said + 0.3:
-                said = time.monotonic()
+            if time.monotonic() > printed_at + 0.3:
+                printed_at = time.monotonic()
                 print(f"step {now} loss {loss:.4f}", flush=True)
             time.sleep(flags.pace)
 print(f"step {now} is the last", flush=True)

@@ -1,4 +1,4 @@
-"""MultiWorkerMirroredStrategy on separate disks: worker 0 alone has a checkpoint to resume from."""
+"""MultiWorkerMirroredStrategy on separate disks: only worker 0 has a checkpoint to resume from."""
 
 import argparse
 import time
@@ -13,20 +13,20 @@ def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--checkpoint_dir", default="checkpoints")
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--save_steps", type=int, default=100)
-    parser.add_argument("--pace", type=float, default=0.02, help="seconds of sleep in each step")
+    parser.add_argument("--save_steps", type=int, default=20)
+    parser.add_argument("--pace", type=float, default=0.1, help="seconds of sleep in each step")
     return parser.parse_args()
 
 
 class Model(tf.Module):
-    """A line to fit, and how many steps it took. Each worker has a copy, kept equal."""
+    """A linear model and its step count. All workers have equal copies."""
 
     def __init__(self):
         self.step = tf.Variable(0, dtype=tf.int64)
         self.weights = tf.Variable(np.zeros_like(SLOPES))
 
     def train(self):
-        """One replica's part of a step: its own examples, everybody's gradients."""
+        """Run one step on this replica: its own examples, the mean of all gradients."""
         x = tf.random.normal([32, SLOPES.shape[0]])
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((x @ self.weights - x @ SLOPES) ** 2)
@@ -41,33 +41,33 @@ def train(strategy, flags):
     is_chief = strategy.cluster_resolver.task_id == 0
     with strategy.scope():
         model = Model()
-    # All must save, for a save synchronizes; what the others write is thrown away.
+    # All workers must save, because saving synchronizes; only the chief's files are used.
     directory = flags.checkpoint_dir + ("" if is_chief else "-scratch")
     checkpoint = tf.train.Checkpoint(model=model)
     saved = tf.train.CheckpointManager(checkpoint, directory, max_to_keep=3)
     if is_chief and saved.latest_checkpoint:
         checkpoint.restore(saved.latest_checkpoint).assert_consumed()
-    take_from_chief(strategy, model, is_chief)
+    copy_from_chief(strategy, model, is_chief)
     step = int(model.step.numpy())
-    print("restored step" if step else "began at step", step, flush=True)
+    print("restored step" if step else "started at step", step, flush=True)
     train_step = tf.function(lambda: strategy.reduce("MEAN", strategy.run(model.train), axis=None))
     while step < flags.steps:
         loss = train_step()
         step += 1
         time.sleep(flags.pace)
-        if step % 10 == 0:
+        if step % 5 == 0:
             print(f"step {step} loss {loss.numpy():.4f}", flush=True)
         if step % flags.save_steps == 0 or step == flags.steps:
             saved.save(checkpoint_number=step)
 
 
-def take_from_chief(strategy, model, is_chief):
-    """The sum over all workers, to which all but worker 0 add nothing, is worker 0's value."""
+def copy_from_chief(strategy, model, is_chief):
+    """Set every variable to worker 0's value: a sum to which the other workers add 0."""
     for variable in model.variables:
-        mine = variable.numpy() * int(is_chief)
+        own = variable.numpy() * int(is_chief)
         total = strategy.run(
-            lambda mine: tf.distribute.get_replica_context().all_reduce("SUM", mine),
-            (tf.constant(mine),),
+            lambda value: tf.distribute.get_replica_context().all_reduce("SUM", value),
+            (tf.constant(own),),
         )
         variable.assign(strategy.experimental_local_results(total)[0])
 

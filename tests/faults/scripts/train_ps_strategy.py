@@ -1,4 +1,4 @@
-"""ParameterServerStrategy: the chief schedules steps on the workers and saves what the ps hold."""
+"""ParameterServerStrategy: the chief schedules steps on the workers and saves the variables."""
 
 import argparse
 import time
@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 SLOPES = np.array([[2.0], [-3.0], [0.5]], np.float32)
-# tf.summary.scalar needs TensorBoard's package, tf.summary.write nothing but this.
+# tf.summary.scalar needs TensorBoard's package; tf.summary.write only needs this.
 SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
 
 
@@ -15,19 +15,19 @@ def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--checkpoint_dir", default="checkpoints")
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--save_steps", type=int, default=100)
-    parser.add_argument("--pace", type=float, default=0.02, help="seconds of sleep in each step")
+    parser.add_argument("--save_steps", type=int, default=20)
+    parser.add_argument("--pace", type=float, default=0.1, help="seconds of sleep in each step")
     return parser.parse_args()
 
 
 def serve(resolver):
-    """Hold variables or compute for the chief, until somebody ends this process."""
+    """Store variables or compute for the chief, until this process is ended."""
     cluster, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
     tf.distribute.Server(cluster, job_name=job, task_index=index, protocol="grpc").join()
 
 
 class Model(tf.Module):
-    """A line to fit, and how many steps it took. Its variables lie on the ps."""
+    """A linear model and its step count. Its variables are on the ps."""
 
     def __init__(self):
         self.step = tf.Variable(0, dtype=tf.int64)
@@ -52,16 +52,17 @@ def train(resolver, flags):
     checkpoint = tf.train.Checkpoint(model=model)
     saved = tf.train.CheckpointManager(checkpoint, flags.checkpoint_dir, max_to_keep=3)
     step = restore(checkpoint, saved, model)
-    # Not at its multiples: what a dying worker had begun is done again, and the step counts it.
-    due = step + flags.save_steps
+    # Not at multiples of save_steps: a step that a lost worker had started is repeated and counted
+    # twice, so the count may skip them.
+    save_at = step + flags.save_steps
     with tf.summary.create_file_writer("events").as_default():
         while step < flags.steps:
-            step = schedule(coordinator, model, min(10, flags.steps - step), flags.pace)
+            step = schedule(coordinator, model, min(5, flags.steps - step), flags.pace)
             tf.summary.write("loss", model.loss.read_value(), step, SCALAR)
             print(f"step {step} loss {model.loss.numpy():.4f}", flush=True)
-            if step >= min(due, flags.steps):
+            if step >= min(save_at, flags.steps):
                 saved.save(checkpoint_number=step)
-                due = step + flags.save_steps
+                save_at = step + flags.save_steps
 
 
 def restore(checkpoint, saved, model):
@@ -72,7 +73,7 @@ def restore(checkpoint, saved, model):
 
 
 def schedule(coordinator, model, steps, pace):
-    """Let the workers share so many steps; returns the step at which all of them are done."""
+    """Let the workers run `steps` steps; return the step count after all of them."""
     for _ in range(steps):
         coordinator.schedule(model.train)
         time.sleep(pace)

@@ -1,4 +1,4 @@
-"""What compat.v1 scripts do beside MonitoredTrainingSession: savers, exports, a local graph."""
+"""Other ways to save in compat.v1: savers, exports, a local graph."""
 
 import argparse
 import os
@@ -50,7 +50,7 @@ def in_cluster():
             builder.save()
 
 
-def the_meta_graph_elsewhere():
+def meta_graph_in_local_session():
     with tf1.Graph().as_default(), tf1.Session() as session:
         tf1.train.import_meta_graph("explicit/model.meta", clear_devices=True).restore(
             session, "explicit/model"
@@ -61,7 +61,7 @@ def the_meta_graph_elsewhere():
         print("saved model loaded", *session.run(tf1.global_variables()[:2]))
 
 
-def the_meta_graph_in_the_cluster():
+def meta_graph_in_cluster():
     with tf1.Graph().as_default(), tf1.Session(server.target) as session:
         saver = tf1.train.import_meta_graph("explicit/model.meta")
         saver.restore(session, "explicit/model")
@@ -74,9 +74,9 @@ def local():
         build(apart=True)
         saver = tf1.train.Saver(sharded=True)
         session.run(tf1.global_variables_initializer())
-        os.mkdir("local")  # a sharded saver makes the last directory only, and that is its own
+        os.mkdir("local")  # a sharded saver creates only the last directory of its path
         saver.save(session, "local/model")
 
 
-for what in (in_cluster, the_meta_graph_elsewhere, the_meta_graph_in_the_cluster, local):
-    what()
+for save in (in_cluster, meta_graph_in_local_session, meta_graph_in_cluster, local):
+    save()

@@ -1,4 +1,4 @@
-"""Loads in a process of its own, by both loaders, what a coordinator of a cluster has exported."""
+"""Load a model that a cluster's coordinator has exported, with both loaders."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Checkpoints of every kind that there is: of objects, and sharded with partitioned variables."""
+"""Save checkpoints of every kind: of objects, and sharded with partitioned variables."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ tf.train.Checkpoint(
 
 Path("sharded").mkdir()
 with tf.Graph().as_default():
-    # Each half of the table on a device of its own, so in a shard of its own.
+    # Each half of the table is on its own device, so in its own shard.
     with tf1.device(lambda op: "/cpu:1" if "part_1" in op.name else "/cpu:0"):
         table = tf1.get_variable("table", [10, 20], partitioner=tf1.fixed_size_partitioner(2))
         words = tf1.get_variable("words", initializer=["one", "two"])

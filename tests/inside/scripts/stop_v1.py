@@ -1,4 +1,4 @@
-"""A session of its own, without a cluster, that is stopped: each way to train is a function."""
+"""Train in a session without a cluster until SIGTERM: each function is another training loop."""
 
 import gc
 import os
@@ -32,27 +32,27 @@ def new_session():
     )
 
 
-def trained(session):
+def report_step(session):
     print("trained to", session.run(train), flush=True)
 
 
 def asks_should_stop():
     with new_session() as session:
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run(train)
 
 
 def never_asks():
     with new_session() as session:
-        trained(session)
+        report_step(session)
         while True:
             session.run(train)
 
 
 def two_runs_a_turn():
     with new_session() as session:
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run(train)
             os.kill(os.getpid(), signal.SIGTERM)
@@ -61,14 +61,14 @@ def two_runs_a_turn():
 
 def by_step_functions():
     with new_session() as session:
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run_step_fn(lambda step_context: step_context.run_with_hooks(train))
 
 
 def without_with():
     session = new_session()
-    trained(session)
+    report_step(session)
     while not session.should_stop():
         session.run(train)
     session.close()
@@ -78,14 +78,14 @@ def two_sessions():
     with new_session() as session:
         with tf1.Graph().as_default():
             tf1.train.MonitoredSession().close()
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run(train)
 
 
 def hangs():
     with new_session() as session:
-        trained(session)
+        report_step(session)
         session.run(never)
 
 
@@ -97,7 +97,7 @@ def has_its_own_handler():
 def gets_its_own_handler():
     with new_session() as session:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run(train)
 
@@ -109,7 +109,7 @@ def has_no_session_yet():
 
 def has_no_session_any_more():
     with new_session() as session:
-        trained(session)
+        report_step(session)
     print("the session ended", flush=True)
     time.sleep(3600)
 
@@ -124,11 +124,11 @@ def lost_its_session():
 def in_a_thread():
     graph = tf1.get_default_graph()
 
-    def train_there():
+    def train_in_graph():
         with graph.as_default():
             asks_should_stop()
 
-    thread = threading.Thread(target=train_there)
+    thread = threading.Thread(target=train_in_graph)
     thread.start()
     thread.join()
 
@@ -137,17 +137,17 @@ def with_a_child():
     with new_session() as session:
         session.run(train)
         ends = set()
-        for _ in range(50):  # asked before they could say anything
+        for _ in range(50):  # stopped before they are ready
             child = os.fork()
             if child == 0:
                 time.sleep(3600)
             os.kill(child, signal.SIGTERM)
             ends.add(os.waitpid(child, 0)[1])
         print("the children ended by", ends, flush=True)
-        trained(session)
+        report_step(session)
         while not session.should_stop():
             session.run(train)
 
 
 globals()[sys.argv[1]]()
-print("ends as ever at", time.time(), flush=True)
+print("ended normally at", time.time(), flush=True)

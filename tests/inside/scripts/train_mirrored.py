@@ -1,4 +1,4 @@
-"""A MultiWorkerMirroredStrategy script: every worker saves a copy, as TensorFlow asks."""
+"""A MultiWorkerMirroredStrategy script: every worker saves a copy, as TensorFlow requires."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""A ParameterServerStrategy script that knows nothing of tfdeploy: save, spoil, restore, go on."""
+"""A ParameterServerStrategy script without any tfdeploy code: save, change, restore, continue."""
 
 import json
 import os
@@ -21,7 +21,8 @@ coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 optimizer = tf.compat.v1.train.MomentumOptimizer(1.0, momentum=0.5)
 checkpoint = tf.train.Checkpoint(optimizer=optimizer)
 manager = tf.train.CheckpointManager(checkpoint, "checkpoints", max_to_keep=2)
-checkpoint.restore(manager.latest_checkpoint)  # before there are variables: restored as they come
+# There are no variables yet: each is restored when it is created.
+checkpoint.restore(manager.latest_checkpoint)
 
 with strategy.scope():
     checkpoint.table = tf.Variable(tf.range(10.0))
@@ -45,7 +46,7 @@ def train():
 
 
 print("variables on", sorted(v.device for v in [checkpoint.weight, *checkpoint.table.variables]))
-show("began at")
+show("started at")
 for _ in range(10):
     coordinator.schedule(train)
 coordinator.join()
@@ -74,5 +75,5 @@ module.twice = tf.function(lambda: module.weight * 2.0, input_signature=[])
 tf.saved_model.save(module, "exported", signatures=module.twice)
 print("loaded", tf.saved_model.load("exported").weight.numpy())
 
-there = tf.train.CheckpointOptions(experimental_io_device="/job:ps/task:0/device:CPU:0")
-checkpoint.write("chosen", options=there)
+on_ps = tf.train.CheckpointOptions(experimental_io_device="/job:ps/task:0/device:CPU:0")
+checkpoint.write("chosen", options=on_ps)

@@ -1,4 +1,4 @@
-"""A training script of the compat.v1 kind that knows nothing of tfdeploy: every step adds one."""
+"""A compat.v1 training script without any tfdeploy code: every step adds one."""
 
 import argparse
 
@@ -47,8 +47,8 @@ with tf1.train.MonitoredTrainingSession(
     hooks=[tf1.train.StopAtStepHook(last_step=flags.steps)],
     config=tf1.ConfigProto(device_filters=["/job:ps", me] if flags.device_filters else []),
 ) as session:
-    print("began at", session.run(step), flush=True)
-    if not session.should_stop():  # a worker that comes late finds all steps done
+    print("started at", session.run(step), flush=True)
+    if not session.should_stop():  # a late worker may find all steps done
         print("trained to", session.run(train), flush=True)
     while not session.should_stop():
         session.run(train)

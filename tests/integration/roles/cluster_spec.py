@@ -1,4 +1,4 @@
-"""The cluster as JSON in a variable, the count of workers in another, TensorBoard's port in one."""
+"""The cluster as JSON, the number of workers and TensorBoard's port in variables."""
 
 import json
 import os

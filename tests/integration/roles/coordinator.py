@@ -1,4 +1,4 @@
-"""Everyone is told where the first one is, and nothing of the others."""
+"""Every task gets the address of the first one, and no other address."""
 
 import argparse
 import json

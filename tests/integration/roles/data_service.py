@@ -1,4 +1,4 @@
-"""tf.data's service: a dispatcher, workers that it hands work to, and one that reads from them."""
+"""tf.data's service: a dispatcher, its workers, and a task that reads from them."""
 
 import argparse
 
@@ -18,12 +18,12 @@ port = int(own.rpartition(":")[2])
 if given.job_name == "dispatcher":
     service.DispatchServer(service.DispatcherConfig(port=port)).join()
 elif given.job_name == "worker":
-    told = service.WorkerConfig(given.dispatcher_hosts, worker_address=own, port=port)
-    service.WorkerServer(told).join()
+    config = service.WorkerConfig(given.dispatcher_hosts, worker_address=own, port=port)
+    service.WorkerServer(config).join()
 else:
     import socket
 
-    listener = socket.create_server(("", port))  # READY, as the others are
+    listener = socket.create_server(("", port))  # so that it becomes READY
     numbers = tf.data.Dataset.range(10).apply(
         service.distribute("parallel_epochs", f"grpc://{given.dispatcher_hosts}")
     )

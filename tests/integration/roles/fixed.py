@@ -1,4 +1,4 @@
-"""The addresses stand in the script: whoever starts it has to use these."""
+"""The script contains the addresses: the tasks must use these."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""absl's flags, as tf.app.flags were: a flag that it doesn't know ends it with 1."""
+"""absl's flags, as tf.app.flags: the script exits with 1 on an unknown flag."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Flag and value as two words, read by hand."""
+"""Flag and value as two words, parsed by hand."""
 
 import json
 import sys

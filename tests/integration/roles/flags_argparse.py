@@ -1,4 +1,4 @@
-"""Strict argparse: a flag that it doesn't know ends it with 2."""
+"""Strict argparse: the script exits with 2 on an unknown flag."""
 
 import argparse
 import json

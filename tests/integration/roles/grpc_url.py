@@ -1,4 +1,4 @@
-"""A worker is told its own address as a URL, its port again, and how many there are of each."""
+"""A worker gets its own address as a URL, its port, and the number of tasks of each job."""
 
 import argparse
 import json

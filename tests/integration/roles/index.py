@@ -1,4 +1,4 @@
-"""One word: which of the workers this is."""
+"""One word: the index of the worker."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The cluster stands in a JSON file beside the script; flags tell which task of it this is."""
+"""The cluster in a JSON file beside the script; flags have the job and the index."""
 
 import argparse
 import json

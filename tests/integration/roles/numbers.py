@@ -1,4 +1,4 @@
-"""Only numbers: who reaches whom is agreed on elsewhere. And a directory for what it logs."""
+"""Only numbers, without addresses, and a directory for logs."""
 
 import argparse
 import json

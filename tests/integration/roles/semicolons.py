@@ -1,4 +1,4 @@
-"""Lists joined by ";", a worker type of its own, and a switch that only the evaluator is given."""
+"""Lists joined by ";", a flag with the worker's type, and a flag only for the evaluator."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""One letter each, as getopt has them."""
+"""One-letter options, as for getopt."""
 
 import getopt
 import json

@@ -3,5 +3,5 @@
 import json
 import os
 
-told = json.loads(os.environ["TF_CONFIG"])
-print(json.dumps({"me": [told["task"]["type"], told["task"]["index"]], **told["cluster"]}))
+config = json.loads(os.environ["TF_CONFIG"])
+print(json.dumps({"me": [config["task"]["type"], config["task"]["index"]], **config["cluster"]}))

@@ -1,6 +1,6 @@
-"""A stand-in trainer whose pace is known: a worker makes 40 steps a second, a ps takes 60 of them.
+"""A trainer with a known speed: 40 steps per second and worker, and at most 60 per second and ps.
 
-The chief tells its steps in its log, and in events that are written as TensorFlow writes them.
+The chief writes its steps to its log and to an event file in TensorFlow's format.
 """
 
 import argparse
@@ -16,10 +16,12 @@ parser.add_argument("--job_name")
 parser.add_argument("--task_index", type=int)
 parser.add_argument("--ps_hosts", default="")
 parser.add_argument("--worker_hosts", default="")
-parser.add_argument("--ends", type=float, default=3600.0, help="after so many seconds")
-parser.add_argument("--breaks", type=int, help="with so many workers the last one fails")
-parser.add_argument("--silent", action="store_true", help="tell no steps")
-parser.add_argument("--coarse", action="store_true", help="tell the first step alone")
+parser.add_argument("--ends", type=float, default=3600.0, help="seconds until the task exits")
+parser.add_argument(
+    "--breaks", type=int, help="the number of workers with which the last one fails"
+)
+parser.add_argument("--silent", action="store_true", help="report no steps")
+parser.add_argument("--coarse", action="store_true", help="report only the first step")
 FLAGS = parser.parse_args()
 PS, WORKERS = (hosts.split(",") for hosts in (FLAGS.ps_hosts, FLAGS.worker_hosts))
 PACE = min(40 * len(WORKERS), 60 * len(PS) if FLAGS.ps_hosts else 1000)
@@ -28,15 +30,17 @@ IS_CHIEF = (FLAGS.job_name, FLAGS.task_index) == ("worker", 0)
 
 def main():
     own = (PS if FLAGS.job_name == "ps" else WORKERS)[FLAGS.task_index]
-    server = socket.create_server(("", int(own.rpartition(":")[2])))  # READY asks for no more
+    server = socket.create_server(("", int(own.rpartition(":")[2])))  # ready = "port" needs no more
     server.settimeout(0.1)
-    began, events = time.monotonic(), opened() if IS_CHIEF else None
-    while time.monotonic() < began + FLAGS.ends or FLAGS.job_name == "ps":
+    start_s, events = time.monotonic(), open_events() if IS_CHIEF else None
+    reported = False
+    while time.monotonic() < start_s + FLAGS.ends or FLAGS.job_name == "ps":
         accept(server)
-        step = int(PACE * (time.monotonic() - began))
-        if IS_CHIEF and not FLAGS.silent and not (FLAGS.coarse and step > 9):
+        step = int(PACE * (time.monotonic() - start_s))
+        if IS_CHIEF and not FLAGS.silent and not (FLAGS.coarse and reported):
             print(f"step {0 if FLAGS.coarse else step} loss {1 / (1 + step):.3f}", flush=True)
-            tell(events, 0 if FLAGS.coarse else step)
+            write_event(events, 0 if FLAGS.coarse else step)
+            reported = True
         if FLAGS.breaks == len(WORKERS) == FLAGS.task_index + 1 and FLAGS.job_name == "worker":
             time.sleep(1.0)
             sys.exit("it is broken")
@@ -47,14 +51,14 @@ def accept(server):
         server.accept()[0].close()
 
 
-def opened():
+def open_events():
     folder = pathlib.Path("checkpoints")
     folder.mkdir(exist_ok=True)
     return (folder / f"events.out.tfevents.{time.time():.0f}.stub").open("ab", buffering=0)
 
 
-def tell(events, step):
-    """One scalar. Source: event.proto and summary.proto; record_writer.h for what is around it."""
+def write_event(events, step):
+    """Write one scalar. Format: event.proto, summary.proto, and record_writer.h for the record."""
     value = b"\x0a\x04loss" + b"\x15" + struct.pack("<f", 1 / (1 + step))
     summary = b"\x0a" + bytes([len(value)]) + value
     event = b"\x09" + struct.pack("<d", time.time())

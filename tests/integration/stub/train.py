@@ -1,4 +1,4 @@
-"""A stand-in for a TensorFlow script: opens its port, saves by steps, and misbehaves on request."""
+"""Stand in for a TensorFlow script: open a port, save checkpoints, and misbehave on request."""
 
 import argparse
 import json
@@ -16,15 +16,19 @@ parser.add_argument("--ps_hosts", default="")
 parser.add_argument("--worker_hosts", default="")
 parser.add_argument("--checkpoint_dir", default="checkpoints")
 parser.add_argument("--steps", type=int, default=3)
-parser.add_argument("--hold", action="store_true", help="go on after the last step")
-parser.add_argument("--gate", action="store_true", help="end only once there is a file `go`")
-parser.add_argument("--who", help="only this task misbehaves: worker:1")
+parser.add_argument("--hold", action="store_true", help="keep running after the last step")
+parser.add_argument("--gate", action="store_true", help="exit only when the file `go` exists")
+parser.add_argument("--who", help="the only task that misbehaves, such as worker:1")
 parser.add_argument("--exit", type=int, default=0)
-parser.add_argument("--broken", action="store_true", help="die at once, as at a failing import")
-parser.add_argument("--deaf", metavar="TASK", help="never opens its port")
-parser.add_argument("--impostor", metavar="TASK", help="answers as another task")
-parser.add_argument("--stubborn", action="store_true", help="survive SIGTERM, and have children")
-parser.add_argument("--dump", action="store_true", help="write what was told into told.json")
+parser.add_argument(
+    "--broken", action="store_true", help="exit immediately, as after a failing import"
+)
+parser.add_argument("--deaf", metavar="TASK", help="this task never opens its port")
+parser.add_argument("--impostor", metavar="TASK", help="this task answers as another task")
+parser.add_argument("--stubborn", action="store_true", help="ignore SIGTERM, and start children")
+parser.add_argument(
+    "--dump", action="store_true", help="write arguments and environment to dump.json"
+)
 parser.add_argument("words", nargs="*")
 FLAGS = parser.parse_args()
 
@@ -41,20 +45,20 @@ CHECKPOINTS = Path(FLAGS.checkpoint_dir)
 
 
 def main():
-    print(f"{TASK} begins", flush=True)
+    print(f"{TASK} starts", flush=True)
     if FLAGS.dump:
-        told = {"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
-        Path("told.json").write_text(json.dumps({**told, "files": sorted(os.listdir())}))
+        found = {"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
+        Path("dump.json").write_text(json.dumps({**found, "files": sorted(os.listdir())}))
     if FLAGS.broken and BAD:
         sys.exit("ImportError: no module named nothing")
     if FLAGS.stubborn and BAD:
-        be_stubborn()
+        ignore_sigterm()
     serving = None if FLAGS.deaf == TASK else serve()
     if JOB == "ps" or (FLAGS.deaf == TASK):
-        wait_for_ever()
+        wait_forever()
     train()
     if FLAGS.hold:
-        wait_for_ever()
+        wait_forever()
     while FLAGS.gate and not Path("go").exists():
         time.sleep(0.02)
     serving.stop(0)
@@ -62,7 +66,7 @@ def main():
 
 
 def serve():
-    """What TensorFlow's server answers to GetStatus, as far as the task's name goes."""
+    """Answer GetStatus with the task's name, as TensorFlow's server does."""
     import grpc
 
     index = INDEX + 5 if FLAGS.impostor == TASK else INDEX
@@ -96,32 +100,32 @@ def train():
 
 
 def save(step):
-    """Data, index, meta, then the state file with absolute paths: TensorFlow 1's own order."""
+    """Write data, index, meta, then the state file with absolute paths, as TensorFlow 1 does."""
     name = f"model.ckpt-{step}"
     for suffix in ("data-00000-of-00001", "index", "meta"):
         (CHECKPOINTS / f"{name}.{suffix}").write_text(f"{suffix} of step {step}\n")
     lines = [f'model_checkpoint_path: "{escaped(CHECKPOINTS / name)}"']
-    for one in range(1, step + 1):
-        path = escaped(CHECKPOINTS / f"model.ckpt-{one}")
+    for number in range(1, step + 1):
+        path = escaped(CHECKPOINTS / f"model.ckpt-{number}")
         lines.append(f'all_model_checkpoint_paths: "{path}"')
-    fresh = CHECKPOINTS / "checkpoint.new"
-    fresh.write_text("\n".join(lines) + "\n")
-    fresh.replace(CHECKPOINTS / "checkpoint")
+    temporary = CHECKPOINTS / "checkpoint.new"
+    temporary.write_text("\n".join(lines) + "\n")
+    temporary.replace(CHECKPOINTS / "checkpoint")
 
 
 def escaped(path):
     return str(path.absolute()).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def be_stubborn():
-    """Deaf to SIGTERM, with a child in this session and one in a session of its own."""
+def ignore_sigterm():
+    """Ignore SIGTERM, and start a child in this session and one in its own session."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    nap = [sys.executable, "-c", "import time; time.sleep(600)"]
-    pids = [subprocess.Popen(nap, start_new_session=own).pid for own in (False, True)]
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    pids = [subprocess.Popen(sleep, start_new_session=own).pid for own in (False, True)]
     Path("children.json").write_text(json.dumps([os.getpid(), *pids]))
 
 
-def wait_for_ever():
+def wait_forever():
     while True:
         signal.pause()
 

@@ -1,0 +1,53 @@
+"""A TensorFlow import on a host: the result and the error that it reports."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tfdeploy.agent.preflight import host_facts
+from tfdeploy.agent.protocol.preflight import TensorFlowFacts
+
+
+@pytest.mark.parametrize(
+    ("code", "slow"), [("import time; time.sleep(60)", True), ("raise ImportError('no')", False)]
+)
+def test_a_slow_import_is_distinguished_from_a_failed_one(tmp_path, monkeypatch, code, slow):
+    monkeypatch.setattr(host_facts, "IMPORT_S", 0.5 if slow else 60.0)
+    (tmp_path / "tensorflow.py").write_text(code)
+    result = host_facts.import_tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)})
+    assert result.slow == slow
+    assert ("took longer than" in result.error) == slow
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("raise ImportError('libcuda is gone')", "ImportError: libcuda is gone"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "the import ended with SIGILL"),
+        ("import os; os._exit(3)", "the import ended with exit 3"),
+        ("import sys; sys.exit('no')", "SystemExit: no"),
+    ],
+)
+def test_a_failed_import_is_reported_however_it_ends(tmp_path, body, error):
+    (tmp_path / "tensorflow.py").write_text(body)
+    result = host_facts.import_tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)})
+    assert result == TensorFlowFacts(error=error)
+
+
+# The part of TensorFlow that is used.
+TENSORFLOW = """
+import os
+__version__ = "2.21.0"
+print("{}")
+class config:
+    list_physical_devices = staticmethod(lambda kind: os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+"""
+
+
+def test_what_tensorflow_prints_during_its_import_is_ignored(tmp_path):
+    (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
+    env = {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "3"}
+    found = TensorFlowFacts("2.21.0", gpus=1)
+    assert host_facts.import_tensorflow(sys.executable, env) == found

@@ -1,0 +1,190 @@
+"""Copies of a run's checkpoints are found on a host and given to the run's next chief."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from unit.agent.outputs.chief import save
+
+from tfdeploy.agent import paths
+from tfdeploy.agent.outputs import checkpoints, state_file
+from tfdeploy.agent.protocol.message import Done
+from tfdeploy.agent.runs import handover
+from tfdeploy.agent.supervision import replicas
+
+RUN = ("p", "r")
+CHIEF = "worker:0"
+
+
+def checkpoint_dir_of(task=CHIEF, checkpoint_dir="checkpoints"):
+    """Create the checkpoint directory of a task."""
+    folder = Path(paths.work(paths.task("p", "r", task)), checkpoint_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def replica_dir():
+    folder = Path(replicas.replica_dir("p", "r"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_newest(*tasks, checkpoint_dir="checkpoints"):
+    return handover.newest(*RUN, [*tasks], checkpoint_dir).copies
+
+
+def steps(found):
+    return [copy.step for copy in found]
+
+
+def texts(folder):
+    return {path.name: path.read_text() for path in Path(folder).iterdir() if path.is_file()}
+
+
+# Found
+
+
+def test_no_copy_is_found_if_nothing_was_saved(root):
+    assert find_newest(CHIEF) == []
+    checkpoint_dir_of()
+    assert find_newest(CHIEF) == []
+
+
+def test_the_newest_copies_of_the_task_and_of_the_replica_are_found(root):
+    save(checkpoint_dir_of(), 7)
+    save(checkpoint_dir_of(), 20, keep=[7])
+    save(replica_dir(), 19)
+    found = find_newest(CHIEF)
+    assert steps(found) == [20, 19]
+    assert [copy.name for copy in found] == ["model.ckpt-20", "model.ckpt-19"]
+    assert [(file.path, file.size) for file in found[0].files] == [
+        ("model.ckpt-20.data-00000-of-00001", 9), ("model.ckpt-20.index", 8),
+        ("model.ckpt-20.meta", 7),
+    ]  # fmt: skip
+
+
+def test_copies_of_earlier_chiefs_are_found(root):
+    save(checkpoint_dir_of("chief:0"), 7)
+    save(checkpoint_dir_of("worker:0"), 3)
+    save(checkpoint_dir_of("worker:1"), 99)
+    assert steps(find_newest("worker:0", "chief:0")) == [3, 7]
+
+
+def test_a_shared_checkpoint_directory_is_searched_once(root, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    save(shared, 7)
+    assert steps(find_newest("worker:0", "chief:0", checkpoint_dir=os.fspath(shared))) == [7]
+
+
+def test_an_incomplete_checkpoint_is_not_a_copy(root):
+    save(checkpoint_dir_of(), 1)
+    save(checkpoint_dir_of(), 7, keep=[1])
+    (checkpoint_dir_of() / "model.ckpt-7.index").unlink()
+    assert steps(find_newest(CHIEF)) == [1]
+
+
+def test_found_copies_are_pinned_until_unhold(root):
+    save(checkpoint_dir_of(), 7)
+    save(replica_dir(), 3)
+    found = find_newest(CHIEF)
+    for folder in (checkpoint_dir_of(), replica_dir()):
+        for file in folder.glob("model*"):
+            file.unlink()
+    for copy in found:
+        assert texts(copy.folder)[f"model.ckpt-{copy.step}.index"] == f"index {copy.step}"
+    handover.unhold(*RUN, [CHIEF], "checkpoints")
+    assert not any(os.path.exists(copy.folder) for copy in found)
+
+
+def test_unhold_without_copies_is_no_error(root):
+    assert handover.unhold(*RUN, [CHIEF], "checkpoints") == Done()
+
+
+def test_the_pin_is_invisible_to_the_task_and_to_collect(root):
+    save(checkpoint_dir_of(), 7)
+    before = texts(checkpoint_dir_of())
+    find_newest(CHIEF)
+    assert texts(checkpoint_dir_of()) == before
+    assert {path.name for path in checkpoint_dir_of().iterdir() if path.is_dir()} == {handover.PIN}
+    assert handover.PIN not in (checkpoints.PIN, replicas.PIN)
+
+
+# Handed over
+
+
+def send_checkpoint(step, task=CHIEF):
+    """Write a complete checkpoint to the folder that `receive` answers."""
+    incoming = Path(handover.receive(*RUN, task, "checkpoints").incoming)
+    assert [*incoming.iterdir()] == []
+    save(incoming, step)
+    (incoming / "checkpoint").unlink()
+
+
+def adopt(step, source="", task=CHIEF):
+    assert handover.adopt(*RUN, task, "checkpoints", f"model.ckpt-{step}", source) == Done()
+    return state_file.read(os.fspath(checkpoint_dir_of(task)))
+
+
+def test_a_received_checkpoint_becomes_the_newest(root):
+    send_checkpoint(7)
+    assert adopt(7) == ["model.ckpt-7"]
+    assert texts(checkpoint_dir_of())["model.ckpt-7.data-00000-of-00001"] == "data 7 0"
+    assert [path for path in checkpoint_dir_of().iterdir() if path.is_dir()] == []
+
+
+def test_an_adopted_checkpoint_is_newer_than_existing_ones(root):
+    save(checkpoint_dir_of(), 3)
+    save(checkpoint_dir_of(), 20, keep=[3])
+    send_checkpoint(7)
+    assert adopt(7)[0] == "model.ckpt-7"
+    folder = checkpoint_dir_of()
+    pinned = checkpoints.pin_complete(os.fspath(folder), os.fspath(folder / "pinned"), True)
+    assert {found["step"] for found in pinned} == {3, 7, 20}
+
+
+def test_files_of_an_interrupted_attempt_are_dropped(root):
+    send_checkpoint(3)
+    send_checkpoint(7)
+    adopt(7)
+    assert not (checkpoint_dir_of() / "model.ckpt-3.index").exists()
+
+
+def test_a_received_checkpoint_is_invisible_until_it_is_adopted(root):
+    send_checkpoint(7)
+    assert state_file.read(os.fspath(checkpoint_dir_of())) == []
+    assert find_newest(CHIEF) == []
+
+
+def test_a_copy_on_the_same_host_is_adopted_from_its_folder(root):
+    save(replica_dir(), 7)
+    [found] = find_newest(CHIEF)
+    assert adopt(7, found.folder, "chief:0") == ["model.ckpt-7"]
+    assert texts(checkpoint_dir_of("chief:0"))["model.ckpt-7.index"] == "index 7"
+    assert state_file.read(os.fspath(replica_dir())) == ["model.ckpt-7"]
+
+
+def test_a_chief_can_adopt_its_own_copy(root):
+    save(checkpoint_dir_of(), 7)
+    [found] = find_newest(CHIEF)
+    assert adopt(7, found.folder) == ["model.ckpt-7"]
+    assert steps(find_newest(CHIEF)) == [7]
+
+
+@pytest.mark.parametrize("checkpoint_dir", ["deep/below", "{tmp}/absolute"])
+def test_checkpoints_are_adopted_into_any_checkpoint_directory(root, tmp_path, checkpoint_dir):
+    folder = checkpoint_dir.replace("{tmp}", os.fspath(tmp_path))
+    incoming = Path(handover.receive(*RUN, CHIEF, folder).incoming)
+    save(incoming, 7)
+    (incoming / "checkpoint").unlink()
+    handover.adopt(*RUN, CHIEF, folder, "model.ckpt-7", "")
+    assert steps(find_newest(CHIEF, checkpoint_dir=folder)) == [7]
+
+
+def test_other_users_can_not_read_received_checkpoints(root):
+    shutil.rmtree(root / "p", ignore_errors=True)
+    send_checkpoint(7)
+    assert (root / "p").stat().st_mode & 0o077 == 0

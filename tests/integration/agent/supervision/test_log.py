@@ -1,0 +1,109 @@
+"""A task's log: bounded, complete lines, no gaps, and it never blocks the task."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from unit.agent.supervision.test_log import SMALL, contents, write
+
+from tfdeploy.agent.supervision import log as logs
+from tfdeploy.agent.supervision.log import TaskLog
+
+PACKAGE = os.fspath(Path(__file__).parents[4])
+
+
+@pytest.fixture(autouse=True)
+def long_flush(monkeypatch):
+    """These tests read what was flushed: a busy machine must not cut the flush short."""
+    monkeypatch.setattr(logs, "FLUSH_S", 60.0)
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """A log of a few kilobytes."""
+    monkeypatch.setattr(logs, "CHUNK", SMALL)
+    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+
+
+# A full disk
+
+
+FILL = """
+import os, resource, sys, time
+sys.path.insert(0, sys.argv[1])
+from tfdeploy.agent.supervision import log as logs
+from tfdeploy.agent.supervision.log import TaskLog
+logs.FLUSH_S = 60.0
+"""
+
+
+@contextmanager
+def small_disk(folder, kilobytes):
+    """Mount a disk of `kilobytes` kB in memory; yield None if this user may not mount."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", folder],
+        capture_output=True,
+    )
+    try:
+        yield folder if done.returncode == 0 else None
+    finally:
+        if done.returncode == 0:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_costs_lines_but_the_reserve_saves_the_last_ones(tmp_path):
+    with small_disk(tmp_path / "disk", 1024) as disk:
+        if disk is None:
+            pytest.skip("only root can mount a small disk")
+        log = TaskLog(os.fspath(disk / "log"), 1 << 30, os.fspath(disk / "reserve"))
+        (disk / "checkpoint").write_bytes(b"x" * 700_000)
+        for number in range(400):
+            write(log, b"%03d" % number + b"x" * 996 + b"\n")
+            if not (disk / "reserve").exists():
+                break
+        last = b"ResourceExhaustedError: No space left on device\n"
+        write(log, last)
+        assert (disk / "log").read_bytes().endswith(last)
+        write(log, *[b"y" * 999 + b"\n"] * 400)
+        assert log.tail.endswith(b"y\n")
+        written = 1000 * (number + 1) + len(last) + 400_000
+        lost = written - (disk / "log").stat().st_size
+        assert lost > 0
+        (disk / "checkpoint").unlink()
+        write(log, b"room again\n")
+        end = (disk / "log").read_bytes()[-200:]
+        assert end.endswith(b"\n[%d bytes of log lost: no space]\nroom again\n" % lost)
+
+
+def test_a_file_that_cannot_grow_does_not_block_the_task(tmp_path):
+    """Needs no disk of its own: the kernel refuses every byte beyond a limit."""
+    code = FILL + (
+        "log = TaskLog(sys.argv[2], 1 << 30, sys.argv[2] + '.reserve')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
+        "for _ in range(50):\n"
+        "    os.write(log.descriptor, b'x' * 100_000)\n"
+        "log.flush()\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "os.write(log.descriptor, b'room again\\n')\n"
+        "log.flush()\n"
+    )
+    path = tmp_path / "log"
+    subprocess.run([sys.executable, "-c", code, PACKAGE, os.fspath(path)], check=True, timeout=120)
+    text = path.read_bytes()
+    assert text[:100_000] == b"x" * 100_000
+    assert text[100_000:] == b"\n[4900000 bytes of log lost: no space]\nroom again\n"
+
+
+def test_a_task_that_writes_much_never_blocks(log):
+    """The pump reads the pipe in its own thread."""
+    noisy = "import sys\nfor n in range(30_000): print('line', n)"
+    process = subprocess.Popen([sys.executable, "-c", noisy], stdout=log.descriptor)
+    assert process.wait(120.0) == 0
+    log.flush()  # during a rotation one of the files does not exist
+    assert contents(log)[1].endswith(b"line 29999\n")

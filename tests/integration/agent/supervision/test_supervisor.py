@@ -1,0 +1,301 @@
+"""Tasks under their real supervisors: how attempts end, and which of them are restarted."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ports import free_port
+from unit.builders import make_heartbeat_settings, make_launch, make_policy
+
+from integration.agent.supervised_task import RUN_FOREVER, RUN_UNTIL_LET_END, is_alive
+from tfdeploy.agent import paths
+from tfdeploy.agent.machine import leases
+from tfdeploy.agent.supervision import watch
+
+ALONE = make_heartbeat_settings(tasks=["worker:0"], needed=[])
+CRASH_ONCE = "first = attempt() == 1; become_ready(); sys.exit(7) if first else " + RUN_FOREVER
+SOON = make_policy(delay_s=0.3, exits=[7, "signals"])
+LATER = make_policy(delay_s=60.0, exits=[7, "signals"])
+
+
+def run_alone(supervise, code, **changes):
+    return supervise(code, **{"heartbeat": ALONE, "policy": SOON, **changes})
+
+
+# Ends without a restart
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "exit_code", "reason"),
+    [
+        ("", "SUCCEEDED", 0, "exit 0"),
+        ("sys.exit(7)", "FAILED", 7, "exit 7, before it was ever READY"),
+        ("os.kill(os.getpid(), 9)", "FAILED", -9, "killed by SIGKILL, before it was ever READY"),
+        ("become_ready(); sys.exit(3)", "FAILED", 3, "exit 3, which is not retried"),
+        ("become_ready()", "SUCCEEDED", 0, "exit 0"),
+    ],
+)
+def test_a_task_is_not_restarted_if_that_cannot_help(supervise, code, state, exit_code, reason):
+    task = run_alone(supervise, "attempt(); " + code)
+    ended = task.wait_for_end()
+    assert (ended.state, ended.exit, ended.reason) == (state, exit_code, reason)
+    assert (ended.restarts, task.attempts) == (0, 1)
+
+
+def test_a_program_that_cannot_be_run_is_named(supervise):
+    ended = run_alone(supervise, "", argv=["/no/program"]).wait_for_end()
+    assert (ended.state, ended.exit) == ("FAILED", 127)
+    assert ended.reason == "cannot run /no/program: No such file or directory"
+
+
+def test_a_full_disk_is_reported_and_not_retried(supervise):
+    task = run_alone(
+        supervise, "attempt(); become_ready(); raise OSError(28, 'No space left on device')",
+        policy=make_policy(delay_s=0.1),
+    )  # fmt: skip
+    ended = task.wait_for_end()
+    assert (ended.state, ended.exit, task.attempts) == ("FAILED", 1, 1)
+    assert ended.reason == (
+        "exit 1: the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
+    )
+    assert "No space left on device" in task.log
+
+
+def test_a_full_disk_during_an_earlier_attempt_does_not_explain_a_later_end(supervise):
+    task = run_alone(
+        supervise,
+        "first = attempt() == 1; print('No space left on device' if first else '', flush=True)\n"
+        "become_ready(); os.kill(os.getpid(), 9) if first else sys.exit(7)",
+        policy=make_policy(delay_s=0.1, exits=[7, "signals"], attempts=1),
+    )
+    assert task.wait_for_end().reason == "exit 7; all 1 restarts within 3600 s are used up"
+
+
+def test_a_task_that_is_never_ready_is_ended(supervise):
+    ended = run_alone(supervise, "time.sleep(60)", ready_timeout_s=0.3).wait_for_end()
+    assert (ended.state, ended.reason) == ("FAILED", "not READY within 0.3 s")
+
+
+def test_a_task_without_a_port_is_ready_at_once(supervise):
+    task = run_alone(supervise, "time.sleep(60)", port=None)
+    assert task.reaches("READY")
+
+
+def test_a_task_without_a_port_that_ends_too_soon_is_not_restarted(supervise, monkeypatch):
+    monkeypatch.setenv("SETTLED_S", "60")
+    ended = run_alone(supervise, "sys.exit(7)", port=None).wait_for_end()
+    assert (ended.state, ended.exit) == ("FAILED", 7)
+    assert re.fullmatch(r"exit 7 less than [\d.]+ s after its start", ended.reason)
+
+
+def test_a_task_without_a_port_is_restarted_if_it_has_lived_for_a_while(supervise):
+    code = "first = attempt() == 1; time.sleep(1.0 if first else 60); sys.exit(7)"
+    assert run_alone(supervise, code, port=None).reaches("READY", restarts=1)
+
+
+def test_ready_process_needs_no_listener(supervise):
+    code = "time.sleep(1)\n" + RUN_UNTIL_LET_END
+    task = run_alone(supervise, code, ready="process", ready_timeout_s=0.1)
+    assert task.reaches("READY")
+    task.let_end()
+    assert task.wait_for_end().state == "SUCCEEDED"
+
+
+def test_ready_port_needs_only_a_listener(supervise):
+    listen = "listener = socket.create_server(('', int(os.environ['PORT']))); time.sleep(60)"
+    assert run_alone(supervise, listen, ready="port").reaches("READY")
+
+
+def test_a_port_opened_by_another_process_does_not_make_a_task_ready(supervise):
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        silent = run_alone(
+            supervise, "time.sleep(60)", port=port, ready="port", ready_timeout_s=0.3
+        )
+        assert silent.wait_for_end().reason == "not READY within 0.3 s"
+
+
+def test_a_server_that_answers_with_the_name_in_its_launch_is_ready(supervise):
+    task = run_alone(supervise, "serve()", name="worker:0")
+    assert task.reaches("READY")
+    task.stop()
+    assert task.wait_for_end().reason.startswith("on request")
+
+
+def test_a_server_that_answers_with_another_name_than_in_its_launch_is_not_ready(supervise):
+    task = run_alone(supervise, "serve()", name="master:0", ready_timeout_s=0.3)
+    assert task.wait_for_end().reason.startswith("not READY")
+
+
+def test_processes_that_a_task_leaves_behind_end_with_it(supervise):
+    task = run_alone(
+        supervise,
+        "child = subprocess.Popen(['sleep', '60'], env={}, start_new_session=True)\n"
+        "print(child.pid, flush=True)",
+    )
+    assert task.wait_for_end().state == "SUCCEEDED"
+    assert not is_alive(int(task.log))
+
+
+# Restarts
+
+
+def test_a_task_that_crashes_waits_for_its_restart(supervise):
+    task = run_alone(supervise, CRASH_ONCE, policy=LATER)
+    assert task.reaches("BACKOFF")
+    crashed = task.state
+    assert (crashed.exit, crashed.reason, crashed.restarts) == (7, "exit 7; restart 1 of 10", 0)
+    assert not task.is_alive()
+
+
+def test_a_task_that_crashes_is_restarted(supervise):
+    task = run_alone(supervise, "print(os.getpid(), file=open('pids', 'a')); " + CRASH_ONCE)
+    assert task.reaches("READY", restarts=1)
+    crashed, restarted = Path(paths.work(task.task_dir), "pids").read_text().split()
+    assert str(task.state.pid) == restarted != crashed
+    assert task.is_alive()
+
+
+def test_the_log_has_the_output_of_both_attempts(supervise):
+    code = "print('attempt', attempt(), flush=True); become_ready(); sys.exit(137)"
+    task = run_alone(supervise, code, policy=make_policy(attempts=1, delay_s=0.1))
+    ended = task.wait_for_end()
+    assert (ended.state, ended.restarts) == ("FAILED", 1)
+    assert ended.reason == "exit 137; all 1 restarts within 3600 s are used up"
+    assert task.log == "attempt 1\nattempt 2\n"
+
+
+def test_a_task_that_was_ready_once_gets_all_its_restarts(supervise):
+    code = "n = attempt(); n == 1 and become_ready(); sys.exit(137)"
+    task = run_alone(supervise, code, policy=make_policy(attempts=3, delay_s=0.02))
+    assert (task.wait_for_end().restarts, task.attempts) == (3, 4)
+
+
+RAISES = "attempt(); become_ready(); raise ValueError('boom')"
+
+
+def test_the_same_exception_twice_without_progress_is_not_retried(supervise):
+    task = run_alone(supervise, RAISES, policy=make_policy(delay_s=0.05))
+    ended = task.wait_for_end()
+    assert (ended.state, ended.restarts, task.attempts) == ("FAILED", 1, 2)
+    assert ended.reason.endswith("no progress in between: ValueError: boom")
+    assert task.log.count("ValueError: boom") == 2
+
+
+def test_the_same_exit_code_twice_without_traceback_and_progress_is_not_retried(supervise):
+    code = "attempt(); become_ready(); open('model.keras', 'w').write('weights'); sys.exit(1)"
+    task = run_alone(supervise, code, policy=make_policy(delay_s=0.05))
+    ended = task.wait_for_end()
+    assert (ended.state, ended.restarts, task.attempts) == ("FAILED", 1, 2)
+    assert ended.reason == "exit 1, twice with no progress in between"
+
+
+def test_the_same_exception_is_retried_while_the_task_progresses(supervise):
+    code = "n = attempt(); open('epoch-%d.txt' % n, 'w') if n < 3 else 0; become_ready()\n"
+    task = run_alone(supervise, code + "raise ValueError('boom')", policy=make_policy(delay_s=0.05))
+    assert (task.wait_for_end().state, task.attempts) == ("FAILED", 3)
+
+
+def test_a_lost_peer_is_retried_with_the_same_exception(supervise):
+    code = "attempt(); become_ready()\nclass UnavailableError(Exception): pass\n"
+    task = run_alone(
+        supervise,
+        code + "raise UnavailableError('gone')",
+        policy=make_policy(delay_s=0.05, attempts=3),
+    )
+    assert (task.wait_for_end().state, task.attempts) == ("FAILED", 4)
+
+
+@pytest.mark.slow
+def test_a_frozen_task_is_restarted_and_its_stacks_are_logged(supervise):
+    task = run_alone(
+        supervise, "serve()", env={"PYTHONFAULTHANDLER": "1"},
+        policy=make_policy(delay_s=0.1, frozen_timeout_s=0.5),
+    )  # fmt: skip
+    assert task.reaches("READY")
+    os.kill(task.state.pid, signal.SIGSTOP)
+    assert task.reaches("READY", restarts=1)
+    assert task.state.reason.startswith("FROZEN: no answer on its port for ")
+    assert task.state.reason.endswith(" s; restart 1 of 10")
+    assert "most recent call first" in task.log
+    assert "in serve" in task.log
+
+
+def test_a_task_that_answers_with_another_name_is_not_ready(supervise):
+    ended = run_alone(supervise, "serve(index=1)", ready_timeout_s=0.5).wait_for_end()
+    assert ended.reason == "not READY within 0.5 s"
+
+
+def test_another_process_with_the_same_name_does_not_make_a_task_ready(supervise):
+    port = free_port()
+    other = run_alone(supervise, "serve(index=0)", index=1, port=None, env={"PORT": str(port)})
+    task = run_alone(supervise, "time.sleep(60)", port=port, ready_timeout_s=0.5)
+    assert task.wait_for_end().reason == "not READY within 0.5 s"
+    assert other.is_alive()
+
+
+def test_a_stalled_task_is_restarted(supervise):
+    task = run_alone(
+        supervise, f"if attempt() == 1: {RUN_FOREVER}\n{RUN_UNTIL_LET_END}",
+        policy=make_policy(delay_s=0.1, stall_timeout_s=0.4),
+    )  # fmt: skip
+    assert task.reaches("RUNNING", restarts=1)
+    assert task.state.reason.startswith("stalled: log and events unchanged for ")
+    task.let_end()
+    assert (task.wait_for_end().state, task.attempts) == ("SUCCEEDED", 2)
+
+
+def test_stall_timeout_s_counts_from_ready(tmp_path, monkeypatch):
+    """A task may load its data for longer, without a line in its log."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
+    log = SimpleNamespace(grew_at=clock.now)
+    attempt = watch.Watch(
+        SimpleNamespace(pid=0), launch, str(tmp_path), "mark", log, lambda: None, lambda: None
+    )
+    clock.now += 500.0
+    attempt._set_ready()
+    assert attempt._check_stall() is None
+    clock.now += 59.0
+    assert attempt._check_stall() is None
+    clock.now += 6.0
+    assert attempt._check_stall().reason == "stalled: log and events unchanged for 65 s"
+
+
+GROW = {
+    "log": "print('step', flush=True)",
+    "events": "open('checkpoints/train/events.out.tfevents.1', 'a').write('x')",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", GROW)
+def test_a_task_whose_log_or_events_grow_is_not_stalled(supervise, what):
+    task = run_alone(
+        supervise,
+        "attempt(); os.makedirs('checkpoints/train'); become_ready()\n"
+        f"for _ in range(80): {GROW[what]}; time.sleep(0.04)",
+        policy=make_policy(stall_timeout_s=1.6),
+    )
+    assert (task.wait_for_end().state, task.attempts) == ("SUCCEEDED", 1)
+
+
+# Leases
+
+
+def test_leases_are_free_when_the_task_has_ended(supervise):
+    lease = f"gpu/{secrets.token_hex(8)}"  # the whole machine shares the names
+    task = run_alone(supervise, CRASH_ONCE, lease=lease, policy=LATER)
+    assert task.reaches("BACKOFF")
+    assert leases.holder(lease).pid == task.process.pid
+    task.stop()
+    task.wait_for_end()
+    assert leases.holder(lease) is None

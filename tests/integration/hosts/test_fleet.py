@@ -1,0 +1,100 @@
+"""Many hosts at once: none waits for another that is slow or gone, and Ctrl-C waits for none."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+
+import pytest
+from unit.builders import make_inventory, start_python
+
+from tfdeploy.agent.protocol.releases import FindRelease
+from tfdeploy.hosts import fleet
+from tfdeploy.hosts.fleet import Fleet
+
+# Outcomes
+
+
+@pytest.mark.parametrize(("connections", "processes"), [(2, 0), (1, 2)])
+def test_with_few_descriptors_connections_are_closed_after_each_use(
+    home, monkeypatch, connections, processes
+):
+    """An agent answers all requests of a connection, unless the connection is closed."""
+    monkeypatch.setattr(fleet, "MANY_HOSTS", 0)
+    monkeypatch.setattr(fleet, "_max_connections", lambda: connections)
+    started, counting = home / "started", home / "python"
+    counting.write_text(f'#!/bin/sh\necho >> {started}\nexec {sys.executable} "$@"\n')
+    counting.chmod(0o755)
+    lines = f'[hosts.here]\ntransport = "local"\nworkers = 1\npython = "{counting}"'
+    with Fleet(make_inventory(lines)) as one:
+        one.each(["here"], offer)  # sends the agent
+        started.write_text("")
+        for _ in range(2):
+            assert one.each(["here"], offer) == {"here": False}
+    assert len(started.read_text()) == processes
+
+
+def offer(agent):
+    return agent.ask(FindRelease("p", "f00d")).present
+
+
+# Ctrl-C. It interrupts the main thread of another process, as in a terminal.
+
+INTERRUPTED = """
+import sys, threading
+sys.path[:0] = sys.argv[1].split(":")
+from tfdeploy.hosts import parallel
+parallel.INTERRUPT_WAIT_S = float(sys.argv[2])
+started, over = [], threading.Event()
+def act(one):
+    started.append(one)
+    if len(started) == 4:
+        print("started", flush=True)
+    over.wait()
+    sys.stdout.write("ended\\n")
+try:
+    parallel.each(act, range(100), 4)
+except KeyboardInterrupt:
+    print("interrupted", len(started), flush=True)
+"""
+
+
+# The calls end when the interrupted main thread waits for them.
+ENDING = INTERRUPTED.replace(
+    "try:",
+    """
+wait = parallel._wait
+def end_and_wait(*args):
+    over.set()
+    wait(*args)
+parallel._wait = end_and_wait
+try:""",
+)
+
+
+@contextmanager
+def interrupted(wait_s, code=INTERRUPTED):
+    listens = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
+    path = ":".join(filter(None, sys.path))
+    process = start_python(code, path, str(wait_s), preexec_fn=listens)
+    try:
+        assert process.first_line == "started"
+        process.send_signal(signal.SIGINT)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_ctrl_c_starts_no_call_and_abandons_those_that_do_not_end():
+    """Not even the interpreter waits for them when it exits."""
+    with interrupted(0.1) as process:
+        assert process.stdout.read() == "interrupted 4\n"
+        assert process.wait(60) == 0
+
+
+def test_ctrl_c_lets_running_calls_end():
+    with interrupted(60.0, ENDING) as process:
+        assert process.stdout.read() == "ended\n" * 4 + "interrupted 4\n"

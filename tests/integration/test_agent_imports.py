@@ -1,0 +1,117 @@
+"""What each call of the agent loads: imports are most of its CPU time on a host."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tfdeploy
+
+# Each needs 1 to 6 ms of CPU to load; Python itself needs 6.
+HEAVY = {
+    "asyncio", "concurrent.futures", "ctypes", "encodings.idna", "hashlib", "logging", "random",
+    "shutil", "socketserver", "ssl", "subprocess", "traceback", "typing",
+}  # fmt: skip
+# Those of HEAVY that a module needs.
+NEEDED = {
+    "reports.status": set(),
+    "runs.stop": set(),
+    "runs.start": {"subprocess"},
+    "supervision.supervisor": {"ctypes", "hashlib", "subprocess"},
+}
+# Modules for other verbs.
+NOT_NEEDED = {
+    "reports.status": {
+        "outputs.checkpoints",
+        "protocol.outputs",
+        "supervision.heartbeat",
+        "machine.leases",
+        "runs.start",
+        "runs.stop",
+        "supervision.supervisor",
+    },
+    "runs.stop": {
+        "outputs.checkpoints",
+        "machine.grpc_health",
+        "machine.leases",
+        "reports.progress",
+        "runs.start",
+        "reports.status",
+        "reports.tail",
+    },
+    "runs.start": {
+        "outputs.checkpoints",
+        "supervision.heartbeat",
+        "machine.grpc_health",
+        "reports.progress",
+        "reports.status",
+        "runs.stop",
+        "supervision.supervisor",
+    },
+    "supervision.supervisor": {
+        "machine.logind",
+        "machine.ports",
+        "reports.progress",
+        "runs.start",
+        "reports.status",
+        "runs.stop",
+        "reports.tail",
+    },
+}
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Return a function that runs `code` in a new Python with only the agent of tfdeploy, as on a
+    host, and returns the loaded modules."""
+    agent = Path(tfdeploy.__file__).parent / "agent"
+    # Other tests compile modules at the same time: temporary files in __pycache__ may disappear.
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(agent, tmp_path / "tfdeploy" / "agent", ignore=ignore)
+    (tmp_path / "tfdeploy" / "__init__.py").touch()
+
+    def run(code):
+        done = subprocess.run(
+            [sys.executable, "-S", "-E", "-c", f"{code}\nimport json, sys\n"
+             "print(json.dumps(sorted(sys.modules)))"],
+            cwd=tmp_path, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return set(json.loads(done.stdout))
+
+    return run
+
+
+@pytest.mark.parametrize("module", NEEDED)
+def test_an_agent_module_loads_only_the_heavy_modules_that_it_needs(loaded, module):
+    assert loaded(f"import tfdeploy.agent.{module}") & HEAVY == NEEDED[module]
+
+
+@pytest.mark.parametrize("module", NOT_NEEDED)
+def test_an_agent_module_loads_no_module_for_other_verbs(loaded, module):
+    found = loaded(f"import tfdeploy.agent.{module}")
+    assert f"tfdeploy.agent.{module}" in found
+    assert found & {f"tfdeploy.agent.{other}" for other in NOT_NEEDED[module]} == set()
+
+
+def test_probing_a_port_loads_no_more_modules(loaded):
+    imports = "from tfdeploy.agent.machine import grpc_health as health"
+    assert loaded(f"{imports}\nhealth.probe('localhost', 1, 'ps:0')") == loaded(imports)
+
+
+def test_heartbeats_load_no_more_modules(loaded):
+    imports = "from tfdeploy.agent.supervision import heartbeat"
+    exchange = """
+from tfdeploy.agent.records import HeartbeatSettings
+settings = HeartbeatSettings("localhost", 0, "s3cret", "worker:0", ["worker:0"], [], [], 60.0)
+server = heartbeat.HeartbeatServer(settings, None)
+address = ("localhost", server.port)
+assert heartbeat.signing.request(address, "s3cret", {}, 30.0)[0]["going"] == []
+server.close()
+"""
+    assert loaded(imports + exchange) == loaded(imports)

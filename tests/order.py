@@ -1,0 +1,55 @@
+"""The order in which pytest-xdist's workers take the slow tests.
+
+Tests that share a module's fixture run in one worker, so that the fixture is created once. The
+longest start first, so that no worker has one left at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Seconds by test, written by `make costs`. A missing test is new or takes less than WORTH_S.
+COSTS = Path(__file__).with_name("costs.json")
+WORTH_S = 2
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Group and sort the tests, in place."""
+    costs = json.loads(COSTS.read_text())
+    of_group: Counter[str] = Counter()
+    for item in items:
+        group = _group(item)
+        if group != item.nodeid:
+            item.add_marker(pytest.mark.xdist_group(group))
+        of_group[group] += costs.get(item.nodeid, 0)
+    items.sort(key=lambda item: -of_group[_group(item)])
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the module and the parameters of its fixtures that the test uses, or the test's id."""
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    shared = sorted(name for name, found in definitions.items() if found[-1].scope == "module")
+    if not shared:
+        return item.nodeid
+    callspec = getattr(item, "callspec", None)
+    values = [str(callspec.params[name]) for name in shared if callspec and name in callspec.params]
+    return "-".join([item.location[0], *values])
+
+
+def write(reports: Iterable[pytest.TestReport]) -> None:
+    """Store the duration of each test, including its setup and teardown."""
+    durations: Counter[str] = Counter()
+    for report in reports:
+        durations[report.nodeid.rpartition("@")[0] or report.nodeid] += report.duration
+    costs = {
+        name: round(seconds) for name, seconds in sorted(durations.items()) if seconds >= WORTH_S
+    }
+    COSTS.write_text(json.dumps(costs, indent=0) + "\n")

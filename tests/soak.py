@@ -1,0 +1,79 @@
+"""Fuzz, then repeat the fault tests until HOURS are over; write docs/soak.md (`make soak`).
+
+    python tests/soak.py HOURS SETS
+
+The last round of faults runs to its end. Exit with 1 if any test failed; tests/.failed/ has the
+evidence.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "docs" / "soak.md"
+EXAMPLES_A_TEST = 20_000  # `make quick` draws 60, the same in each run
+FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
+HEAD = (
+    "# The last soak", "",
+    "`make soak HOURS=1` fuzzes with new examples, then runs the faults again and again.", "",
+)  # fmt: skip
+TABLE = ("| part | tests | failed | minutes |", "|---|--:|---|--:|")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The result of one call of pytest."""
+
+    name: str
+    tests: int
+    failed: tuple[str, ...]
+    minutes: float
+
+
+def main(hours: float, sets: str) -> int:
+    end = time.monotonic() + hours * 3600
+    faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
+    name = f"fuzzing, {EXAMPLES_A_TEST:,} new examples a test"
+    parts = [_run(name, FUZZING, {"TFDEPLOY_FUZZ": str(EXAMPLES_A_TEST)})]
+    while time.monotonic() < end:
+        parts.append(_run(f"faults, round {len(parts)}", faults, {}))
+        RESULT.write_text(_page(parts))
+    RESULT.write_text(_page(parts))
+    return any(part.failed for part in parts)
+
+
+def _run(name: str, words: list[str], variables: dict[str, str]) -> Part:
+    start_s = time.monotonic()
+    with TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *words]
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **variables})
+        cases = list(ET.parse(report).iter("testcase"))
+    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    names = tuple(f"{case.get('classname')}.{case.get('name')}" for case in failed)
+    return Part(name, len(cases), names, (time.monotonic() - start_s) / 60)
+
+
+def _page(parts: list[Part]) -> str:
+    end, version = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", metadata.version("tensorflow-cpu")
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, TensorFlow {version}"
+    rows = [
+        f"| {part.name} | {part.tests} | {', '.join(part.failed) or 'none'} | {part.minutes:.0f} |"
+        for part in parts
+    ]
+    return "\n".join([*HEAD, f"Ended {end} on {machine}.", "", *TABLE, *rows, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2]))

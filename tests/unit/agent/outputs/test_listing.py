@@ -1,0 +1,256 @@
+"""Which outputs of a task are listed, which are complete, and how they are held for transfer."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tfdeploy.agent import paths, records
+from tfdeploy.agent.outputs import hold, listing, units
+from tfdeploy.agent.protocol.outputs import MissingPath, UnitToHold
+from tfdeploy.release.gitignore import to_expressions
+from unit.agent.outputs.chief import save
+from unit.builders import make_launch
+
+TASK = ("p", "r", "worker:0")
+HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
+
+
+@pytest.fixture
+def work(root):
+    """The directory of a chief that was started with the default `outputs`."""
+    return start_task(root, "*")
+
+
+def start_task(root, *patterns, folders=(), **changes):
+    task = root / "p" / "runs" / "r" / "worker-0"
+    (task / "work").mkdir(parents=True, exist_ok=True)
+    outputs = records.Outputs(to_expressions("outputs", patterns), [*map(os.fspath, folders)])
+    task_launch = records.to_json(make_launch(outputs=outputs, **changes))
+    records.write(paths.launch(os.fspath(task)), task_launch)
+    return task / "work"
+
+
+def write(folder, *names, text="x"):
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def keras(file, text="weights"):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model.weights.h5", text * 1000)
+    return file
+
+
+def hdf5(size, end):
+    return HDF5 + end.to_bytes(8, "little") + bytes(size - len(HDF5) - 8)
+
+
+def list_outputs():
+    return {unit.path: unit for unit in listing.outputs(*TASK).outputs}
+
+
+def hold_outputs(*names):
+    units = [u for u in listing.outputs(*TASK).outputs if u.path in names or not names]
+    requested = [UnitToHold(u.path, u.kind, [path for path, _, _ in u.files]) for u in units]
+    return hold.hold(*TASK, requested)
+
+
+def errors(answer):
+    return {bad.path: bad.error for bad in answer.bad}
+
+
+# Listed
+
+
+def test_a_task_that_was_never_started_has_no_outputs(root):
+    assert listing.outputs(*TASK).outputs == []
+
+
+def test_all_files_that_a_chief_wrote_are_listed_newest_first(work):
+    write(work, "history.csv", "plots/loss.png", "deep/down/model.weights.h5")
+    for age, name in enumerate(["plots/loss.png", "history.csv"]):
+        os.utime(work / name, ns=(10**9 - age, 10**9 - age))
+    found = [unit.path for unit in listing.outputs(*TASK).outputs]
+    assert found == ["deep/down/model.weights.h5", "plots/loss.png", "history.csv"]
+
+
+def test_files_that_are_collected_in_another_way_are_not_listed(work):
+    (work / "checkpoints").mkdir()
+    save(work / "checkpoints", 3)
+    save(work / "checkpoints", 7, keep=[3])
+    write(work, "logs/events.out.tfevents.1.host", "__pycache__/a.pyc", ".tfdeploy-pin/x")
+    assert list_outputs() == {}
+
+
+def test_files_of_the_release_and_cluster_files_are_not_listed(root, tmp_path):
+    work = start_task(root, "*", files={"cluster.json": "{}"})
+    write(work, "cluster.json", "own.txt")
+    write(tmp_path, "release/train.py")
+    (work / "train.py").symlink_to(tmp_path / "release/train.py")
+    (work / "package").symlink_to(tmp_path / "release")
+    assert [*list_outputs()] == ["own.txt"]
+
+
+def test_a_checkpoint_that_no_state_file_names_is_one_unit(work):
+    (work / "backup").mkdir()
+    save(work / "backup", 7)
+    assert {path: unit.kind for path, unit in list_outputs().items()} == {
+        "backup/model.ckpt-7": "set", "backup/checkpoint": "file",
+    }  # fmt: skip
+
+
+def test_keras_files_beside_checkpoints_are_listed(work):
+    (work / "checkpoints").mkdir()
+    save(work / "checkpoints", 7)
+    keras(work / "checkpoints/best.keras")
+    assert [*list_outputs()] == ["checkpoints/best.keras"]
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"), [("saved_model.pb", "saved_model"), ("_CHECKPOINT_METADATA", "folder")]
+)
+def test_a_saved_model_or_orbax_folder_is_one_unit(work, file, kind):
+    write(work, f"export/1/{file}", "export/1/variables/variables.index", "export/1/assets/a")
+    [unit] = list_outputs().values()
+    assert (unit.path, unit.kind, len(unit.files)) == ("export/1", kind, 3)
+
+
+def test_an_orbax_folder_that_is_being_written_is_not_listed(work):
+    write(work, "10.orbax-checkpoint-tmp-3/_METADATA", "9/_CHECKPOINT_METADATA")
+    assert [*list_outputs()] == ["9"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "included"),
+    [
+        (["*.keras"], ["best.keras", "models/a.keras"]),
+        (["models/"], ["models/a.keras", "models/b.tmp"]),
+        (["*", "!*.tmp"], ["best.keras", "models/a.keras"]),
+        (["*", "!models/"], ["best.keras"]),
+        (["models/*", "!models/b*"], ["models/a.keras"]),
+        ([], []),
+    ],
+)
+def test_patterns_work_as_in_a_gitignore(root, patterns, included):
+    write(start_task(root, *patterns), "best.keras", "models/a.keras", "models/b.tmp")
+    assert sorted(list_outputs()) == included
+    others = listing.outputs(*TASK).others
+    assert (others.files, others.size) == (3 - len(included), 3 - len(included))
+
+
+def test_files_of_an_absolute_folder_are_listed_with_absolute_paths(root, tmp_path):
+    write(tmp_path, "scratch/a.txt")
+    start_task(root, folders=[tmp_path / "scratch"])
+    assert [*list_outputs()] == [f"{tmp_path}/scratch/a.txt"]
+    [one] = hold_outputs().held
+    assert one.files[0].path == f"{tmp_path}/scratch/a.txt".lstrip("/")
+
+
+def test_a_list_that_was_cut_says_so(work, monkeypatch):
+    monkeypatch.setattr(units, "MAX_ENTRIES", 3)
+    write(work, *"abc")
+    assert listing.outputs(*TASK).cut is False
+    write(work, "d")
+    assert listing.outputs(*TASK).cut is True
+
+
+# Complete
+
+
+def test_complete_files_are_held_with_their_hashes_until_let_go(work):
+    keras(work / "best.keras")
+    write(work, "a.csv", text="1,2")
+    answer = hold_outputs()
+    assert answer.bad == []
+    digests = {one.path: one.files[0].sha256 for one in answer.held}
+    assert digests["a.csv"] == hashlib.sha256(b"1,2").hexdigest()
+    (work / "best.keras").unlink()
+    assert (Path(answer.pin) / "best.keras").is_file()
+    assert [*list_outputs()] == ["a.csv"]
+    hold.let_go(*TASK)
+    assert not Path(answer.pin).exists()
+
+
+def test_a_damaged_archive_is_bad(work):
+    data = keras(work / "best.keras").read_bytes()
+    (work / "cut.keras").write_bytes(data[:-10])
+    flipped = bytearray(data)
+    flipped[60] ^= 255
+    (work / "flipped.keras").write_bytes(flipped)
+    assert errors(hold_outputs()) == {
+        "cut.keras": "BadZipFile: File is not a zip file",
+        "flipped.keras": "model.weights.h5 in it is damaged",
+    }
+
+
+def test_hdf5_of_another_length_than_in_its_header_is_bad(work):
+    (work / "a.weights.h5").write_bytes(hdf5(100, 200))
+    (work / "b.h5").write_bytes(b"not HDF5")
+    assert errors(hold_outputs()) == {
+        "a.weights.h5": "it has 100 of 200 bytes", "b.h5": "it has no HDF5 header",
+    }  # fmt: skip
+
+
+def test_a_saved_model_without_all_variables_is_bad(work):
+    write(work, "m/saved_model.pb", "m/variables/variables.index")
+    assert errors(hold_outputs()) == {"m": "its variables are incomplete"}
+    write(work, "m/variables/variables.data-00000-of-00001", "n/saved_model.pb")
+    (work / "n/saved_model.pb").write_text("")
+    assert errors(hold_outputs("n")) == {"n": "its saved_model.pb is empty"}
+
+
+def test_a_file_that_was_removed_is_reported(work):
+    write(work, "a.csv")
+    answer = hold.hold(*TASK, [UnitToHold("b", "file", ["b"])])
+    assert errors(answer) == {"b": "it was removed meanwhile"}
+
+
+def test_each_file_is_reported_if_nothing_can_be_held(work):
+    write(work, "a.csv", ".tfdeploy-outputs")
+    assert errors(hold_outputs()) == {"a.csv": "it can't be copied for the transfer: File exists"}
+
+
+def test_a_file_that_a_running_task_is_writing_is_copied_again(work, monkeypatch):
+    """A link would change with the file, so a running task's files are copied."""
+    monkeypatch.setattr(hold.lock, "is_live", lambda task_dir: True)
+    data = keras(work / "best.keras").read_bytes()
+    (work / "best.keras").write_bytes(data[:100])
+    # The task writes the rest while `hold` pauses.
+    pause = SimpleNamespace(sleep=lambda _: (work / "best.keras").write_bytes(data))
+    monkeypatch.setattr(hold, "time", pause)
+    answer = hold_outputs()
+    assert answer.bad == []
+    (work / "best.keras").write_bytes(b"")
+    assert (Path(answer.pin) / "best.keras").read_bytes() == data
+
+
+# Found by path
+
+
+def find(*names):
+    answer = listing.find(*TASK, [*names])
+    return [unit.path for unit in answer.found], answer.missing
+
+
+def test_files_and_folders_are_found_by_path(work, tmp_path):
+    write(work, "a.csv", "m/saved_model.pb", "m/variables/variables.index", "checkpoints/x-1.index")
+    write(tmp_path, "elsewhere/b")
+    assert find("a.csv", "m") == (["a.csv", "m/saved_model.pb", "m/variables/variables.index"], [])
+    assert find(f"{work}/a.csv") == (["a.csv"], [])
+    assert find("checkpoints/") == (["checkpoints/x-1.index"], [])
+    assert find(f"{tmp_path}/elsewhere") == ([f"{tmp_path}/elsewhere/b"], [])
+
+
+def test_a_missing_file_is_reported_with_names_beside_it(work):
+    write(work, "models/a.keras")
+    assert find("models/b.keras")[1] == [MissingPath("models/b.keras", ["a.keras"])]
+    assert find("x/y")[1] == [MissingPath("x/y", ["models"])]

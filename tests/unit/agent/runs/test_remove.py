@@ -1,0 +1,235 @@
+"""Runs and releases are removed completely, except those that are live, in use or elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.agent import paths
+from tfdeploy.agent.machine import lock
+from tfdeploy.agent.protocol.runs import Removed
+from tfdeploy.agent.refusal import Refusal
+from tfdeploy.agent.runs import disk
+from tfdeploy.agent.runs.remove import remove, weigh
+from unit.agent.runs.test_disk import create_release, create_run
+from unit.builders import as_unprivileged_user
+
+
+@pytest.fixture
+def open_root(monkeypatch):
+    """A root that the user nobody can reach: pytest's folders are closed to other users."""
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.setattr(sys, "argv", [f"{name}/agent/abc.pyz"])
+        yield Path(name)
+        for folder, _, _ in os.walk(name):
+            os.chmod(folder, 0o755)
+
+
+def reasons(answer):
+    """Return why each run or release was not removed, by its name."""
+    return {kept.name: kept.why for kept in answer.kept}
+
+
+def remaining(project="p"):
+    folders = (paths.runs(project), paths.releases(project))
+    return [name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)]
+
+
+# Removed
+
+
+def test_a_run_is_removed_and_the_freed_bytes_are_reported(root):
+    folder = Path(create_run("r", "ps:0", "worker:0"))
+    (folder / "worker-0/work/model").write_bytes(b"x" * 100_000)
+    size = disk.used_bytes(os.fspath(folder))
+    assert remove("p", ["r"], []) == Removed(size, [])
+    assert remaining() == []
+
+
+def test_a_read_only_release_is_removed(open_root):
+    folder = create_release("f00d")
+    (folder.parent / "f00d").chmod(0o755)
+    (folder / "lib").mkdir()
+    (folder / "lib/a.py").write_text("a")
+    for each in (folder / "lib", folder):
+        each.chmod(0o555)
+    with as_unprivileged_user(open_root):
+        assert remove("p", [], ["f00d"]).kept == []
+    assert remaining() == []
+
+
+def test_folders_without_permissions_are_removed(open_root):
+    closed = Path(create_run("r", "ps:0")) / "ps-0/work/closed"
+    (closed / "inner").mkdir(parents=True)
+    for each in (closed / "inner", closed):
+        each.chmod(0)
+    with as_unprivileged_user(open_root):
+        assert remove("p", ["r"], []).kept == []
+    assert remaining() == []
+
+
+def test_the_manifest_of_a_release_is_removed_with_it(root):
+    for name in ("gone", "kept"):
+        create_release(name)
+        Path(paths.manifests("p")).mkdir(exist_ok=True)
+        Path(paths.manifest("p", name)).write_text("{}")
+    remove("p", [], ["gone"])
+    assert os.listdir(paths.manifests("p")) == ["kept.json"]
+
+
+def test_other_runs_and_releases_are_not_removed(root):
+    for name in ("one", "two"):
+        create_run(name, "ps:0", release=name)
+        create_release(name)
+    assert remove("p", ["one"], ["one"]).kept == []
+    assert remaining() == ["two", "two"]
+
+
+def test_a_release_can_be_removed_with_the_only_run_that_uses_it(root):
+    create_run("r", "ps:0", release="f00d")
+    create_release("f00d")
+    assert remove("p", ["r"], ["f00d"]).kept == []
+
+
+def test_a_missing_run_or_release_is_ignored(root):
+    assert remove("p", ["r"], ["f00d"]) == Removed(0, [])
+
+
+def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):
+    model = Path(create_run("r", "ps:0")) / "ps-0/work/model"
+    model.write_bytes(b"x" * 100_000)
+    os.link(model, tmp_path / "kept")
+    assert remove("p", ["r"], []).removed_bytes < 100_000
+    assert (tmp_path / "kept").stat().st_size == 100_000
+
+
+@pytest.mark.parametrize("removed", [["one"], ["one", "two"], ["one", "two", "three"]])
+def test_weigh_predicts_what_remove_frees(root, tmp_path, removed):
+    Path(create_run("r", "ps:0"), "ps-0", "work", "model").write_bytes(b"x" * 5_000)
+    releases = [create_release(name) for name in ("one", "two", "three")]
+    (releases[0] / "shared").write_bytes(b"x" * 100_000)
+    for other in releases[1:]:
+        os.link(releases[0] / "shared", other / "shared")
+    predicted = weigh("p", ["r"], removed).bytes
+    assert predicted == remove("p", ["r"], removed).removed_bytes
+    assert (predicted > 100_000) == (len(removed) == len(releases))
+
+
+def test_leftovers_of_interrupted_removals_and_pushes_are_removed(root, monkeypatch):
+    leftover = Path(paths.runs("p"), disk.REMOVING + "r-1a2b")
+    leftover.mkdir(parents=True)
+    Path(paths.incoming("p", "f00d")).mkdir(parents=True)
+    remove("p", [], [])
+    assert remaining() == [".incoming-f00d"]
+    monkeypatch.setattr(disk, "ABANDONED_AFTER_S", -1.0)
+    remove("p", [], [])
+    assert remaining() == []
+
+
+# Not removed
+
+
+def test_a_live_run_and_its_release_are_not_removed(root):
+    folder = create_run("r", "ps:0", "worker:0", release="f00d")
+    create_release("f00d")
+    task_lock = lock.acquire(os.path.join(folder, "worker-0"))
+    try:
+        answer = remove("p", ["r"], ["f00d"])
+    finally:
+        os.close(task_lock)
+    assert reasons(answer) == {"r": "its worker:0 is live", "f00d": "run r uses it"}
+    assert remaining() == ["r", "f00d"]
+
+
+def test_a_run_that_is_being_started_is_not_removed(root):
+    create_run("r", "ps:0", state=None, age_s=0)
+    assert reasons(remove("p", ["r"], [])) == {"r": "its ps:0 is live"}
+
+
+def test_a_data_set_that_a_run_uses_is_not_removed(root):
+    create_run("r", "ps:0")
+    create_run("r", "worker:0", data={"a": "a-1"})
+    for name in ("a-1", "a-2"):
+        create_release(name)
+    assert reasons(remove("p", [], ["a-1", "a-2"])) == {"a-1": "run r uses it"}
+    assert remaining() == ["r", "a-1"]
+
+
+def test_no_release_is_removed_while_a_launch_can_not_be_read(root):
+    folder = create_run("r", "ps:0", release="f00d")
+    create_release("beef")
+    Path(folder, "ps-0", "launch.json").write_text("{")
+    why = "run r may use it: its launch.json can't be read"
+    assert reasons(remove("p", [], ["beef"])) == {"beef": why}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../q", "a/b", "/etc", ".incoming-f00d", "a\0b"])
+@pytest.mark.parametrize("field", ["project", "runs", "releases"])
+def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_removed(root, field, name):
+    create_run("r", "ps:0")
+    arguments = {"project": "p", "runs": ["r"], "releases": []}
+    arguments[field] = name if field == "project" else ["r", name]
+    with pytest.raises(Refusal, match="is not the name of a run or a release"):
+        remove(**arguments)
+    with pytest.raises(Refusal, match="is not the name of a run or a release"):
+        weigh(**arguments)
+    assert remaining() == ["r"]
+
+
+def test_a_link_in_place_of_a_run_or_release_is_not_followed(root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_text("mine")
+    for folder in (paths.runs("p"), paths.releases("p")):
+        os.makedirs(folder)
+        Path(folder, "link").symlink_to(tmp_path / "elsewhere")
+    assert [kept.name for kept in remove("p", ["link"], ["link"]).kept] == ["link", "link"]
+    assert (tmp_path / "elsewhere/file").read_text() == "mine"
+
+
+def test_links_in_a_run_are_removed_without_their_targets(root, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o500)
+    folder = Path(create_run("r", "ps:0"))
+    (folder / "ps-0/work/data").symlink_to(tmp_path / "elsewhere")
+    assert remove("p", ["r"], []).kept == []
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o500
+
+
+def test_a_run_that_can_not_be_renamed_is_reported_and_unchanged(open_root):
+    create_run("r", "ps:0")
+    create_release("beef")
+    os.chmod(paths.runs("p"), 0o555)
+    with as_unprivileged_user(open_root):
+        answer = remove("p", ["r"], ["beef"])
+    assert reasons(answer) == {"r": "Permission denied"}
+    assert remaining() == ["r"]
+
+
+def make_deep_tree(folder):
+    """Make a tree that is deeper than a path may be long, so it can't be deleted by path."""
+    parent = os.open(folder, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("x" * 250, dir_fd=parent)
+        inner = os.open("x" * 250, os.O_RDONLY, dir_fd=parent)
+        os.close(parent)
+        parent = inner
+    os.close(parent)
+
+
+def test_a_run_that_can_not_be_deleted_is_reported_and_hidden(root):
+    work = os.path.join(create_run("r", "ps:0"), "ps-0", "work")
+    Path(work, "file").write_text("")
+    make_deep_tree(work)
+    create_run("other", "ps:0")
+    answer = remove("p", ["r", "other"], [])
+    assert reasons(answer) == {"r": "not all of it could be deleted: Directory not empty"}
+    (leftover,) = remaining()
+    assert leftover.startswith(".removing-r-")
+    assert disk.disk("p").runs == []
+    assert disk.disk("p").left_bytes > 0
+    assert os.listdir(os.path.join(paths.runs("p"), leftover, "ps-0", "work")) == ["x" * 250]
+    shutil.rmtree(os.path.join(paths.runs("p"), leftover))

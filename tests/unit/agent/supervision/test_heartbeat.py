@@ -1,0 +1,362 @@
+"""Heartbeats of a run over real sockets, also while strangers connect or listen."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+from ports import free_port
+
+from tfdeploy.agent.machine.sockets import DeadlineSocket
+from tfdeploy.agent.supervision import heartbeat, signing
+from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
+from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, no_files
+
+NO_ANSWER = (OSError, signing.Untrusted)
+
+
+def report_of(task, state="READY", reason=""):
+    """Return the body of a report sent now."""
+    return {"task": task, "state": state, "reason": reason, "asked": time.monotonic_ns()}
+
+
+def stored(server, task):
+    return server.reports[task].state, server.reports[task].reason
+
+
+@pytest.fixture
+def short_intervals(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(heartbeat, "TIMEOUT_S", 1.0)
+
+
+@pytest.fixture
+def patient_server(monkeypatch):
+    """A server whose time limits no busy machine exceeds; only a defect has to wait for them."""
+    monkeypatch.setattr(heartbeat, "TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(heartbeat, "EVICT_S", 60.0)
+
+
+@pytest.fixture
+def start_client(short_intervals):
+    """Create heartbeat clients that send nothing after the test."""
+    ended = threading.Event()
+
+    def create(settings, get_report):
+        def get_report_during_test():
+            if ended.is_set():
+                threading.Event().wait()
+            return get_report()
+
+        return HeartbeatClient(settings, get_report_during_test)
+
+    yield create
+    ended.set()
+
+
+# Answers
+
+
+def test_a_report_is_stored_and_answered():
+    with heartbeat_server() as (server, settings):
+        answer, data = heartbeat.request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
+        no_news = {"ended": None, "checkpoint": None, "outputs": None}
+        assert answer == {**no_news, "going": ["ps:0", "worker:1"]}
+        assert data == b""
+        assert stored(server, "ps:0") == ("BACKOFF", "exit 1")
+        assert stored(server, "worker:1") == ("", "")
+
+
+def test_the_last_report_of_a_task_counts():
+    with heartbeat_server() as (server, settings):
+        before = server.reports["ps:0"].at
+        for state in ("RUNNING", "READY"):
+            heartbeat.request(settings, report_of("ps:0", state))
+        assert stored(server, "ps:0") == ("READY", "")
+        assert server.reports["ps:0"].at > before
+
+
+def test_a_replayed_report_does_not_count():
+    with heartbeat_server() as (server, settings):
+        replayed = report_of("ps:0", "RUNNING")
+        for body in (replayed, report_of("ps:0", "FAILED")):
+            heartbeat.request(settings, body)
+        last = server.reports["ps:0"]
+        assert heartbeat.request(settings, replayed)[0]["going"] == ["worker:1"]
+        assert server.reports["ps:0"] == last
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED", "STOPPED"])
+def test_a_task_that_reported_its_end_is_not_unfinished(state):
+    with heartbeat_server() as (server, settings):
+        assert heartbeat.request(settings, report_of("ps:0", state))[0]["going"] == ["worker:1"]
+        assert server.unfinished_tasks() == ["worker:1"]
+
+
+def test_every_answer_has_the_end_and_the_checkpoint():
+    with heartbeat_server() as (server, settings):
+        server.ended = {"state": "SUCCEEDED", "reason": "exit 0"}
+        server.checkpoint = {"name": "model-7"}
+        for task in ("ps:0", "worker:1"):
+            answer = heartbeat.request(settings, report_of(task))[0]
+            assert (answer["ended"], answer["checkpoint"]) == (server.ended, server.checkpoint)
+
+
+def test_a_request_without_a_report_is_answered():
+    with heartbeat_server() as (server, settings):
+        for body in ({}, report_of("worker:0"), report_of("nobody:9")):
+            assert heartbeat.request(settings, body)[0]["ended"] is None
+        assert {task: report.state for task, report in server.reports.items()} == {
+            "ps:0": "",
+            "worker:1": "",
+        }
+
+
+def test_a_file_is_read_from_the_requested_offset():
+    reads = []
+
+    def read(file, offset):
+        reads.append((file, offset))
+        return b"bytes"
+
+    with heartbeat_server(read) as (_, settings):
+        assert heartbeat.request(settings, {"file": "model-7.index", "offset": 9})[1] == b"bytes"
+    assert reads == [("model-7.index", 9)]
+
+
+def test_a_refused_file_gets_no_answer_and_the_server_continues():
+    with heartbeat_server(no_files) as (_, settings):
+        with pytest.raises(signing.Untrusted):
+            heartbeat.request(settings, {"file": "../../etc/passwd", "offset": 0})
+        assert heartbeat.request(settings, {})[0]["ended"] is None
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
+def test_the_server_listens_on_all_addresses_of_its_host(address):
+    with heartbeat_server() as (_, settings):
+        assert heartbeat.request(replace(settings, address=address), {})[0]["ended"] is None
+
+
+def test_a_port_that_is_taken_is_an_error():
+    with (
+        heartbeat_server() as (_, settings),
+        pytest.raises(OSError, match="Address already in use"),
+    ):
+        HeartbeatServer(settings, no_files)
+
+
+def test_a_closed_server_frees_its_port():
+    with heartbeat_server(port=free_port()) as (server, settings):
+        assert heartbeat.request(settings, {})[0]["ended"] is None
+        server.close()
+        with pytest.raises(ConnectionRefusedError):
+            heartbeat.request(settings, {})
+        successor = HeartbeatServer(settings, no_files)
+        assert heartbeat.request(settings, {})[0]["ended"] is None
+        server._server = successor._server  # the fixture closes it
+
+
+def test_a_client_is_answered_later_if_no_file_can_be_opened():
+    with (
+        heartbeat_server() as (_, settings),
+        socket.socket() as stranger,
+        socket.socket() as client,
+    ):
+        with no_more_files():
+            # The stranger gets the descriptor that accept() has reserved.
+            stranger.connect(("127.0.0.1", settings.port))
+            client.connect(("127.0.0.1", settings.port))
+            client.sendall(signing.sign(settings.secret, signing.REQUEST, "nonce", {}))
+            time.sleep(0.1)  # the server tries again meanwhile
+        line = signing.receive_line(DeadlineSocket(client, 30.0))
+        assert signing.verify(settings.secret, signing.ANSWER, line)[1]["ended"] is None
+
+
+@contextmanager
+def no_more_files():
+    """Let this process open no further descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last, hard))
+    os.close(last)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Strangers
+
+
+def test_a_client_without_the_secret_gets_no_answer_and_is_not_believed():
+    with heartbeat_server() as (server, settings):
+        with pytest.raises(signing.Untrusted):
+            heartbeat.request(replace(settings, secret="guessed"), report_of("ps:0", "FAILED"))
+        assert stored(server, "ps:0") == ("", "")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"GET / HTTP/1.1\r\n\r\n", b"[" * 99999 + b"\n", b"x" * (2 << 20), b"{}\n"],
+)
+def test_a_client_in_another_format_gets_no_answer_and_the_server_continues(data):
+    with (
+        heartbeat_server() as (_, settings),
+        socket.create_connection(("localhost", settings.port)) as stranger,
+    ):
+        with suppress(
+            OSError
+        ):  # the server may hang up before everything is sent; ENOTCONN is possible, too
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)
+            assert stranger.recv(1) == b""
+        assert heartbeat.request(settings, {})[0]["ended"] is None
+
+
+def test_idle_strangers_do_not_block_clients(patient_server):
+    with heartbeat_server() as (_, settings), ExitStack() as strangers:
+        for _ in range(heartbeat.MAX_CONNECTIONS + 16):
+            strangers.enter_context(socket.create_connection(("localhost", settings.port)))
+        assert [is_refused(settings) for _ in range(5)] == [False] * 5
+
+
+def is_refused(settings):
+    try:
+        heartbeat.request(settings, {}, 30.0)
+    except NO_ANSWER:
+        return True
+    return False
+
+
+def test_the_server_hangs_up_on_a_silent_stranger(short_intervals):
+    with (
+        heartbeat_server() as (_, settings),
+        socket.create_connection(("localhost", settings.port)) as silent,
+    ):
+        silent.settimeout(60.0)
+        assert silent.recv(1) == b""
+
+
+# Many clients
+
+
+def test_many_clients_are_answered_at_the_same_time(patient_server):
+    tasks = [f"worker:{n}" for n in range(50)]
+    with heartbeat_server(tasks=tasks, needed=[]) as (server, settings):
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            answers = list(
+                pool.map(lambda task: heartbeat.request(settings, report_of(task), 60.0), tasks[1:])
+            )
+        assert len(answers) == 49
+        assert {report.state for report in server.reports.values()} == {"READY"}
+
+
+# The client
+
+
+def test_a_client_sends_reports_and_stores_answers(start_client):
+    state = ["RUNNING"]
+    with heartbeat_server() as (server, settings):
+        client = start_client(settings, lambda: report_of("ps:0", state[0]))
+        assert eventually(lambda: stored(server, "ps:0") == ("RUNNING", ""))
+        state[0] = "READY"
+        assert eventually(lambda: stored(server, "ps:0") == ("READY", ""))
+        first = client.answered_at
+        assert eventually(lambda: client.answered_at > first)
+        assert client.answer["going"] == ["ps:0", "worker:1"]
+        assert client.ended_at is None
+
+
+def test_the_time_of_the_first_answer_with_the_end_is_kept(start_client):
+    with heartbeat_server() as (server, settings):
+        client = start_client(settings, lambda: report_of("ps:0"))
+        assert eventually(lambda: client.answer)
+        server.ended = {"state": "FAILED", "reason": "exit 1"}
+        assert eventually(lambda: client.ended_at)
+        first = client.ended_at
+        assert eventually(lambda: client.answered_at > first)
+        assert (client.ended_at, client.answer["ended"]["state"]) == (first, "FAILED")
+
+
+def test_a_changed_state_is_sent_at_once(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 3600.0)
+    state = ["RUNNING"]
+    with heartbeat_server() as (server, settings):
+        client = HeartbeatClient(settings, lambda: report_of("ps:0", state[0]))
+        assert eventually(lambda: stored(server, "ps:0")[0] == "RUNNING")
+        state[0] = "READY"
+        client.send_soon()
+        assert eventually(lambda: stored(server, "ps:0")[0] == "READY")
+
+
+def test_the_last_report_is_never_overtaken_by_an_older_one(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 3600.0)
+    main_thread, is_sending = threading.current_thread(), threading.Event()
+
+    def report():
+        if threading.current_thread() is main_thread:
+            return report_of("ps:0", "FAILED")
+        is_sending.set()
+        time.sleep(0.2)
+        return report_of("ps:0", "RUNNING")
+
+    with heartbeat_server() as (server, settings):
+        client = HeartbeatClient(settings, report)
+        assert is_sending.wait(60.0)
+        assert client.send()
+        assert client.acknowledged["state"] == "FAILED"
+        assert not eventually(lambda: stored(server, "ps:0")[0] != "FAILED", within_s=0.4)
+
+
+def stranger(port):
+    """Listen on the chief's port and send malformed answers; the event is set after the first."""
+    listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+
+    def serve():
+        while True:
+            try:
+                with listener.accept()[0] as connection:
+                    connection.sendall(next(answers) + b"\n")
+            except OSError:
+                return
+            served.set()
+
+    served = threading.Event()
+    answers = iter(
+        [b"[" * 99999, b'{"nonce": "\\ud800", "body": "", "mac": "\\ud800"}', *[b"?"] * 9999]
+    )
+    threading.Thread(target=serve, daemon=True).start()
+    return listener, served
+
+
+def test_a_client_keeps_its_last_answer_while_a_stranger_answers(start_client):
+    with heartbeat_server(port=free_port()) as (_, settings):
+        client = start_client(settings, lambda: report_of("ps:0"))
+        assert eventually(lambda: client.answer)
+    # A closed server still answers a request that it has received: wait until this is over.
+    assert not client.send()
+    answer, answered_at = client.answer, client.answered_at
+    listener, served = stranger(settings.port)
+    with listener:
+        assert served.wait(60.0)
+        listener.shutdown(socket.SHUT_RDWR)
+    assert (client.answer, client.answered_at) == (answer, answered_at)
+    restarted = HeartbeatServer(settings, no_files)
+    try:
+        assert eventually(lambda: client.answered_at > answered_at)
+    finally:
+        restarted.close()
+
+
+def test_a_client_without_any_answer_has_none(start_client):
+    settings = make_heartbeat_settings(port=1, secret=os.urandom(8).hex())
+    client = start_client(settings, lambda: report_of("ps:0"))
+    assert not client.send()
+    assert (client.answer, client.acknowledged, client.ended_at) == ({}, {}, None)

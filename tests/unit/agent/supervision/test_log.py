@@ -1,0 +1,182 @@
+"""A task's log: bounded, complete lines, no gaps, and it never blocks the task."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdeploy.agent.supervision import log as logs
+from tfdeploy.agent.supervision.log import TaskLog
+
+
+@pytest.fixture(autouse=True)
+def long_flush(monkeypatch):
+    """These tests read what was flushed: a busy machine must not cut the flush short."""
+    monkeypatch.setattr(logs, "FLUSH_S", 60.0)
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """A log of a few kilobytes."""
+    monkeypatch.setattr(logs, "CHUNK", SMALL)
+    return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+
+
+def contents(log):
+    """Return the content of the older and of the newer file."""
+    return [Path(path).read_bytes() if os.path.exists(path) else b""
+            for path in (log.path + ".1", log.path)]  # fmt: skip
+
+
+def write(log, *parts):
+    for part in parts:
+        view = part
+        while view:
+            view = view[os.write(log.descriptor, view) :]
+    log.flush()
+
+
+def test_everything_written_is_in_the_file(log):
+    write(log, b"one\n", b"two", b" and more\n")
+    assert contents(log) == [b"", b"one\ntwo and more\n"]
+
+
+def test_a_new_log_appends_to_an_earlier_one(tmp_path):
+    (tmp_path / "log").write_bytes(b"before\n")
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "reserve"))
+    write(log, b"after\n")
+    assert (tmp_path / "log").read_bytes() == b"before\nafter\n"
+
+
+def test_only_the_owner_can_read_a_log(log):
+    assert os.stat(log.path).st_mode & 0o077 == 0
+
+
+def test_the_time_of_the_last_output_is_recorded(log):
+    before = log.grew_at
+    write(log, b"one\n")
+    assert before < log.grew_at <= time.monotonic()
+
+
+def test_the_tail_has_the_last_output(log, monkeypatch):
+    monkeypatch.setattr(logs, "TAIL", 10)
+    write(log, b"first words\n")
+    write(log, b"the last")
+    assert log.tail == b"s\nthe last"
+
+
+def test_flush_waits_for_everything_that_was_written(tmp_path):
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 30, os.fspath(tmp_path / "reserve"))
+    data = b"x" * 1023 + b"\n"
+    for _ in range(20):
+        os.write(log.descriptor, data * 500)
+        log.flush()
+        assert os.path.getsize(log.path) % (1024 * 500) == 0
+    assert os.path.getsize(log.path) == 1024 * 500 * 20
+
+
+# Rotation. These tests call _append directly: a pipe splits the stream at random places.
+
+
+SMALL = 1 << 12  # replaces CHUNK
+LIMIT = 4 * SMALL
+LINES = st.lists(st.integers(0, 1500), min_size=20, max_size=80)
+CUTS = st.lists(st.integers(1, 700) | st.integers(1, SMALL), min_size=1, max_size=20)
+
+
+def rotate(folder, pieces):
+    """Append the pieces one by one, and return the content of the two files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "CHUNK", SMALL)
+        # Without its thread the pipe can be closed; a soak would use up all descriptors.
+        patch.setattr(TaskLog, "_pump", lambda log: None)
+        log = TaskLog(os.fspath(folder / "log"), LIMIT, os.fspath(folder / "reserve"))
+        for piece in pieces:
+            log._append(piece)
+    for descriptor in (log._file, log._source, log.descriptor):
+        os.close(descriptor)
+    return contents(log)
+
+
+def split(stream, sizes):
+    """Yield the stream in pieces of these sizes, in a cycle."""
+    place, nth = 0, 0
+    while place < len(stream):
+        size = sizes[nth % len(sizes)]
+        yield stream[place : place + size]
+        place, nth = place + size, nth + 1
+
+
+@given(LINES, CUTS)
+def test_files_have_complete_lines_and_the_newest_output(tmp_path_factory, sizes, cuts):
+    stream = b"".join(b"%06d" % n + b"x" * size + b"\n" for n, size in enumerate(sizes))
+    old, new = rotate(tmp_path_factory.mktemp("log"), split(stream, cuts))
+    assert stream.endswith(old + new)
+    assert max(len(old), len(new)) <= LIMIT // 2 + 2 * SMALL
+    for content in filter(None, (old, new)):
+        assert content[:6].isdigit()
+    if old:
+        assert old.endswith(b"\n")
+        assert len(old) >= LIMIT // 2 - SMALL
+    else:
+        assert new == stream
+
+
+@pytest.mark.parametrize("size", [1, 2, SMALL - 1, SMALL])
+def test_a_line_without_end_is_bounded(tmp_path, size):
+    stream = b"".join(b"%09d" % n for n in range(4000))
+    old, new = rotate(tmp_path, split(stream, [size]))
+    assert stream.endswith(old + new)
+    assert max(len(old), len(new)) <= LIMIT // 2 + 2 * SMALL
+    assert len(old) >= LIMIT // 2
+
+
+def test_a_line_whose_newline_arrives_separately_stays_complete(tmp_path):
+    line = b"x" * 999
+    old, new = rotate(tmp_path, [line, b"\n"] * 50)
+    assert set(old.splitlines()) == set(new.splitlines()) == {line}
+    assert old.endswith(b"\n")
+
+
+def test_a_long_stream_loses_only_its_oldest_part(log):
+    lines = [b"line %07d\n" % number for number in range(20_000)]
+    for start in range(0, len(lines), 37):
+        os.write(log.descriptor, b"".join(lines[start : start + 37]))
+    log.flush()
+    old, new = contents(log)
+    assert b"".join(lines).endswith(old + new)
+    assert len(old) >= SMALL // 2
+    assert max(len(old), len(new)) <= 3 * SMALL
+
+
+def test_the_old_file_is_kept_if_no_new_one_can_be_created(log):
+    blocked = Path(log.path + ".new")
+    blocked.mkdir()
+    write(log, *[b"x" * 99 + b"\n"] * 200)
+    assert contents(log) == [b"", (b"x" * 99 + b"\n") * 200]
+    blocked.rmdir()
+    write(log, b"y\n", b"z\n")
+    old, new = contents(log)
+    assert old + new == (b"x" * 99 + b"\n") * 200 + b"y\nz\n"
+    assert len(new) < 100
+
+
+# A full disk
+
+
+def test_closing_the_log_deletes_the_reserve(log, tmp_path):
+    assert (tmp_path / "reserve").stat().st_size == len(logs.RESERVE)
+    log.close()
+    assert not (tmp_path / "reserve").exists()
+
+
+def test_a_log_works_without_a_reserve(tmp_path):
+    log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "no" / "reserve"))
+    write(log, b"one\n")
+    log.close()
+    assert (tmp_path / "log").read_bytes() == b"one\n"

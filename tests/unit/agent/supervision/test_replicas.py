@@ -1,0 +1,434 @@
+"""Replicas of the chief's checkpoints and outputs, offered and fetched over real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tfdeploy.agent import paths, records
+from tfdeploy.agent.outputs import listing, state_file
+from tfdeploy.agent.records import Outputs
+from tfdeploy.agent.supervision import output_replicas, replicas, signing
+from tfdeploy.agent.supervision.replicas import CheckpointOffer
+from unit.agent.outputs.chief import save
+from unit.agent.outputs.test_listing import keras, write
+from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch):
+    monkeypatch.setattr(replicas, "CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr(replicas, "FAILED_PAUSE_S", 0.05)
+    monkeypatch.setattr(replicas, "FETCH_GAP_S", 0.0)
+    monkeypatch.setattr(listing, "POLL_S", 0.0)
+    monkeypatch.setattr(listing, "PAUSE_FACTOR", 0)
+
+
+@contextmanager
+def offering_chief(root, **changes):
+    """Run a chief that offers checkpoints when the test calls `offer.update(server)`.
+
+    Yields its checkpoint `folder`, its heartbeat `server`, its `offer`, and the `launch` of ps:0,
+    which keeps a copy."""
+    chief = paths.task("p", "r", "worker:0")
+    folder = Path(paths.work(chief), "checkpoints")
+    folder.mkdir(parents=True)
+    settings = {"replicas": ["ps:0"], **changes}
+    offer = CheckpointOffer(make_launch(heartbeat=make_heartbeat_settings(**settings)), chief)
+    with heartbeat_server(offer.read, **settings) as (server, client_settings):
+        launch = make_launch(job="ps", heartbeat=client_settings)
+        yield SimpleNamespace(folder=folder, server=server, offer=offer, launch=launch)
+
+
+def is_offered(chief, step):
+    chief.offer.update(chief.server)
+    return (chief.server.checkpoint or {}).get("step") == step
+
+
+def replica_dir():
+    return Path(replicas.replica_dir("p", "r"))
+
+
+def copied_files():
+    """Return the files of the copy and of an incomplete one, or None if they change meanwhile."""
+    try:
+        files = [path for path in replica_dir().rglob("*") if path.is_file()]
+        listed = [path for path in files if path.name != replicas.COPIED]
+        return {path.relative_to(replica_dir()).as_posix(): path.read_text() for path in listed}
+    except FileNotFoundError:
+        return None
+
+
+def copy_of(step):
+    name = f"model.ckpt-{step}"
+    return {
+        f"{name}.data-00000-of-00001": f"data {step} 0",
+        f"{name}.index": f"index {step}",
+        f"{name}.meta": f"meta {step}",
+        "checkpoint": f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n',
+    }
+
+
+# Other outputs
+
+
+@contextmanager
+def offering_chief_with_outputs(root, copied_from=""):
+    """Run a chief that offers outputs; yields the same as `offering_chief`, with `work`, its own
+    directory, and `replica`, that of the copy."""
+    chief = paths.task("p", "r", "worker:0")
+    os.makedirs(paths.work(chief))
+    chief_launch = make_launch(
+        heartbeat=make_heartbeat_settings(replicas=["ps:0"]),
+        outputs=Outputs([[True, "."]], [], copied_bytes=10_000, copied_from=copied_from),
+    )
+    records.write(paths.launch(chief), records.to_json(chief_launch))
+    offer = CheckpointOffer(chief_launch, chief)
+    with heartbeat_server(offer.read, replicas=["ps:0"]) as (server, settings):
+        launch = make_launch(job="ps", heartbeat=settings)
+        replica = Path(paths.work(paths.task("p", "r", output_replicas.TASK)))
+        work = Path(paths.work(chief))
+        yield SimpleNamespace(work=work, replica=replica, server=server, launch=launch, offer=offer)
+
+
+def next_list(chief):
+    """Return the next list that is announced: two updates found its files unchanged."""
+    before = chief.server.outputs
+    for _ in range(3):
+        chief.offer.update(chief.server)
+    assert chief.server.outputs not in (None, before)
+    return chief.server.outputs
+
+
+def test_outputs_of_the_chief_are_copied_and_deleted_with_it(root):
+    with offering_chief_with_outputs(root) as chief:
+        keras(chief.work / "checkpoints/best.keras")
+        write(chief.work, "export/_METADATA", "export/x", "old.csv")
+        first = next_list(chief)
+        output_replicas.fetch(chief.launch, first)
+        assert texts(chief.replica) == texts(chief.work)
+        (chief.work / "old.csv").unlink()
+        write(chief.work, "new.csv")
+        second = next_list(chief)
+        output_replicas.fetch(chief.launch, second)
+        assert texts(chief.replica) == texts(chief.work)
+        units = output_replicas.replicated_outputs("p", "r").outputs
+        assert [unit.path for unit in units if unit.kind == "folder"] == ["export"]
+
+
+def test_a_broken_file_does_not_replace_its_copy(root):
+    with offering_chief_with_outputs(root) as chief:
+        whole = keras(chief.work / "best.keras").read_bytes()
+        first = next_list(chief)
+        output_replicas.fetch(chief.launch, first)
+        (chief.work / "best.keras").write_bytes(whole[:-9])
+        output_replicas.fetch(chief.launch, next_list(chief))
+    assert (chief.replica / "best.keras").read_bytes() == whole
+
+
+def test_a_file_that_changed_after_it_was_listed_is_refused(root):
+    with offering_chief_with_outputs(root) as chief:
+        write(chief.work, "a.csv", "big.bin", text="x" * 20)
+        next_list(chief)
+        write(chief.work, "a.csv", text="longer than before")
+        with pytest.raises(ValueError, match=r"a\.csv has changed"):
+            chief.offer._outputs.read("a.csv", 0)
+
+
+def test_a_file_that_keeps_changing_does_not_delay_the_others(root):
+    with offering_chief_with_outputs(root) as chief:
+        complete = keras(chief.work / "best.keras").read_bytes()
+        write(chief.work, "newest.csv")
+        offer = list_with(chief, "best.keras", "newest.csv")
+        write(chief.work, "newest.csv", text="longer than before")
+        with pytest.raises(signing.Untrusted):
+            output_replicas.fetch(chief.launch, offer)
+    assert (chief.replica / "best.keras").read_bytes() == complete
+
+
+# An evaluator on another host
+
+
+def list_with(chief, *names):
+    """Return the next announced list, which has these units and no others."""
+    offer = next_list(chief)
+    units = json.loads(chief.offer.read(offer["name"], 0))
+    assert {unit["path"] for unit in units} == set(names)
+    return offer
+
+
+def evaluator_of(chief):
+    return replace(chief.launch, links={"checkpoints": "../../replica"})
+
+
+def test_an_evaluator_finds_the_chiefs_files_under_the_chiefs_paths(root):
+    with offering_chief_with_outputs(root) as chief:
+        keras(chief.work / "checkpoints/best.keras")
+        write(chief.work, "checkpoints/export/_METADATA", "checkpoints/export/d/x")
+        write(chief.work, "elsewhere.csv")
+        offer = list_with(chief, "checkpoints/best.keras", "checkpoints/export", "elsewhere.csv")
+        output_replicas.fetch(evaluator_of(chief), offer)
+    assert texts(replica_dir()) == texts(chief.work / "checkpoints")
+
+
+def test_an_evaluator_loses_files_that_the_chief_deleted_and_keeps_its_own(root):
+    with offering_chief_with_outputs(root) as chief:
+        write(chief.work, "checkpoints/1.keras.tmp", "checkpoints/old/_METADATA")
+        first = list_with(chief, "checkpoints/1.keras.tmp", "checkpoints/old")
+        output_replicas.fetch(evaluator_of(chief), first)
+        write(replica_dir(), "eval/events", "checkpoint", "model.ckpt-1.index", text="its own")
+        (chief.work / "checkpoints/old/_METADATA").unlink()
+        (chief.work / "checkpoints/1.keras.tmp").unlink()
+        keras(chief.work / "checkpoints/1.keras")
+        output_replicas.fetch(evaluator_of(chief), list_with(chief, "checkpoints/1.keras"))
+    own = {"eval/events", "checkpoint", "model.ckpt-1.index"}
+    assert {*texts(replica_dir())} == {"1.keras", *own}
+
+
+def test_a_model_that_is_the_checkpoint_folder_keeps_the_files_beside_it(root):
+    with offering_chief_with_outputs(root) as chief:
+        write(chief.work, "checkpoints/_METADATA", "checkpoints/d/x")
+        write(replica_dir(), "eval/events", text="its own")
+        output_replicas.fetch(evaluator_of(chief), list_with(chief, "checkpoints"))
+    assert {*texts(replica_dir())} == {"_METADATA", "d/x", "eval/events"}
+
+
+def test_the_chiefs_state_file_does_not_replace_that_of_the_replica(root):
+    with offering_chief_with_outputs(root) as chief:
+        write(chief.work, "checkpoints/checkpoint", "checkpoints/a.csv", text="names nothing")
+        write(replica_dir(), "checkpoint", text="names the newest copy")
+        offer = list_with(chief, "checkpoints/checkpoint", "checkpoints/a.csv")
+        output_replicas.fetch(evaluator_of(chief), offer)
+    assert (replica_dir() / "checkpoint").read_text() == "names the newest copy"
+
+
+def test_without_replicas_only_the_evaluators_folder_is_copied(root):
+    with offering_chief_with_outputs(root, copied_from="checkpoints") as chief:
+        write(chief.work, "checkpoints/best.csv", "large.csv", "checkpoints.csv")
+        output_replicas.fetch(chief.launch, list_with(chief, "checkpoints/best.csv"))
+    assert {*texts(chief.replica)} == {"checkpoints/best.csv"}
+
+
+def texts(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+# Fetching
+
+
+def test_the_newest_checkpoint_is_copied_completely(root):
+    with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        save(chief.folder, 7, keep=[1])
+        assert is_offered(chief, 7)
+        replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+    assert copied_files() == copy_of(7)
+    assert state_file.read(os.fspath(replica_dir())) == ["model.ckpt-7"]
+
+
+def test_a_newer_checkpoint_replaces_the_older_copy(root):
+    with offering_chief(root) as chief:
+        for step in (1, 7):
+            save(chief.folder, step)
+            assert is_offered(chief, step)
+            replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+    assert copied_files() == copy_of(7)
+
+
+def test_files_of_an_evaluator_in_the_replica_are_kept(root):
+    with offering_chief(root) as chief:
+        for step in (1, 7):
+            save(chief.folder, step)
+            assert is_offered(chief, step)
+            replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+            (replica_dir() / "eval").mkdir(exist_ok=True)
+            (replica_dir() / "eval" / "events").write_text("its own")
+            (replica_dir() / "best-12.index").write_text("its own")
+    own = {"eval/events": "its own", "best-12.index": "its own"}
+    assert copied_files() == {**copy_of(7), **own}
+
+
+def test_an_evaluator_keeps_the_checkpoint_before_because_it_may_be_reading_it(root):
+    with offering_chief(root) as chief:
+        evaluator = replace(chief.launch, links={"checkpoints": "../../replica"})
+        for step in (1, 7, 9):
+            save(chief.folder, step)
+            assert is_offered(chief, step)
+            replicas._fetch_checkpoint(evaluator, chief.server.checkpoint)
+    assert {name.split(".")[1] for name in copied_files() if name != "checkpoint"} == {
+        "ckpt-7",
+        "ckpt-9",
+    }
+    assert state_file.read(os.fspath(replica_dir())) == ["model.ckpt-9", "model.ckpt-7"]
+
+
+def test_a_large_file_is_fetched_in_pieces(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(replicas, "PIECE", 1000)
+    data = os.urandom(2500)
+    save(tmp_path, 7)
+    (tmp_path / "model.ckpt-7.data-00000-of-00001").write_bytes(data)
+    with offering_chief(root) as chief:
+        # The file `checkpoint` last: it makes the others a checkpoint, which is offered at once.
+        for path in [*tmp_path.glob("model.ckpt-7.*"), tmp_path / "checkpoint"]:
+            path.rename(chief.folder / path.name)
+        assert is_offered(chief, 7)
+        replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+    assert (replica_dir() / "model.ckpt-7.data-00000-of-00001").read_bytes() == data
+
+
+def test_a_checkpoint_being_fetched_stays_available_after_its_deletion(root, monkeypatch):
+    with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        assert is_offered(chief, 1)
+        monkeypatch.setattr(replicas, "FETCH_GAP_S", 3600.0)
+        chief.offer.read("model.ckpt-1.index", 0)
+        save(chief.folder, 7)
+        for path in chief.folder.glob("model.ckpt-1.*"):
+            path.unlink()
+        assert not is_offered(chief, 7)
+        replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+        assert copied_files() == copy_of(1)
+        monkeypatch.setattr(replicas, "FETCH_GAP_S", 0.0)
+        assert is_offered(chief, 7)
+
+
+def test_every_new_checkpoint_is_fetched(root):
+    with offering_chief(root) as chief:
+        client = SimpleNamespace(answer={})
+        replicas.start_fetching(chief.launch, client)
+        for step in (1, 7):
+            save(chief.folder, step)
+            assert is_offered(chief, step)
+            client.answer = {"checkpoint": chief.server.checkpoint}
+            assert eventually(lambda step=step: copied_files() == copy_of(step))
+
+
+def test_only_chosen_tasks_fetch(root):
+    with offering_chief(root, replicas=["worker:1"]) as chief:
+        save(chief.folder, 7)
+        assert is_offered(chief, 7)
+        client = SimpleNamespace(answer={"checkpoint": chief.server.checkpoint})
+        running = threading.active_count()
+        replicas.start_fetching(chief.launch, client)
+        assert threading.active_count() == running
+
+
+# Offering
+
+
+def test_new_checkpoints_are_offered_while_the_chief_runs(root):
+    with offering_chief(root) as chief:
+        chief.offer.start(chief.server)
+        for step in (1, 7):
+            save(chief.folder, step)
+            assert eventually(lambda step=step: (chief.server.checkpoint or {}).get("step") == step)
+
+
+def test_nothing_is_pinned_without_replicas(root):
+    with offering_chief(root, replicas=[]) as chief:
+        save(chief.folder, 7)
+        running = threading.active_count()
+        chief.offer.start(chief.server)
+        assert threading.active_count() == running
+        assert not (chief.folder / replicas.PIN).exists()
+
+
+def test_closing_the_offer_deletes_the_pin(root):
+    with offering_chief(root) as chief:
+        save(chief.folder, 7)
+        assert is_offered(chief, 7)
+        assert (chief.folder / replicas.PIN).is_dir()
+        (chief.folder / "checkpoint").unlink()
+        chief.offer.close()
+        assert not (chief.folder / replicas.PIN).exists()
+
+
+@pytest.mark.parametrize(
+    "file", ["checkpoint", "../launch.json", "/etc/passwd", "", ".", "model.ckpt-1.index"]
+)
+def test_only_offered_files_are_read(root, file):
+    with offering_chief(root) as chief:
+        save(chief.folder, 7)
+        assert is_offered(chief, 7)
+        with pytest.raises(ValueError, match="is not offered"):
+            chief.offer.read(file, 0)
+
+
+def test_an_offer_is_retried_after_a_failure(root):
+    with offering_chief(root) as chief:
+        blocked = chief.folder / replicas.PIN
+        blocked.write_text("no folder")
+        save(chief.folder, 7)
+        assert not is_offered(chief, 7)
+        blocked.unlink()
+        assert is_offered(chief, 7)
+
+
+# Failures keep the older copy
+
+
+def offer_of(name, *files):
+    return {"name": name, "files": [{"path": path, "size": size} for path, size in files]}
+
+
+def fetch_only_once(monkeypatch, client):
+    """Withdraw the offer after the next fetch; the returned event is set then."""
+    fetch, fetched = replicas._fetch_checkpoint, threading.Event()
+
+    def fetch_once(launch, offer):
+        try:
+            fetch(launch, offer)
+        finally:
+            client.answer = {}
+            fetched.set()
+
+    monkeypatch.setattr(replicas, "_fetch_checkpoint", fetch_once)
+    return fetched
+
+
+def test_a_failed_fetch_keeps_the_older_copy_and_leaves_no_files_behind(root, monkeypatch):
+    with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        assert is_offered(chief, 1)
+        replicas._fetch_checkpoint(chief.launch, chief.server.checkpoint)
+        before = copied_files()
+        missing = offer_of("model.ckpt-9", ("model.ckpt-1.index", 7), ("model.ckpt-9.index", 7))
+        with pytest.raises(signing.Untrusted):
+            replicas._fetch_checkpoint(chief.launch, missing)
+        client = SimpleNamespace(answer={"checkpoint": missing})
+        fetched = fetch_only_once(monkeypatch, client)
+        replicas.start_fetching(chief.launch, client)
+        assert fetched.wait(60)
+        assert eventually(lambda: not (replica_dir() / ".incoming").exists())
+        assert copied_files() == before
+
+
+def test_a_file_that_is_shorter_than_announced_is_refused(root):
+    with offering_chief(root) as chief:
+        save(chief.folder, 7)
+        assert is_offered(chief, 7)
+        with pytest.raises(ValueError, match="is shorter than announced"):
+            replicas._fetch_checkpoint(
+                chief.launch, offer_of("model.ckpt-7", ("model.ckpt-7.index", 99))
+            )
+
+
+@pytest.mark.parametrize("name", ["../launch.json", "{}/absolute", "a/b", "", "..", "."])
+def test_no_file_is_written_outside_of_the_replica(root, tmp_path, name):
+    name = name.format(tmp_path)
+    with offering_chief(root) as chief:
+        with pytest.raises((ValueError, OSError)):
+            replicas._fetch_checkpoint(chief.launch, offer_of("model.ckpt-7", (name, 5)))
+        assert [path for path in replica_dir().rglob("*") if path.is_file()] == []
+    assert not (tmp_path / "absolute").exists()

@@ -1,0 +1,355 @@
+"""Restart decisions: every message once, and properties that hold for any history."""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdeploy.agent.supervision import restart
+from tfdeploy.agent.supervision.restart import Attempt, Decision, Exit, decide
+from unit.builders import make_policy
+
+READY = Attempt(0.0, ready=True)
+NEVER_READY = Attempt(0.0, ready=False)
+
+
+def decision(ended, history=(READY,), now=100.0, jitter=0.0, **changes):
+    return decide(make_policy(**changes), history, ended, now, jitter)
+
+
+def after(restarts):
+    """Return the history of a task with this number of restarts, all in the last minute."""
+    return [READY, *(Attempt(60.0 + n, ready=False) for n in range(restarts))]
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    ("ended", "state", "reason"),
+    [
+        (Exit(0), "SUCCEEDED", "exit 0"),
+        (Exit(0, final=True), "SUCCEEDED", "exit 0"),
+        (Exit(-15, stopped=True, reason="on request"), "STOPPED", "on request, killed by SIGTERM"),
+        (Exit(0, stopped=True, reason="on request"), "STOPPED", "on request, exit 0"),
+        (Exit(1, stopped=True, reason="the run has ended"), "STOPPED", "the run has ended, exit 1"),
+        (Exit(1, final=True), "FAILED", "exit 1"),
+        (
+            Exit(1, reason="exit 1: the disk is full", final=True),
+            "FAILED",
+            "exit 1: the disk is full",
+        ),
+        (Exit(-6, reason="ps:0 failed: exit 1", final=True), "FAILED", "ps:0 failed: exit 1"),
+        (Exit(2), "FAILED", "exit 2, which is not retried"),
+        (Exit(1), "BACKOFF", "exit 1; restart 1 of 10"),
+        (Exit(-9), "BACKOFF", "killed by SIGKILL; restart 1 of 10"),
+        (Exit(137), "BACKOFF", "exit 137; restart 1 of 10"),
+        (Exit(-6, reason="FROZEN: no answer"), "BACKOFF", "FROZEN: no answer; restart 1 of 10"),
+        (Exit(0, reason="stalled"), "BACKOFF", "stalled; restart 1 of 10"),
+    ],
+)
+def test_the_end_of_an_attempt_gets_a_state_and_a_reason(ended, state, reason):
+    result = decision(ended)
+    assert (result.state, result.reason) == (state, reason)
+
+
+def test_a_task_that_was_never_ready_is_not_restarted():
+    assert decision(Exit(1), [NEVER_READY]) == Decision(
+        "FAILED", 0.0, "exit 1, before it was ever READY"
+    )
+    timed_out = Exit(-6, reason="not READY within 180 s")
+    assert decision(timed_out, [NEVER_READY]) == Decision("FAILED", 0.0, "not READY within 180 s")
+
+
+def test_a_task_that_was_ready_once_is_restarted_before_it_is_ready_again():
+    assert decision(Exit(1), [READY, NEVER_READY]).state == "BACKOFF"
+
+
+def test_used_up_restarts_are_reported_with_their_window():
+    assert decision(Exit(-11), after(2), attempts=2, window_s=90.0) == Decision(
+        "FAILED", 0.0, "killed by SIGSEGV; all 2 restarts within 90 s are used up"
+    )
+
+
+def test_without_attempts_the_reason_is_the_exit_code():
+    assert decision(Exit(1), attempts=0) == Decision("FAILED", 0.0, "exit 1")
+
+
+def test_restarts_before_the_window_do_not_count():
+    history = [READY, Attempt(5.0, ready=False), Attempt(15.0, ready=False)]
+    assert decision(Exit(1), history, now=20.0, attempts=2, window_s=16.0).state == "FAILED"
+    assert decision(Exit(1), history, now=21.0, attempts=2, window_s=16.0).reason == (
+        "exit 1; restart 2 of 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "description"),
+    [(0, "exit 0"), (127, "exit 127"), (-9, "killed by SIGKILL"), (-99, "killed by signal 99")],
+)
+def test_an_exit_code_is_described(code, description):
+    assert restart.describe_exit(code) == description
+
+
+# Exits that are retried
+
+
+@pytest.mark.parametrize(
+    ("exits", "retried", "not_retried"),
+    [
+        ([], [], [1, -9, 137]),
+        ([1], [1], [2, -9, 137]),
+        ([3, 4], [3, 4], [1, -3]),
+        (["signals"], [-9, -15, 137, 143, -40, 168], [1, 128, 127, 193, 255]),
+        (["SIGKILL"], [-9, 137], [-15, 143, 1, 9]),
+        ([137], [137], [-9, 143]),
+        ([1, "SIGTERM"], [1, -15, 143], [-9, 15]),
+    ],
+)
+def test_only_listed_exits_are_retried(exits, retried, not_retried):
+    assert {decision(Exit(code), exits=exits).state for code in retried} <= {"BACKOFF"}
+    assert {decision(Exit(code), exits=exits).state for code in not_retried} == {"FAILED"}
+
+
+@pytest.mark.parametrize("number", [*signal.Signals])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_shells_exit_code_for_a_signal_counts_as_that_signal(number, by_name):
+    exits = [number.name if by_name else "signals"]
+    assert decision(Exit(128 + number), exits=exits).state == "BACKOFF"
+    assert decision(Exit(-number), exits=exits).state == "BACKOFF"
+
+
+def test_exit_1_is_retried_if_exits_has_the_name_of_its_error():
+    exits = ["signals", "UnavailableError"]
+    assert decision(Exit(1, error="UnavailableError"), exits=exits).state == "BACKOFF"
+    assert decision(Exit(1), exits=exits).reason == "exit 1, which is not retried"
+
+
+# The same failure again
+
+BOOM = b"""epoch 1
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    work(<object at 0x7f00>)
+ValueError: boom
+I0000 shutting down
+"""
+FIRST = Attempt(0.0, True, restart.last_traceback(BOOM), progress=4)
+
+
+def test_the_same_traceback_twice_without_progress_is_not_retried():
+    again = Attempt(60.0, True, FIRST.failure, progress=4)
+    assert decision(Exit(1), [FIRST, again]) == Decision(
+        "FAILED",
+        0.0,
+        "exit 1, twice with the same traceback and no progress in between: ValueError: boom",
+    )
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        Attempt(60.0, True, FIRST.failure, progress=5),
+        Attempt(60.0, True, FIRST.failure, progress=None),
+        Attempt(60.0, True, "Traceback\nValueError: another", progress=4),
+        Attempt(60.0, True, "", progress=4),
+    ],
+)
+def test_another_traceback_or_progress_of_the_run_is_retried(again):
+    assert decision(Exit(1), [FIRST, again]).state == "BACKOFF"
+
+
+def test_a_lost_peer_in_between_does_not_hide_a_repeated_failure():
+    lost_peer, again = Attempt(60.0, True), Attempt(70.0, True, FIRST.failure, progress=4)
+    assert decision(Exit(1), [FIRST, lost_peer, again]).state == "FAILED"
+
+
+def test_a_frozen_task_is_retried_whatever_it_had_printed():
+    again = Attempt(60.0, True, FIRST.failure, progress=4)
+    frozen = Exit(-6, reason="FROZEN: no answer")
+    assert decision(frozen, [FIRST, again]).state == "BACKOFF"
+
+
+def test_a_traceback_ends_with_its_exception_and_has_no_addresses():
+    assert restart.last_traceback(BOOM).splitlines()[-1] == "ValueError: boom"
+    assert "0x7f00" not in restart.last_traceback(BOOM)
+    assert restart.last_traceback(b"no exception") == ""
+
+
+@pytest.mark.parametrize("error", restart.PEER_ERRORS)
+def test_a_lost_peer_is_not_recorded_as_a_failure_of_the_script(error):
+    output = BOOM.replace(b"ValueError", b"tensorflow.errors." + error.encode())
+    assert restart.peer_error(output) == error
+    assert restart.record_failure([FIRST], 1, output, lambda: 4) == [FIRST]
+
+
+def test_the_last_traceback_is_recorded_as_the_failure():
+    assert restart.record_failure([Attempt(0.0, True)], 1, BOOM, lambda: 4) == [FIRST]
+
+
+def exit_without_traceback(code=1, progress=4):
+    history = [Attempt(0.0, True)]
+    return restart.record_failure(history, code, b"training is complete", lambda: progress)
+
+
+def test_the_same_exit_code_twice_without_traceback_and_progress_is_not_retried():
+    history = [*exit_without_traceback(), *exit_without_traceback()]
+    assert decision(Exit(1), history) == Decision(
+        "FAILED", 0.0, "exit 1, twice with no progress in between"
+    )
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        exit_without_traceback(code=2),
+        exit_without_traceback(progress=3),
+        exit_without_traceback(progress=None),
+        [FIRST],
+    ],
+)
+def test_another_exit_code_or_progress_of_the_run_is_retried(before):
+    assert decision(Exit(1), [*before, *exit_without_traceback()]).state == "BACKOFF"
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        (1, b"rpc failed: UNAVAILABLE: connection refused"),
+        (1, b"AbortedError: step 3"),
+        (143, b"SIGTERM ended a child of a shell"),
+    ],
+)
+def test_progress_is_not_determined_if_a_restart_can_help(code, output):
+    history = [Attempt(0.0, True)]
+    assert restart.record_failure(history, code, output, lambda: 1 / 0) == history
+
+
+# Delays
+
+
+def delays(count, jitter=0.0, **changes):
+    return [
+        decision(Exit(1), after(nth), jitter=jitter, attempts=count, **changes).delay_s
+        for nth in range(count)
+    ]
+
+
+def test_each_delay_is_twice_as_long_up_to_the_limit():
+    assert delays(6, delay_s=1.5, max_delay_s=20.0) == [1.5, 3.0, 6.0, 12.0, 20.0, 20.0]
+
+
+def test_jitter_shortens_a_delay_by_up_to_half():
+    assert delays(3, jitter=1.0, delay_s=4.0) == [2.0, 4.0, 8.0]
+    assert delays(3, jitter=0.5, delay_s=4.0) == [3.0, 6.0, 12.0]
+
+
+def test_a_delay_beyond_the_limit_is_the_limit():
+    assert delays(2, delay_s=99.0, max_delay_s=5.0) == [5.0, 5.0]
+
+
+def test_very_many_restarts_do_not_overflow_the_delay():
+    assert decision(Exit(1), after(5000), attempts=9999, max_delay_s=7.0).delay_s == 7.0
+
+
+def test_ready_is_recorded_for_the_last_attempt_only():
+    history = [Attempt(1.0, ready=False), Attempt(2.0, ready=False)]
+    assert restart.record_ready(history) == [Attempt(1.0, ready=False), Attempt(2.0, ready=True)]
+    assert history[1] == Attempt(2.0, ready=False)
+
+
+# Properties: random attempts one after the other, each decision leading to the next
+
+
+EXITS = st.builds(
+    Exit,
+    st.integers(-64, 255),
+    stopped=st.sampled_from([False] * 9 + [True]),
+    reason=st.sampled_from(["", "", "FROZEN"]),
+    final=st.sampled_from([False] * 9 + [True]),
+)
+ENDS = st.lists(
+    st.tuples(st.floats(0.0, 40.0), st.sampled_from([True, True, False]), EXITS),
+    min_size=1,
+    max_size=25,
+)
+POLICIES = st.builds(
+    make_policy,
+    attempts=st.integers(0, 5),
+    window_s=st.floats(1.0, 100.0),
+    delay_s=st.floats(0.0, 10.0),
+    max_delay_s=st.floats(0.0, 30.0),
+    exits=st.lists(st.sampled_from([1, 2, "signals", "SIGKILL"]), max_size=3),
+)
+CHANCE = st.floats(0.0, 1.0)
+
+
+def replay(policy, ends, jitter):
+    """Yield (history, end, time of the end, decision) for each attempt up to the last one."""
+    now, history = 0.0, []
+    for lasted_s, ready, ended in ends:
+        history = [*history, Attempt(now, ready)]
+        now += lasted_s
+        result = decide(policy, history, ended, now, jitter)
+        yield history, ended, now, result
+        if result.state != "BACKOFF":
+            return
+        now += result.delay_s
+
+
+@given(POLICIES, ENDS, CHANCE)
+def test_no_window_has_more_restarts_than_allowed(policy, ends, jitter):
+    history = list(replay(policy, ends, jitter))[-1][0]
+    restarts = [attempt.started_at for attempt in history[1:]]
+    for end in restarts:
+        within = [start for start in restarts if end - policy.window_s < start <= end]
+        assert len(within) <= policy.attempts
+
+
+@given(POLICIES, ENDS, CHANCE)
+def test_every_delay_is_between_half_the_first_and_the_limit(policy, ends, jitter):
+    for _, _, _, result in replay(policy, ends, jitter):
+        if result.state == "BACKOFF":
+            assert (
+                min(policy.delay_s, policy.max_delay_s) / 2 <= result.delay_s <= policy.max_delay_s
+            )
+        else:
+            assert result.delay_s == 0
+
+
+@given(POLICIES, ENDS)
+def test_without_jitter_delays_double_while_no_restart_leaves_the_window(policy, ends):
+    for first, second in pairwise(replay(policy, ends, 0.0)):
+        delay_s, following = first[3].delay_s, second[3]
+        oldest = second[0][1].started_at
+        if following.state == "BACKOFF" and oldest > second[2] - policy.window_s:
+            assert following.delay_s == pytest.approx(min(2 * delay_s, policy.max_delay_s))
+
+
+@given(POLICIES, ENDS, CHANCE)
+def test_some_ends_are_never_followed_by_a_restart(policy, ends, jitter):
+    for history, ended, _, result in replay(policy, ends, jitter):
+        never_ready = not any(attempt.ready for attempt in history)
+        succeeded = ended.code == 0 and not ended.reason
+        if ended.stopped or ended.final or succeeded or never_ready or not policy.attempts:
+            assert result.state in ("STOPPED", "SUCCEEDED", "FAILED")
+        assert (result.state == "STOPPED") == ended.stopped
+        assert (result.state == "SUCCEEDED") == (succeeded and not ended.stopped)
+
+
+@given(POLICIES, ENDS, CHANCE)
+def test_the_same_history_gives_the_same_decision(policy, ends, jitter):
+    assert list(replay(policy, ends, jitter)) == list(replay(policy, ends, jitter))
+
+
+@given(POLICIES, ENDS, CHANCE, st.integers(0, 10**6))
+def test_only_differences_of_the_clock_count(policy, ends, jitter, shift):
+    for history, ended, now, _ in replay(policy, ends, jitter):
+        rounded = [Attempt(round(attempt.started_at), attempt.ready) for attempt in history]
+        moved = [Attempt(attempt.started_at + shift, attempt.ready) for attempt in rounded]
+        expected = decide(policy, rounded, ended, round(now), jitter)
+        assert decide(policy, moved, ended, round(now) + shift, jitter) == expected

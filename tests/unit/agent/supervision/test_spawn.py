@@ -1,0 +1,63 @@
+"""The environment of a task: the host's, overridden by its launch."""
+
+from __future__ import annotations
+
+from tfdeploy.agent.supervision.spawn import environment
+from unit.builders import make_launch
+
+DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
+
+
+def task_environment(env=None, base=None, **changes):
+    launch = make_launch(env=env or {}, **{"index": 1, **changes})
+    return environment(launch, base or {}, "p/r/worker:1", "/agent.pyz", "/saves.json")
+
+
+def test_the_launch_overrides_the_host():
+    env = task_environment({"A": "launch"}, {"A": "host", "B": "host"})
+    assert (env["A"], env["B"]) == ("launch", "host")
+
+
+def test_every_task_has_its_mark():
+    assert task_environment({"TFDEPLOY_TASK": "other"})["TFDEPLOY_TASK"] == "p/r/worker:1"
+
+
+def test_no_bytecode_is_written_into_a_release():
+    assert task_environment()["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_peers_are_excluded_from_the_proxy():
+    env = task_environment(no_proxy=["10.0.0.1", "gpu"])
+    values = {env[name] for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy")}
+    assert values == {"10.0.0.1,gpu"}
+
+
+def test_earlier_proxy_exclusions_are_kept():
+    assert task_environment({}, {"no_proxy": "corp"}, no_proxy=["gpu"])["no_proxy"] == "corp,gpu"
+    assert task_environment({"NO_PROXY": "mine"}, no_proxy=["gpu"])["NO_PROXY"] == "mine,gpu"
+
+
+def test_the_proxy_itself_is_not_changed():
+    assert task_environment({}, {"https_proxy": "http://p:1"})["https_proxy"] == "http://p:1"
+
+
+def test_the_checkpoint_device_puts_inside_first_on_the_python_path():
+    assert (
+        task_environment({DEVICE: "d", "PYTHONPATH": "/own"})["PYTHONPATH"]
+        == "/agent.pyz/inside:/own"
+    )
+    assert task_environment({DEVICE: "d"})["PYTHONPATH"] == "/agent.pyz/inside"
+
+
+def test_save_on_stop_puts_inside_on_the_python_path():
+    assert task_environment({"TFDEPLOY_SAVE_ON_STOP": "1"})["PYTHONPATH"] == "/agent.pyz/inside"
+
+
+def test_the_chief_records_where_it_saves():
+    env = task_environment(index=0)
+    assert (env["TFDEPLOY_SAVES"], env["PYTHONPATH"]) == ("/saves.json", "/agent.pyz/inside")
+
+
+def test_inside_is_not_on_the_python_path_by_default():
+    assert "PYTHONPATH" not in task_environment()
+    assert task_environment({"PYTHONPATH": "/own"})["PYTHONPATH"] == "/own"

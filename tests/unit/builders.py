@@ -1,0 +1,149 @@
+"""Functions that build inventories, plans, launches and processes for tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.agent.records import HeartbeatSettings, Launch, Policy
+from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
+from tfdeploy.config import inventory as inventories
+from tfdeploy.errors import InventoryError, PlanError
+from tfdeploy.planning import placing
+
+FILE = Path("/home/ada/hosts.toml")
+NOBODY_UID = 65534
+EXAMPLE_HINT = "tfdeploy example shows every key"
+
+
+def hosts_toml(hosts="[hosts.a]\nworkers = 1", *, training="", top=""):
+    """Return the text of a hosts.toml with these tables, and these lines at the top and in
+    [training]."""
+    return f'project = "p"\n{top}\n[training]\ncommand = "python train.py"\n{training}\n{hosts}\n'
+
+
+def make_inventory(hosts="[hosts.a]\nworkers = 1", *, training="", top=""):
+    return inventories.parse(hosts_toml(hosts, training=training, top=top), FILE)
+
+
+def refusal_of(content):
+    """Return the messages that refuse the text of a hosts.toml, without the file name, and the
+    hint."""
+    with pytest.raises(InventoryError) as refused:
+        inventories.parse(content, FILE)
+    messages = refused.value.message.split("\n")
+    assert all(message.startswith(f"{FILE}: ") for message in messages)
+    return [message.removeprefix(f"{FILE}: ") for message in messages], refused.value.hint
+
+
+def make_plan(hosts):
+    """Return the plan of these hosts; a host without an address has its name as its address."""
+    inventory = make_inventory(hosts)
+    return placing.make_plan(
+        inventory, {host.name: host.address or host.name for host in inventory.hosts}
+    )
+
+
+def plan_refusal(hosts, **addresses):
+    """Return the message and the hint that refuse to place the tasks of these hosts."""
+    inventory = make_inventory(hosts)
+    named = {
+        host.name: addresses.get(host.name, host.address or host.name) for host in inventory.hosts
+    }
+    with pytest.raises(PlanError) as refused:
+        placing.make_plan(inventory, named)
+    return refused.value.message, refused.value.hint
+
+
+@contextmanager
+def as_unprivileged_user(folder):
+    """Run the block as a user that permissions apply to: if the tests run as root, switch to
+    another user, who gets `folder`."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY_UID, -1, follow_symlinks=False)
+    os.seteuid(NOBODY_UID)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def make_launch(**changes):
+    fields = {
+        "project": "p", "run": "r", "job": "worker", "index": 0, "release": "f00d",
+        "argv": ["python3", "train.py"], "env": {}, "port": None, "gpus": [],
+        "checkpoint_dir": "checkpoints", "no_proxy": [], "ready_timeout_s": 20.0,
+        "stop_grace_s": 1.0, "linger_s": 4.0, "max_duration_s": None, "log_limit_bytes": 1 << 20,
+        "policy": make_policy(), "heartbeat": make_heartbeat_settings(),
+    }  # fmt: skip
+    return Launch(**{**fields, **changes})
+
+
+def make_policy(**changes):
+    fields = {
+        "attempts": 10, "window_s": 3600.0, "delay_s": 1.0, "max_delay_s": 60.0,
+        "exits": [1, "signals"], "frozen_timeout_s": 20.0, "stall_timeout_s": None,
+    }  # fmt: skip
+    return Policy(**{**fields, **changes})
+
+
+def make_heartbeat_settings(**changes):
+    fields = {
+        "address": "localhost", "port": 0, "secret": "s3cret", "chief": "worker:0",
+        "tasks": ["ps:0", "worker:0", "worker:1"], "needed": ["ps:0"], "replicas": [],
+        "orphan_timeout_s": 1800.0,
+    }  # fmt: skip
+    return HeartbeatSettings(**{**fields, **changes})
+
+
+def no_files(file, offset):
+    raise ValueError(f"{file} is not offered")
+
+
+@contextmanager
+def heartbeat_server(read=no_files, **changes):
+    """Start the chief's heartbeat server on a free port; yield it and the record with which the
+    other tasks find it. Each has its own secret: clients of an earlier test may still send."""
+    settings = make_heartbeat_settings(**{"secret": os.urandom(8).hex(), **changes})
+    server = HeartbeatServer(settings, read)
+    try:
+        yield server, replace(settings, port=server.port)
+    finally:
+        server.close()
+
+
+def start_python(code, *words, **options):
+    """Start a Python process and wait until it is ready: until `code` prints a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", code, *words], stdout=subprocess.PIPE, text=True, **options
+    )
+    process.first_line = process.stdout.readline().strip()
+    return process
+
+
+def end_processes(started):
+    """Kill processes of `start_python`, and close their output."""
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def eventually(holds, within_s=60.0):
+    """Return whether `holds()` becomes true in time."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if holds():
+            return True
+        time.sleep(0.01)
+    return bool(holds())

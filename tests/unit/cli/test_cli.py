@@ -1,0 +1,240 @@
+"""The command line without hosts: exit codes, messages, and what `plan` prints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tfdeploy import cli
+
+TOML = """
+project = "digits"
+[source]
+exclude = ["hosts.toml"]
+[training]
+command = "python train.py --dir={checkpoint_dir}"
+role = "flags"
+env = { SPACE = "a b" }
+[hosts.here]
+transport = "local"
+python = "/opt/py"
+ps = 1
+workers = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text("pass\n")
+    (tmp_path / "hosts.toml").write_text(TOML)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tfdeploy(monkeypatch, capsys):
+    """Return a function that runs a command line and returns its exit code, standard output and
+    standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tfdeploy", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        captured = capsys.readouterr()
+        return exit_.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+COMMANDS = (
+    *("plan", "check", "push", "start", "run", "resume", "status", "logs", "collect", "fetch"),
+    *("stop", "runs", "prune", "compare", "sweep"),
+)
+
+
+def test_help_lists_every_command(tfdeploy):
+    code, out, _ = tfdeploy("--help")
+    assert code == 0
+    assert re.findall(r"^│ (\w+) ", out, re.M) == ["example", *COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(tfdeploy, command):
+    code, out, _ = tfdeploy(command, "-h")
+    assert code == 0
+    assert "--hosts" in out
+
+
+@pytest.mark.parametrize("command", ["plan", "push", "start", "run", "runs", "prune"])
+def test_a_missing_hosts_file_is_refused_with_a_hint(tfdeploy, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    assert tfdeploy(command) == (
+        2,
+        "",
+        "error: hosts.toml: there is no such file\n"
+        "  tfdeploy example > hosts.toml writes one to edit; or pass --hosts FILE\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "stop", "collect", "resume"])
+def test_a_run_without_its_hosts_file_is_refused(tfdeploy, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    assert tfdeploy(command) == (
+        2,
+        "",
+        "error: hosts.toml: there is no such file\n  pass --hosts FILE, or change to its folder\n",
+    )
+
+
+def test_an_unknown_run_exits_with_2(tfdeploy, folder):
+    code, _, err = tfdeploy("status", "--run", "nope")
+    assert (code, err.splitlines()[0]) == (2, f'error: there is no run "nope" in {folder}/runs')
+
+
+@pytest.mark.parametrize("command", ["plan --nope", "nope", "logs -n -1", "plan x"])
+def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, command):
+    assert tfdeploy(*command.split())[0] == 2
+
+
+def test_all_errors_of_a_file_are_printed(tfdeploy, folder):
+    (folder / "hosts.toml").write_text(TOML + "port = 0\nworkres = 1\n")
+    code, out, err = tfdeploy("plan")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: hosts.toml: hosts.here.port: found 0; expected at least 1\n"
+        'hosts.toml: hosts.here.workres: unknown key; did you mean "workers"?\n'
+        "  tfdeploy example shows every key\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("workers = 1", "", "found no chief and no worker: nothing would train"),
+        ("train.py", "trian.py", "training.command: trian.py is not among the files that would be"),
+        ("{checkpoint_dir}", "{dir}", "training.command: unknown field {dir}"),
+    ],
+)
+def test_a_plan_that_is_impossible_exits_with_2(tfdeploy, folder, old, new, message):
+    (folder / "hosts.toml").write_text(TOML.replace(old, new))
+    code, out, err = tfdeploy("plan")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: hosts.toml: {message}")
+
+
+def test_plan_shows_tasks_and_their_commands(tfdeploy, folder):
+    code, out, err = tfdeploy("plan")
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert [line.split() for line in lines[:3]] == [
+        ["TASK", "HOST", "LISTENS", "ON", "GPUS", "CHIEF"],
+        ["ps:0", "here", "127.0.0.1:2222", "-"],
+        ["worker:0", "here", "127.0.0.1:2223", "-", "chief"],
+    ]
+    assert 'cluster  {"ps": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}' in lines
+    assert any(line.endswith(f"  1 file, 5 B from {folder}") for line in lines)
+    assert (
+        "  $ /opt/py train.py --dir=checkpoints --job_name=worker --task_index=0 "
+        "--ps_hosts=127.0.0.1:2222 --worker_hosts=127.0.0.1:2223"
+    ) in lines
+    assert lines.count("  SPACE='a b'") == 2
+
+
+def test_plan_as_json_is_one_document(tfdeploy, folder):
+    code, out, err = tfdeploy("plan", "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(document) == [
+        "project", "chief", "chief_port", "cluster", "notes", "release", "data", "tasks",
+    ]  # fmt: skip
+
+    assert (document["project"], document["chief"]) == ("digits", "worker:0")
+    assert document["cluster"] == {"ps": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}
+    assert document["release"].keys() == {"id", "files", "bytes"}
+    assert (document["release"]["files"], document["release"]["bytes"]) == (1, 5)
+    worker = document["tasks"][1]
+    placed = ["task", "host", "address", "port", "gpus"]
+    assert list(worker) == [*placed, "argv", "env", "files", "ready"]
+    assert (worker["files"], worker["ready"]) == ({}, "server")
+    assert (worker["task"], worker["host"], worker["port"]) == ("worker:0", "here", 2223)
+    assert worker["argv"][:3] == ["/opt/py", "train.py", "--dir=checkpoints"]
+    assert json.loads(worker["env"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
+
+
+def test_plan_reads_the_given_hosts_file(tfdeploy, folder, monkeypatch):
+    (folder / "hosts.toml").rename(folder / "other.toml")
+    monkeypatch.chdir("/")
+    assert tfdeploy("plan", "--hosts", f"{folder}/other.toml")[0] == 0
+
+
+def test_collected_results_are_not_part_of_the_source(tfdeploy, folder):
+    before = json.loads(tfdeploy("plan", "--json")[1])["release"]
+    (folder / "runs" / "one" / "logs").mkdir(parents=True)
+    (folder / "runs" / "one" / "logs" / "ps-0.log").write_text("x")
+    assert json.loads(tfdeploy("plan", "--json")[1])["release"] == before
+
+
+@pytest.fixture
+def data(folder):
+    """Create a data set of two files inside the source folder, beside a file of the source."""
+    (folder / "data" / "set").mkdir(parents=True)
+    for name in ("a", "b"):
+        (folder / "data" / "set" / name).write_text(name)
+    (folder / "data" / "labels").write_text("")
+    (folder / "hosts.toml").write_text(f'{TOML}[data."data/set"]\njobs = ["worker"]\n')
+    return folder / "data" / "set"
+
+
+def test_data_is_shown_and_is_not_part_of_the_source(tfdeploy, data):
+    document = json.loads(tfdeploy("plan", "--json")[1])
+    assert document["release"]["files"] == 2
+    [data_set] = document["data"]
+    assert data_set.pop("id").startswith("data-set-")
+    where = {"place": "data/set", "jobs": ["worker"], "hosts": ["here"]}
+    assert data_set == {"files": 2, "bytes": 2, **where}
+    [line] = [line for line in tfdeploy("plan")[1].splitlines() if line.startswith("data ")]
+    assert line.endswith(f"  2 files, 2 B from {data}, for worker on here")
+
+
+def test_data_behind_a_link_is_not_part_of_the_source(tfdeploy, data, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "set"
+    data.rename(elsewhere)
+    data.symlink_to(elsewhere)
+    document = json.loads(tfdeploy("plan", "--json")[1])
+    assert (document["release"]["files"], document["data"][0]["files"]) == (2, 2)
+
+
+def test_missing_data_exits_with_2(tfdeploy, data):
+    data.rename(data.parent / "gone")
+    code, _, err = tfdeploy("plan")
+    message = f"error: hosts.toml: data.data/set.path: {data} is not a folder"
+    assert (code, err.splitlines()[0]) == (2, message)
+
+
+def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, folder):
+    others = {"ps": "ps = 1", "idle": "", "extra": "spare = true", "more": "workers = 1"}
+    tables = "".join(f'[hosts.{n}]\naddress = "{n}"\n{keys}\n' for n, keys in others.items())
+    here = TOML.replace("ps = 1", 'address = "here"')
+    (folder / "hosts.toml").write_text(f'{here}{tables}[data."data/set"]')
+    document = json.loads(tfdeploy("plan", "--json")[1])
+    assert document["data"][0]["hosts"] == ["here", "more", "extra"]
+
+
+# Version and example
+
+
+def test_the_installed_version_is_printed(tfdeploy):
+    assert tfdeploy("--version") == (0, f"tfdeploy {metadata.version('tfdeploy')}\n", "")
+
+
+def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
+    code, out, err = tfdeploy("example")
+    assert (code, err) == (0, "")
+    assert out == (Path(__file__).parents[3] / "hosts.example.toml").read_text()
+    (folder / "hosts.toml").write_text(out)
+    assert tfdeploy("plan")[0] == 2  # its data set does not exist, but every key is valid

@@ -1,0 +1,67 @@
+"""What `tfdeploy check` makes of the facts that a host reports."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tfdeploy.agent.protocol.message import Invalid, parse
+from tfdeploy.agent.protocol.preflight import HostFacts, OpenPorts
+from tfdeploy.commands.check import _full_disk, _wrong_clock
+from tfdeploy.commands.host_facts import parse_facts
+from tfdeploy.commands.port_check import _parse_open_ports
+from tfdeploy.errors import AgentError
+
+FACTS = {
+    **{"version": "3.11.7", "tensorflow": {}, "gpus": {}, "rsync": "", "here": ""},
+    **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"time": value} for value in ("x", math.inf, math.nan, None)),
+        *({"free_bytes": value} for value in ("x", math.inf, None)),
+        *({"gpus": value} for value in ([], {"x": 1}, 3)),
+        *({"tensorflow": value} for value in ([], {"gpus": "x"}, 3)),
+        *({"noted": value} for value in ([[]], [3], 3)),
+    ],
+)
+def test_invalid_facts_of_a_host_are_refused(change):
+    assert parse(HostFacts, FACTS).version == "3.11.7"
+    with pytest.raises(Invalid):
+        parse(HostFacts, FACTS | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"end": True}, {"open": {}, "taken": 3}, {"open": {"ps:0": 0}, "taken": []},
+     {"open": {"ps:0": "x"}, "taken": []}, {"open": {"ps:0": 1 << 16}, "taken": []}],
+)  # fmt: skip
+def test_invalid_ports_of_a_host_are_refused(change):
+    with pytest.raises((AgentError, Invalid)):
+        _parse_open_ports("h", (), parse(OpenPorts, change))
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "expected"),
+    [
+        (3600.0, ["h: its clock is 1h 00m ahead of the controller's"]),
+        (-90.0, ["h: its clock is 1m 30s behind the controller's"]),
+        (2.0, []),
+    ],
+)
+def test_a_wrong_clock_is_noted(ahead_s, expected):
+    found = _wrong_clock(parse_facts("h", parse(HostFacts, FACTS | {"time": ahead_s}), 0.0))
+    assert [str(note).splitlines()[0] for note in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [(10**9, ["h: only 1.0 GB are free on the disk of its directory"]), (2 * 10**9, [])],
+)
+def test_a_nearly_full_disk_is_noted(free, expected):
+    found = _full_disk(parse_facts("h", parse(HostFacts, FACTS | {"free_bytes": free}), 0.0))
+    assert [str(note).splitlines()[0] for note in found] == expected

@@ -1,0 +1,48 @@
+"""Warnings about a plan: no task that trains, GPUs that no task uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.commands.plan import Intent
+from tfdeploy.commands.plan_warnings import plan_warnings
+from unit.builders import make_inventory, make_plan
+
+PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
+
+
+def warnings_of(hosts, training=""):
+    inventory = make_inventory(hosts, training=training)
+    return [
+        str(warning) for warning in plan_warnings(Intent(inventory, make_plan(hosts), None, {}))
+    ]
+
+
+def test_ps_without_a_chief_give_a_warning_if_the_role_comes_from_tf_config():
+    [warning] = warnings_of(PS)
+    assert warning.startswith("no host has chief = true: with ParameterServerStrategy")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "training"),
+    [(PS, 'role = "flags"'), (PS + "\nchief = true", ""), ("[hosts.w]\nworkers = 2", "")],
+)
+def test_a_plan_in_which_a_task_trains_gives_no_warning(hosts, training):
+    assert warnings_of(hosts, training) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "warning"),
+    [
+        ("gpus = 4\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = [0, 5]\nworkers = 1", "w: no task uses its GPU 5"),
+        ('gpus = 4\nworkers = "per-gpu"', ""),
+        (
+            "gpus = 4\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
+            "w: no task uses its GPUs 1, 2, 3",
+        ),
+    ],
+)
+def test_gpus_that_no_task_uses_give_a_warning(host, warning):
+    found = warnings_of(f"[hosts.w]\n{host}")
+    assert [line.splitlines()[0] for line in found] == ([warning] if warning else [])

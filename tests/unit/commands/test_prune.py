@@ -1,0 +1,211 @@
+"""Which runs and releases prune chooses, and how the parts of a run are summarized. Pure."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdeploy.agent.protocol.runs import HeldRelease, HeldRun
+from tfdeploy.commands.prune import choose_removals
+from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
+
+
+def run(number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=()):
+    run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
+    return HeldRun(run_id, release, "worker:0", live, dict(tasks), age_s, size, [*data])
+
+
+def disk(*runs, releases=(), left=0):
+    held = tuple(HeldRelease(name, age_s, 5) for name, age_s in releases)
+    return HostDisk(runs, held, left, 1000, 2000)
+
+
+def removed(disks, runs=0, releases=0):
+    """Return what is deleted from which host: numbers of runs and names of releases."""
+    chosen = choose_removals(disks, runs, releases)
+    return {
+        host: [int(run.run.split("-")[1]) for run in what.runs] + [r.release for r in what.releases]
+        for host, what in chosen.items()
+    }
+
+
+# choose_removals
+
+
+def test_the_newest_runs_of_all_hosts_together_stay():
+    disks = {"a": disk(run(1), run(2)), "b": disk(run(3), run(1))}
+    assert removed(disks, runs=2) == {"a": [1], "b": [1]}
+
+
+def test_the_id_decides_which_run_is_newer_whatever_the_clocks_say():
+    disks = {"a": disk(run(1, age_s=0.0)), "b": disk(run(2, age_s=9e9))}
+    assert removed(disks, runs=1) == {"a": [1]}
+
+
+def test_a_run_that_is_live_on_one_host_stays_on_all():
+    disks = {"a": disk(run(1, live=True)), "b": disk(run(1), run(2))}
+    assert removed(disks) == {"b": [2]}
+
+
+def test_a_live_old_run_stays_in_addition_to_the_newest():
+    disks = {"a": disk(run(1, live=True), run(2), run(3))}
+    assert removed(disks, runs=1) == {"a": [2]}
+
+
+def test_the_data_sets_of_runs_that_stay_stay_too():
+    releases = [("code", 9.0), ("a-1", 9.0), ("b-1", 8.0), ("b-2", 7.0)]
+    disks = {"a": disk(run(1, data=["b-2"]), run(2, data=["a-1", "b-1"]), releases=releases)}
+    assert removed(disks, runs=1) == {"a": [1, "code", "b-2"]}
+
+
+def test_the_newest_releases_of_the_source_and_of_each_data_set_stay():
+    releases = [("code1", 9.0), ("code2", 8.0), ("a-1", 7.0), ("a-2", 6.0), ("a-b-1", 5.0)]
+    assert removed({"h": disk(releases=releases)}, releases=1) == {"h": ["code1", "a-1"]}
+
+
+def test_the_releases_of_runs_that_stay_stay_too():
+    releases = [("old", 9.0), ("used", 8.0)]
+    disks = {"a": disk(run(1, "old"), run(2, "used"), releases=releases)}
+    assert removed(disks, runs=1) == {"a": [1, "old"]}
+
+
+def test_a_release_that_a_run_uses_stays_on_hosts_without_that_run():
+    disks = {"a": disk(run(1, "used")), "b": disk(releases=[("used", 1.0), ("old", 1.0)])}
+    assert removed(disks, runs=1) == {"b": ["old"]}
+
+
+def test_the_newest_releases_stay_even_if_no_run_uses_them():
+    disks = {"a": disk(releases=[("old", 9.0), ("new", 1.0), ("middle", 5.0)])}
+    assert removed(disks, releases=2) == {"a": ["old"]}
+
+
+def test_the_age_of_a_release_counts_from_its_last_push_to_any_host():
+    disks = {
+        "a": disk(releases=[("again", 9.0), ("other", 5.0)]),
+        "b": disk(releases=[("again", 1.0)]),
+    }
+    assert removed(disks, releases=1) == {"a": ["other"]}
+
+
+def test_a_folder_without_a_run_id_stays_with_its_release():
+    disks = {"a": disk(run("backup", "used"), releases=[("used", 1.0)])}
+    assert removed(disks) == {}
+
+
+def test_remains_of_interrupted_pushes_are_deleted_even_without_runs():
+    chosen = choose_removals({"a": disk(run(1), left=7), "b": disk(run(1))}, 1, 1)
+    assert {host: what.left_bytes for host, what in chosen.items()} == {"a": 7}
+
+
+def test_a_run_of_size_zero_is_deleted_too():
+    assert removed({"a": disk(run(1, size=0))}) == {"a": [1]}
+
+
+HELD = st.lists(
+    st.builds(run, st.integers(0, 9), st.sampled_from("xyz"), live=st.booleans()), max_size=6
+)
+DISKS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.builds(lambda runs: disk(*runs, releases=[(name, 1.0) for name in "xyz"]), HELD),
+)
+
+
+@given(DISKS, st.integers(0, 5), st.integers(0, 3))
+def test_live_runs_and_releases_in_use_are_never_deleted(disks, runs, releases):
+    chosen = choose_removals(disks, runs, releases)
+    removed_runs = {(host, held.run) for host, what in chosen.items() for held in what.runs}
+    removed_releases = {held.release for what in chosen.values() for held in what.releases}
+    everywhere = [(host, held) for host, each in disks.items() for held in each.runs]
+    stay = [held for host, held in everywhere if (host, held.run) not in removed_runs]
+    live = {held.run for _, held in everywhere if held.live}
+    assert not live & {name for _, name in removed_runs}
+    assert not {held.release for held in stay} & removed_releases
+    assert len({held.run for held in stay}) >= min(runs, len({h.run for _, h in everywhere}))
+
+
+# run_result, summarize_runs
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ("READY SUCCEEDED FAILED", "going"),
+        ("BACKOFF STOPPED", "going"),
+        ("STARTING", "going"),
+        ("SUCCEEDED FAILED LOST", "succeeded"),
+        ("STOPPED SUCCEEDED", "stopped"),
+        ("STOPPED SUCCEEDED FAILED LOST", "failed"),
+        ("STOPPED SUCCEEDED LOST", "lost"),
+        ("FAILED SUCCEEDED", "failed"),
+        ("LOST", "lost"),
+        ("", "stopped"),
+    ],
+)
+def test_the_state_of_the_chief_decides_whether_a_run_succeeded(states, expected):
+    tasks = {f"worker:{index}": state for index, state in enumerate(states.split())}
+    assert run_result(tasks, "worker:0") == expected
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ("SUCCEEDED FAILED LOST", "failed"),
+        ("SUCCEEDED LOST", "lost"),
+        ("SUCCEEDED STOPPED", "succeeded"),
+        ("SUCCEEDED READY", "going"),
+    ],
+)
+@pytest.mark.parametrize("chief", ["", "chief:0"])
+def test_without_the_chiefs_state_a_failed_task_counts_first(states, expected, chief):
+    tasks = {f"worker:{index}": state for index, state in enumerate(states.split())}
+    assert run_result(tasks, chief) == expected
+
+
+@pytest.mark.parametrize("hosts", ["old new", "new old"])
+def test_older_states_on_a_host_that_a_resumed_run_left_do_not_count(tmp_path, hosts):
+    parts = {
+        "old": run(1, tasks={"worker:0": "LOST"}, age_s=9.0),
+        "new": run(1, tasks={"worker:0": "READY"}, age_s=1.0),
+    }
+    (summary,) = summarize_runs({host: disk(parts[host]) for host in hosts.split()}, tmp_path)
+    assert (summary.result, summary.tasks) == ("going", {"worker:0": "READY"})
+
+
+def test_the_parts_of_a_run_are_summarized_as_one(tmp_path):
+    disks = {
+        "a": disk(run(1, tasks={"ps:0": "STOPPED"}, age_s=9.0)),
+        "b": disk(run(1, tasks={"worker:0": "SUCCEEDED"}, age_s=8.0)),
+    }
+    (summary,) = summarize_runs(disks, tmp_path)
+    assert (summary.id, summary.result, summary.age_s) == ("20260101-000001-abcd", "succeeded", 8.0)
+    assert (summary.hosts, summary.bytes, set(summary.tasks)) == (
+        ("a", "b"),
+        20,
+        {"ps:0", "worker:0"},
+    )
+
+
+def test_the_newest_run_comes_first(tmp_path):
+    summaries = summarize_runs({"a": disk(run(1), run(3)), "b": disk(run(2))}, tmp_path)
+    assert [int(summary.id.split("-")[1]) for summary in summaries] == [3, 2, 1]
+
+
+def test_a_summary_says_whether_record_and_checkpoints_are_on_the_controller(tmp_path):
+    for number, file in ((1, "run.json"), (2, "checkpoints/checkpoint")):
+        file_on_controller = tmp_path / run(number).run / file
+        file_on_controller.parent.mkdir(parents=True)
+        file_on_controller.write_text("")
+    summaries = summarize_runs({"a": disk(run(1), run(2), run(3))}, tmp_path)
+    flags = [(summary.recorded, summary.collected) for summary in summaries]
+    assert flags == [(False, False), (False, True), (True, False)]
+
+
+@pytest.mark.parametrize("name", ["backup", "../../etc", "20260101-000001-abcd/..", ""])
+def test_a_folder_without_a_run_id_is_not_summarized(tmp_path, name):
+    assert summarize_runs({"a": disk(run(name))}, tmp_path) == ()
+
+
+def test_a_disk_sums_up_what_the_project_uses():
+    held = disk(run(1), run(2), releases=[("f00d", 1.0)], left=3)
+    assert (held.releases_bytes, held.used_bytes) == (5, 28)

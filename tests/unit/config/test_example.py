@@ -1,0 +1,167 @@
+"""hosts.example.toml documents every key of hosts.toml, and is itself a valid file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.cluster import JOBS
+from tfdeploy.config import inventory
+from tfdeploy.config import models as tables
+from tfdeploy.planning import launch, placing, roles
+
+FILE = Path(__file__).parents[3] / "hosts.example.toml"
+LINES = FILE.read_text().splitlines()
+# Keys whose default is one value, written in a comment.
+DOCUMENTED_DEFAULTS = (
+    *("path", "checkpoints_on_chief", "save_on_stop", "replicas", "ready_timeout_s"),
+    *("stop_grace_s", "evaluator_grace_s", "orphan_timeout_s", "log_limit_mb"),
+    *("checkpoint_dir", "keep_checkpoints", "outputs_limit_mb", "relay"),
+    *inventory.RestartSettings.model_fields.keys() - {"stall_timeout_s"},
+    *("compare", "transport", "python", "ports", "directory"),
+    *("gpus", "ps", "workers", "chief", "evaluator", "spare"),
+)
+COMMENTED = re.compile(r"# (\w+ = .+)")
+TABLE = re.compile(r"# (\[.+\])")
+TABLES = {"training", "hosts", "defaults", "source", "data", "restart"}
+FIELDS = {
+    *(set(tables.HostsFile.model_fields) - TABLES),
+    *inventory.Source.model_fields,
+    *inventory.DataSet.model_fields,
+    *(set(inventory.Training.model_fields) - set(JOBS)),
+    *inventory.JobTraining.model_fields,
+    *inventory.RestartSettings.model_fields,
+    *inventory.HostSettings.model_fields,
+    *(set(inventory.Host.model_fields) - {"name"}),
+}
+
+
+def commented_table():
+    """Return the lines before the first commented-out table, and the rest uncommented."""
+    start = next(n for n, line in enumerate(LINES) if TABLE.fullmatch(line))
+    return LINES[:start], [line.removeprefix("# ") for line in LINES[start:]]
+
+
+def commented_keys():
+    """Return the line numbers of commented-out keys of tables that are not commented out."""
+    return [n for n, line in enumerate(commented_table()[0]) if COMMENTED.fullmatch(line)]
+
+
+def example():
+    loaded = inventory.load(FILE)
+    return loaded, {host.name: host.address or host.hostname for host in loaded.hosts}
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS))
+def test_the_example_has_every_key(field):
+    assert any(re.match(rf"(# )?{field} = ", line) for line in LINES)
+
+
+@pytest.mark.parametrize(
+    "table", [*sorted(TABLES - {"hosts", "data"}), "hosts.gpu-01", 'data."data/mnist"']
+)
+def test_the_example_has_every_table(table):
+    assert f"[{table}]" in LINES
+
+
+def test_the_example_has_no_other_key():
+    keys = {found[1] for line in LINES if (found := re.match(r"(?:# )?(\w+) = ", line))}
+    assert keys == FIELDS
+
+
+@pytest.mark.parametrize("number", commented_keys())
+def test_a_commented_key_is_valid_in_its_table(number):
+    lines = [*LINES]
+    lines[number] = lines[number].removeprefix("# ")
+    key = lines[number].split(" = ")[0]
+    assert key in FIELDS
+    inventory.parse("\n".join(lines), FILE)
+
+
+def test_the_commented_table_is_a_file_for_one_machine():
+    head = 'project = "digits"\ntraining = { command = "python train.py" }\n'
+    one = inventory.parse(head + "\n".join(commented_table()[1]), FILE)
+    assert [(host.is_local, host.workers) for host in one.hosts] == [(True, 1)]
+
+
+def test_the_example_plans_as_its_comments_say():
+    loaded, addresses = example()
+    result = placing.make_plan(loaded, addresses)
+    assert [(str(p.task), p.host, p.gpus) for p in result.placements] == [
+        ("ps:0", "ps-01", ()),
+        ("ps:1", "ps-02", ()),
+        ("worker:0", "gpu-01", (0, 1)),
+        ("worker:1", "gpu-01", (2, 3)),
+        ("worker:2", "gpu-02", (1,)),
+        ("worker:3", "gpu-02", (3,)),
+        ("worker:4", "gpu-11", (0,)),
+        ("worker:5", "gpu-12", (0,)),
+        ("evaluator:0", "eval-01", ()),
+    ]
+    assert str(result.chief.task) == "worker:0"
+
+
+def test_the_example_launches():
+    loaded, addresses = example()
+    result, data = placing.make_plan(loaded, addresses), {"data/mnist": "data-mnist-1"}
+    launches = launch.make(loaded, result, "run", "release", "secret", data)
+    assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
+    assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
+    assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(6)]
+
+
+@pytest.mark.parametrize("table", ["training", "restart"])
+def test_the_example_names_the_table_of_each_job(table):
+    sentence = next(x for x in LINES if f"[{table}.chief]" in x and "for one" in x)
+    assert set(re.findall(rf"\[{table}\.(\w+)\]", sentence)) == {*JOBS}
+
+
+def test_every_field_of_a_command_is_listed():
+    loaded, addresses = example()
+    result = placing.make_plan(loaded, addresses)
+    fields = roles.template_fields(result, result.chief, loaded.training, loaded.hosts[2])
+    comments = "\n".join(line for line in LINES if line.startswith("#   "))
+    assert {name for name in fields if f"{{{name}}}" in comments} == set(fields)
+
+
+def comments():
+    """Return the comments of each key, joined."""
+    found = {}
+    key = None
+    for line in LINES:
+        match = re.match(r"(?:# )?(\w+) = (.*)", line)
+        key = match[1] if match else key if line.startswith(" ") else None
+        if key:
+            found[key] = found.get(key, "") + " " + line.rpartition("#")[2].strip()
+    return found
+
+
+def documented_default(key):
+    """Return the default that the comments of a key state, in TOML."""
+    return re.search(r'Default: ("[^"]*"|\[.*\]|[\w.]*\w)( |$)', comments()[key])[1]
+
+
+def as_written(default):
+    """Return a default as a user writes it."""
+    ports = {tuple(range(2222, 2300)): "2222-2299", (): 0}
+    return ports.get(default, [*default]) if isinstance(default, tuple) else default
+
+
+# Required keys, and one whose default is in the comment above it.
+WITHOUT_DEFAULT = {"project", "command", "role"}
+
+
+@pytest.mark.parametrize("key", sorted(FIELDS - WITHOUT_DEFAULT))
+def test_the_example_states_the_default_of_each_key(key):
+    assert "Default: " in comments()[key]
+
+
+@pytest.mark.parametrize("key", sorted(DOCUMENTED_DEFAULTS))
+def test_a_stated_default_is_the_default_of_the_code(key):
+    tables = (inventory.Source, inventory.DataSet, inventory.Training, inventory.RestartSettings)
+    models = (inventory.Host, *tables)
+    default = next(m.model_fields[key].default for m in models if key in m.model_fields)
+    assert tomllib.loads(f"value = {documented_default(key)}")["value"] == as_written(default)

@@ -1,0 +1,28 @@
+"""Runs as `collect` leaves them on the controller."""
+
+from __future__ import annotations
+
+from tfdeploy import run
+from unit.agent.reports.test_progress import record, write
+from unit.experiments.test_scalars import scalar_event
+from unit.test_run import make_run
+
+ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
+LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
+
+
+def collect_run(folder, run_id, losses, *, project="p", tag="loss", at=1000.0, every=10):
+    """Collect a run that reported these losses, one second and `every` steps apart; return its
+    folder."""
+    base = make_run(folder, run_id=run_id)
+    inventory = base.inventory.model_copy(update={"project": project})
+    collected = run.Run(run_id, base.release, base.agent, inventory, base.plan)
+    run.save(collected)
+    events = [record(scalar_event(n * every, at + n, **{tag: v})) for n, v in enumerate(losses)]
+    write(collected.folder / "events", *events)
+    return collected.folder
+
+
+def write_log(folder, name, *lines):
+    (folder / "logs").mkdir(exist_ok=True)
+    (folder / "logs" / name).write_text("".join(f"{line}\n" for line in lines))

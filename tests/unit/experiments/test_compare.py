@@ -1,0 +1,261 @@
+"""Comparing collected runs: the common scalar, smoothing, targets, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+from tfdeploy.errors import RunError
+from tfdeploy.experiments import compare as compare_module
+from tfdeploy.experiments.scalars import Point
+from tfdeploy.output import json_output
+from tfdeploy.output.console import Console
+from unit.agent.reports.test_progress import record, write
+from unit.cli.test_cli import tfdeploy  # noqa: F401
+from unit.experiments.test_scalars import scalar_event
+
+from .collected import LOG, ONE, TWO, collect_run, write_log
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compare(folder, *named, **options):
+    return compare_module.compare(folder / "hosts.toml", named, **options)
+
+
+def refusal(folder, *named, **options):
+    with pytest.raises(RunError) as caught:
+        compare(folder, *named, **options)
+    assert caught.value.exit_code == 2
+    return str(caught.value).replace(str(folder), "~")
+
+
+# Which scalar
+
+
+def test_the_default_is_loss_or_the_only_scalar_that_all_runs_have(folder):
+    collect_run(folder, ONE, [1.0])
+    collect_run(folder, TWO, [1.0], tag="error")
+    assert compare(folder, ONE).tag == "loss"
+    assert compare(folder, TWO).tag == "error"
+    message = f"the runs have no scalar in common\n  {ONE} has loss\n  {TWO} has error"
+    assert refusal(folder, ONE, TWO) == message
+    assert refusal(folder, ONE, TWO, tag="loss") == f'{TWO} has no scalar "loss"; it has error'
+
+
+def test_the_speed_is_compared_only_on_request(folder):
+    collected = collect_run(folder, ONE, [1.0], tag="error")
+    speed = record(scalar_event(1, 1.0, **{"global_step/sec": 50.0}))
+    write(collected / "events", speed, name="events.out.tfevents.2")
+    assert compare(folder, ONE).tag == "error"
+    assert compare(folder, ONE, tag="global_step/sec").tag == "global_step/sec"
+
+
+def test_one_of_several_scalars_must_be_chosen(folder):
+    collected = collect_run(folder, ONE, [1.0], tag="a")
+    write(collected / "events", record(scalar_event(1, 1.0, b=1.0)), name="events.out.tfevents.2")
+    found = 'the runs have no "loss" in common, but a, b\n  choose one: --tag NAME'
+    assert refusal(folder, ONE) == found
+
+
+def test_many_scalars_are_named_in_part(folder):
+    collected = collect_run(folder, ONE, [1.0], tag="a")
+    many = scalar_event(1, 1.0, **{f"x{n:02}": 1.0 for n in range(40)})
+    write(collected / "events", record(many), name="events.out.tfevents.2")
+    assert "a, x00, x01" in refusal(folder, ONE)
+    assert "x10 and 29 more" in refusal(folder, ONE)
+
+
+# Smoothing, times and targets
+
+
+def test_a_smoothed_value_is_the_mean_over_the_last_steps():
+    series = tuple(Point(step, 0.0, float(step)) for step in (0, 10, 20, 30, 45))
+    assert compare_module.smooth_series(series, 20) == (0.0, 5.0, 15.0, 25.0, 37.5)
+    assert compare_module.smooth_series(series, 1) == (0.0, 10.0, 20.0, 30.0, 45.0)
+    assert compare_module.smooth_series(series, 1000) == (0.0, 5.0, 10.0, 15.0, 21.0)
+
+
+def test_nan_and_infinity_affect_only_the_means_of_their_window():
+    values = (1.0, math.nan, 3.0, 1e300, math.inf, -math.inf, 5.0, 6.0)
+    found = compare_module.smooth_series(tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 2)
+    assert [math.isfinite(value) for value in found] == [1, 0, 0, 1, 0, 0, 0, 1]
+    assert found[-1] == 5.5
+
+
+def test_a_huge_value_does_not_distort_later_means():
+    values = [1e38, *[0.1] * 5000]
+    found = compare_module.smooth_series(
+        tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 1000
+    )
+    assert found[-1] == 0.1
+
+
+def test_the_longest_run_gives_the_default_window_of_all_runs(folder):
+    collect_run(folder, ONE, [1.0] * 11)
+    collect_run(folder, TWO, [1.0] * 101)
+    assert compare(folder, ONE).smooth == 5
+    assert compare(folder, ONE, TWO).smooth == 50
+    assert compare(folder, ONE, TWO, smooth=7).smooth == 7
+    assert compare(folder, ONE, TWO, smooth=0).smooth == 1
+
+
+def test_seconds_count_from_the_first_scalar_of_any_tag(folder):
+    collected = collect_run(folder, ONE, [3.0, 2.0, 1.0], at=1000.0)
+    early = record(scalar_event(0, 990.0, other=1.0))
+    write(collected / "events", early, name="events.out.tfevents.2")
+    compared = compare(folder, ONE).runs[0]
+    assert compared.seconds == (10.0, 11.0, 12.0)
+    assert compared.steps_per_s == 10.0
+
+
+def test_seconds_count_by_the_clock_of_the_task_that_reports_the_scalar(folder):
+    collected = collect_run(folder, ONE, [3.0, 2.0], at=1000.0)
+    of_evaluator = [
+        record(scalar_event(n, 5.0 + n, **{"loss": 9.0, "error": 0.5})) for n in (1, 2, 3)
+    ]
+    write(collected / "events" / "evaluator-0", *of_evaluator)
+    assert compare(folder, ONE).runs[0].seconds == (0.0, 1.0)
+    assert compare(folder, ONE, tag="evaluator-0/error").runs[0].seconds == (0.0, 1.0, 2.0)
+
+
+def test_the_target_point_is_the_first_one_that_is_good_enough(folder):
+    collect_run(folder, ONE, [4.0, 2.0, 1.0, 3.0, 0.5])
+    comparison = compare(folder, ONE, target=1.0, smooth=0)
+    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
+    assert comparison.best(comparison.runs[0]) == 0.5
+    comparison = compare(folder, ONE, target=1.5, smooth=20)
+    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
+    comparison = compare(folder, ONE, target=1.4, smooth=20)
+    assert comparison.target_point(comparison.runs[0]) is None
+    assert compare(folder, ONE).target_point(comparison.runs[0]) is None
+
+
+def test_an_accuracy_rises_to_its_target(folder):
+    collect_run(folder, ONE, [0.1, 0.8, 0.95, 0.9], tag="accuracy")
+    comparison = compare(folder, ONE, target=0.9, smooth=0)
+    assert comparison.rises
+    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
+    assert comparison.best(comparison.runs[0]) == pytest.approx(0.95)
+
+
+def test_a_rising_loss_is_not_better(folder):
+    collect_run(folder, ONE, [1.0, 5.0])
+    assert not compare(folder, ONE).rises
+
+
+def test_one_point_has_no_speed(folder):
+    collect_run(folder, ONE, [1.0])
+    assert math.isnan(compare(folder, ONE).runs[0].steps_per_s)
+
+
+# Panels and the document
+
+
+def test_a_run_without_times_is_only_in_the_panel_over_steps(folder):
+    collect_run(folder, ONE, [2.0, 1.0])
+    write_log(collect_run(folder, TWO, []), "worker-0.log", "step 1 loss 2.5")
+    timed, untimed = compare(folder, ONE), compare(folder, TWO, pattern=re.compile(LOG))
+    assert [panel.xlabel for panel in compare_module.panels(untimed)] == ["step"]
+    both = compare_module.Comparison("loss", 1, False, None, (*timed.runs, *untimed.runs))
+    over_steps, over_time = compare_module.panels(both, "y")
+    assert [line.label for line in over_steps.lines] == [ONE, TWO]
+    assert [line.label for line in over_time.lines] == [ONE]
+    assert over_time.lines[0].xs == (0.0, 1.0)
+    assert over_steps.log == over_time.log == "y"
+
+
+def test_the_document_has_null_for_nan_and_infinity(folder):
+    collect_run(folder, ONE, [2.0, math.nan, math.inf], project="a")
+    comparison = compare(folder, ONE, smooth=0, target=3.0)
+    document = json.loads(
+        json.dumps(json_output.compare_document(comparison, folder / "a.svg"), allow_nan=False)
+    )
+    assert (document["tag"], document["smooth_steps"], document["best_is"]) == ("loss", 1, "lowest")
+    [one] = document["runs"]
+    assert one["curve"] == {
+        "step": [0, 10, 20],
+        "seconds": [0.0, 1.0, 2.0],
+        "value": [2.0, None, None],
+        "smoothed": [2.0, None, None],
+    }
+    assert (one["first"], one["last"], one["best"]) == (2.0, None, 2.0)
+    assert one["reached"] == {"step": 0, "seconds": 0.0}
+    assert (one["steps"], one["seconds"], one["steps_per_s"]) == (20, 2.0, 10.0)
+    assert one["tasks"] == {"ps": 1, "worker": 2}
+
+
+# The command
+
+
+def lines_of(out):
+    return [re.split(r"  +", line.strip()) for line in out.splitlines()]
+
+
+def test_the_table_has_a_row_for_each_run(folder, tfdeploy):  # noqa: F811
+    collect_run(folder, ONE, [4.0, 2.0, 1.0], project="slow", every=100)
+    collect_run(folder, TWO, [4.0, 1.0, 0.5], project="fast", every=100)
+    code, out, err = tfdeploy("compare", ONE, TWO, "--target", "0.75")
+    assert (code, err) == (0, "")
+    assert lines_of(out) == [
+        ["RUN", "TASKS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST", "LOWEST", "REACHED 0.75"],
+        ["slow", "1 ps, 2 workers", "200", "2.0", "100.0", "4", "1", "1", "-"],
+        ["fast", "1 ps, 2 workers", "200", "2.0", "100.0", "4", "0.5", "0.5", "step 200, 2.0 s"],
+        [""],
+        ["loss: running mean over 10 steps (--smooth)"],
+        ["picture: runs/compare.svg"],
+    ]
+    assert {"slow", "fast", "loss"} <= set(re.findall("<!-- (.*?) -->", picture(folder)))
+
+
+def picture(folder):
+    return (folder / "runs" / "compare.svg").read_text()
+
+
+def test_a_log_without_times_is_compared_over_steps(folder, tfdeploy):  # noqa: F811
+    write_log(collect_run(folder, ONE, []), "worker-0.log", "step 1 loss 2.5", "step 9 loss nan")
+    words = ["compare", ONE, "--pattern", LOG, "--target", "2.5", "--picture", "a.png"]
+    code, out, _ = tfdeploy(*words)
+    assert code == 0
+    row = [ONE, "1 ps, 2 workers", "9", "-", "-", "2.5", "nan", "2.5", "step 1"]
+    assert lines_of(out)[1:5] == [row, [""], ["loss: not smoothed (--smooth)"], ["picture: a.png"]]
+    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_is_one_document(folder, tfdeploy):  # noqa: F811
+    collect_run(folder, ONE, [2.0, 1.0])
+    code, out, err = tfdeploy("compare", f"x={ONE}", "--json", "--picture", "x.svg")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert (document["picture"], document["runs"][0]["label"]) == ("x.svg", "x")
+
+
+def test_an_invalid_picture_file_is_refused_before_anything_is_read(folder, tfdeploy):  # noqa: F811
+    code, out, err = tfdeploy("compare", "nope", "--picture", "x.gif")
+    assert (code, out) == (2, "")
+    assert (
+        err == "error: found 'x.gif', expected a file name that ends in .svg or .png\n  use x.svg\n"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_the_table_is_printed_even_if_the_picture_can_not_be_drawn(folder, tfdeploy):  # noqa: F811
+    collect_run(folder, ONE, [])
+    write_log(folder / "runs" / ONE, "worker-0.log", "step 1 loss 1e308", "step 2 loss -1e308")
+    code, out, err = tfdeploy("compare", ONE, "--pattern", LOG)
+    assert (code, "-1e+308" in out) == (2, True)
+    assert "compare.svg can't be drawn" in err
+
+
+def test_control_characters_in_a_label_are_escaped(folder, capsys):
+    collect_run(folder, ONE, [1.0])
+    comparison = compare(folder, f"\x1b[31m[bold]={ONE}")
+    Console().print_comparison(comparison, folder / "a.svg")
+    assert r"\x1b[31m[bold]" in capsys.readouterr().out

@@ -1,0 +1,389 @@
+"""Scalars are read from event files and logs: complete, cut, hostile, and written by TensorFlow."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdeploy.errors import RunError
+from tfdeploy.experiments import scalars
+from tfdeploy.experiments.scalars import Point
+from unit.agent.reports.test_progress import NAME, VERSION, event, record, varint, write
+
+FLOAT, DOUBLE, INT32, UINT8, STRING, INT64 = 1, 2, 3, 4, 7, 9
+
+
+def field(number, content):
+    """Return a field of a protobuf message: an integer, or bytes with their length."""
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def simple_value(number):
+    """Return a scalar as compat.v1 writes it: a bare float."""
+    return varint(2 << 3 | 5) + struct.pack("<f", number)
+
+
+def tensor(dtype, *values, shape=b""):
+    """Return a scalar as TensorFlow 2 writes it."""
+    return field(8, field(1, dtype) + field(2, shape) + b"".join(values))
+
+
+def scalar_event(step, at, **values_by_tag):
+    """Return an event with values by their tags; a plain number is written as compat.v1 does."""
+    values = b"".join(
+        field(1, field(1, tag.encode()) + (v if isinstance(v, bytes) else simple_value(v)))
+        for tag, v in values_by_tag.items()
+    )
+    return event(step, at, field(5, values))
+
+
+def losses(*points, at=0.0):
+    """Return records of losses at these (step, value), one second apart."""
+    return [record(scalar_event(s, at + n, loss=v)) for n, (s, v) in enumerate(points)]
+
+
+def steps_and_values(series):
+    return [(point.step, point.value) for point in series]
+
+
+# Scalars in event files
+
+
+def test_each_scalar_is_read_by_its_tag_with_step_and_time(tmp_path):
+    first = record(scalar_event(0, 100.0, loss=2.5, accuracy=0.25))
+    write(
+        tmp_path, record(event(0, 99.0, VERSION)), first, record(scalar_event(7, 101.5, loss=1.5))
+    )
+    assert scalars.read_events(tmp_path) == {
+        "accuracy": (Point(0, 100.0, 0.25),),
+        "loss": (Point(0, 100.0, 2.5), Point(7, 101.5, 1.5)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (tensor(FLOAT, field(4, struct.pack("<f", 0.5))), 0.5),
+        (tensor(DOUBLE, field(4, struct.pack("<d", 0.1))), 0.1),
+        (tensor(INT32, field(4, struct.pack("<i", -3))), -3.0),
+        (tensor(INT64, field(4, struct.pack("<q", 2**40))), 2.0**40),
+        (tensor(FLOAT, field(5, struct.pack("<f", 0.5))), 0.5),
+        (tensor(FLOAT, varint(5 << 3 | 5) + struct.pack("<f", 0.5)), 0.5),
+        (tensor(DOUBLE, field(6, struct.pack("<d", 1e300))), 1e300),
+        (tensor(DOUBLE, varint(6 << 3 | 1) + struct.pack("<d", 0.1)), 0.1),
+        (tensor(INT32, field(7, varint(300))), 300.0),
+        (tensor(INT32, field(7, 300)), 300.0),
+        (tensor(INT64, field(10, varint(2**64 - 5))), -5.0),
+        (tensor(INT64), 0.0),
+        (tensor(FLOAT), 0.0),
+        (tensor(DOUBLE), 0.0),
+        (simple_value(0.0), 0.0),
+        (simple_value(-math.inf), -math.inf),
+    ],
+)
+def test_every_form_of_a_scalar_is_read(tmp_path, value, number):
+    write(tmp_path, record(scalar_event(3, 1.0, loss=value)))
+    assert scalars.read_events(tmp_path) == {"loss": (Point(3, 1.0, number),)}
+
+
+def test_a_loss_of_nan_is_read_as_nan(tmp_path):
+    write(tmp_path, *losses((1, math.nan)))
+    [point] = scalars.read_events(tmp_path)["loss"]
+    assert math.isnan(point.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        tensor(FLOAT, field(4, bytes(8)), shape=field(2, field(1, 2))),
+        tensor(STRING, field(8, b"text")),
+        tensor(UINT8, field(7, b"\1")),
+        field(4, b"an image"),
+        b"",
+    ],
+    ids=["vector", "text", "uint8", "image", "nothing"],
+)
+def test_values_that_are_no_scalars_are_skipped(tmp_path, value):
+    write(tmp_path, record(scalar_event(3, 1.0, other=value, loss=1.0)))
+    assert list(scalars.read_events(tmp_path)) == ["loss"]
+
+
+def test_unknown_fields_are_skipped(tmp_path):
+    odd = b"".join([field(90, 7), field(91, b"x"), varint(92 << 3 | 1) + bytes(8)])
+    write(
+        tmp_path,
+        record(event(4, 1.0, odd + scalar_event(0, 0.0, loss=odd + simple_value(0.5))[9:])),
+    )
+    assert scalars.read_events(tmp_path) == {"loss": (Point(4, 1.0, 0.5),)}
+
+
+@pytest.mark.parametrize(("step", "at"), [(2**64 - 1, 1.0), (2, math.nan), (2, math.inf)])
+def test_a_negative_step_and_a_time_that_is_not_finite_are_skipped(tmp_path, step, at):
+    write(tmp_path, *losses((1, 0.5)), record(scalar_event(step, at, loss=1.0)))
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [(1, 0.5)]
+
+
+# Several files
+
+
+def test_files_are_ordered_by_time_whatever_their_names(tmp_path):
+    write(tmp_path, *losses((1, 1.0), (2, 0.5), at=10.0), name=NAME + ".z")
+    write(tmp_path, *losses((3, 0.25), at=20.0), name=NAME + ".a")
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [
+        (1, 1.0),
+        (2, 0.5),
+        (3, 0.25),
+    ]
+
+
+def test_after_a_restart_the_values_beyond_the_checkpoint_are_dropped(tmp_path):
+    """Even if the restarted training reports other steps."""
+    write(tmp_path, *losses((0, 3.0), (10, 2.0), (20, 9.0), (25, 9.0)), name=NAME)
+    write(tmp_path, *losses((12, 1.5), (22, 1.0), at=100.0), name=NAME + ".2")
+    expected = [(0, 3.0), (10, 2.0), (12, 1.5), (22, 1.0)]
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == expected
+
+
+def test_a_step_that_is_reported_twice_has_its_later_value(tmp_path):
+    write(tmp_path, *losses((1, 1.0), (1, 0.5)))
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [(1, 0.5)]
+
+
+def test_the_loss_of_an_evaluation_is_separate_from_the_trainings(tmp_path):
+    write(tmp_path, *losses((1, 1.0), (2, 0.75), (3, 0.5)))
+    write(tmp_path / "eval", *losses((1, 2.0), (3, 1.5)))
+    found = scalars.read_events(tmp_path)
+    assert steps_and_values(found["loss"]) == [(1, 1.0), (2, 0.75), (3, 0.5)]
+    assert steps_and_values(found["eval/loss"]) == [(1, 2.0), (3, 1.5)]
+
+
+def test_the_folder_that_reports_a_tag_most_often_has_its_plain_name(tmp_path):
+    write(tmp_path / "train", *losses((1, 1.0), (2, 0.75)))
+    write(tmp_path / "eval", *losses((2, 2.0)))
+    found = scalars.read_events(tmp_path)
+    assert (steps_and_values(found["loss"]), steps_and_values(found["eval/loss"])) == (
+        [(1, 1.0), (2, 0.75)],
+        [(2, 2.0)],
+    )
+
+
+@pytest.mark.parametrize("folder", ["eval", "eval_test", "validation", "evaluator-0", "a/eval"])
+def test_an_evaluation_never_replaces_the_training(tmp_path, folder):
+    write(tmp_path / "train", *losses((1, 1.0)))
+    write(tmp_path / folder, *losses((1, 2.0), (2, 2.0)))
+    found = scalars.read_events(tmp_path)
+    assert (steps_and_values(found["loss"]), len(found[f"{folder}/loss"])) == ([(1, 1.0)], 2)
+
+
+def test_the_scalars_of_an_evaluator_task_have_another_clock(tmp_path):
+    write(tmp_path, *losses((1, 1.0)))
+    write(tmp_path / "eval", *losses((1, 2.0)))
+    for folder in ("evaluator-0", "evaluator-0/deep", "evaluator-1"):
+        write(tmp_path / folder, record(scalar_event(1, 1.0, accuracy=0.5)))
+    found = scalars.read_events(tmp_path)
+    first = ["evaluator-0/accuracy", "evaluator-0/deep/accuracy"]
+    assert sorted(found) == ["eval/loss", *first, "evaluator-1/accuracy", "loss"]
+    assert sorted(scalars.of_same_clock(found, "loss")) == ["eval/loss", "loss"]
+    assert sorted(scalars.of_same_clock(found, "evaluator-0/accuracy")) == first
+
+
+def test_a_tag_of_a_single_folder_has_no_folder_in_its_name(tmp_path):
+    write(tmp_path / "logs" / "train", *losses((1, 1.0)))
+    assert list(scalars.read_events(tmp_path)) == ["loss"]
+
+
+def test_without_event_files_there_are_no_scalars(tmp_path):
+    write(tmp_path, record(event(0, 99.0, VERSION)))
+    write(tmp_path, *losses((1, 1.0)), name="model.ckpt-5.index")
+    (tmp_path / f"{NAME}.d").mkdir()
+    (tmp_path / f"{NAME}.link").symlink_to(tmp_path / "model.ckpt-5.index")
+    assert scalars.read_events(tmp_path) == scalars.read_events(tmp_path / "missing") == {}
+
+
+# Cut and hostile files
+
+
+def test_the_records_before_a_cut_tail_are_read(tmp_path):
+    whole, last = b"".join(losses((1, 1.0), (2, 0.5))), losses((3, 0.25))[0]
+    for length in range(len(last)):
+        write(tmp_path, whole, last[:length])
+        assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [(1, 1.0), (2, 0.5)]
+
+
+def test_the_records_behind_garbage_are_read(tmp_path):
+    write(tmp_path, *losses((1, 1.0)), b"\x09garbage" * 100, *losses((2, 0.5)))
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [(1, 1.0), (2, 0.5)]
+
+
+@given(junk=st.binary(max_size=60))
+def test_an_event_of_any_bytes_is_read_or_skipped(junk):
+    records = [record(event(5, 1.0, junk)), record(event(6, 1.0, field(5, field(1, junk))))]
+    found = list(scalars._read_scalars(b"".join(records) + losses((7, 0.5))[0]))
+    assert found[-1] == ("loss", Point(7, 0.0, 0.5))
+
+
+@given(junk=st.binary(max_size=30), dtype=st.sampled_from([FLOAT, DOUBLE, INT32, INT64]))
+def test_a_tensor_of_any_bytes_is_read_or_skipped(junk, dtype):
+    odd = [tensor(dtype, junk), *(tensor(dtype, field(place, junk)) for place in (4, 5, 6, 7, 10))]
+    data = b"".join(record(scalar_event(1, 1.0, odd=value)) for value in odd)
+    assert all(isinstance(point.value, float) for _, point in scalars._read_scalars(data))
+
+
+def test_a_tag_that_is_a_number_is_skipped(tmp_path):
+    odd = event(1, 1.0, field(5, field(1, field(1, 7) + simple_value(1.0))))
+    write(tmp_path, record(odd), *losses((2, 0.5)))
+    assert steps_and_values(scalars.read_events(tmp_path)["loss"]) == [(2, 0.5)]
+
+
+def test_a_number_that_never_ends_is_skipped():
+    assert list(scalars._read_scalars(record(event(0, 1.0, b"\x28" + b"\xff" * 1_000_000)))) == []
+
+
+# The times of steps
+
+
+def test_step_times_come_from_all_tags_together(tmp_path):
+    others = [
+        record(scalar_event(2, 100.5, accuracy=0.5)),
+        record(scalar_event(3, 103.0, accuracy=0.5)),
+    ]
+    write(tmp_path, *losses((1, 1.0), (2, 0.5), at=100.0), *others)
+    found = scalars.step_times(scalars.read_events(tmp_path))
+    assert found == (Point(1, 100.0, None), Point(2, 100.5, None), Point(3, 103.0, None))
+
+
+def test_a_tag_that_counts_epochs_hides_no_steps():
+    batches = tuple(Point(step, float(step), 1.0) for step in (10, 20, 30))
+    epochs = (Point(1, 15.0, 1.0), Point(2, 25.0, 1.0))
+    assert [point.step for point in scalars.step_times({"a": batches, "b": epochs})] == [10, 20, 30]
+
+
+def test_without_times_there_are_no_step_times():
+    assert scalars.step_times({"log": (Point(1, math.nan, 1.0),)}) == scalars.step_times({}) == ()
+
+
+# Logs
+
+LINE = re.compile(r"step (?P<step>\d+) loss (?P<loss>\S+)")
+
+
+def test_a_log_is_read_by_a_pattern():
+    text = "begin\nstep 10 loss 2.5\nINFO step 20 loss 1e-1, well\nstep x loss 3\n"
+    found = scalars.parse_log(text, LINE)
+    assert steps_and_values(found) == [(10, 2.5), (20, 0.1)]
+    assert all(math.isnan(point.time_s) for point in found)
+
+
+def test_each_state_of_a_progress_bar_is_a_line():
+    assert steps_and_values(scalars.parse_log("step 1 loss 3\rstep 2 loss 2\r\n", LINE)) == [
+        (1, 3.0),
+        (2, 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("12.5", "15.0"),
+        ("2026-11-21 18:30:14,500", "2026-11-21 18:30:17,000"),
+        ("2026-11-21T18:30:14.5Z", "2026-11-21T19:30:17+01:00"),
+    ],
+)
+def test_a_log_may_have_times(first, second):
+    pattern = re.compile(r"^\[(?P<time>[^]]+)\] (?P<step>\d+) (?P<value>\S+)")
+    one, two = scalars.parse_log(f"[{first}] 1 0.5\n[{second}] 2 0.25", pattern)
+    assert (one.step, one.value, two.step, two.value) == (1, 0.5, 2, 0.25)
+    assert two.time_s - one.time_s == pytest.approx(2.5)
+
+
+def test_a_time_without_a_zone_is_read_as_utc(monkeypatch):
+    with monkeypatch.context() as in_tokyo:
+        in_tokyo.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        [point] = scalars.parse_log("1970-01-01 00:01 7", re.compile(r"(?P<time>.*) (?P<step>\d+)"))
+    time.tzset()
+    assert point.time_s == 60.0
+
+
+def test_a_log_may_have_steps_without_values():
+    assert scalars.parse_log("at 7\nat 8", re.compile(r"at (?P<step>\d+)"))[1].value is None
+
+
+def test_in_a_log_the_values_beyond_the_checkpoint_are_dropped_after_a_restart():
+    text = "step 1 loss 3\nstep 9 loss 9\nstep 5 loss 2\n"
+    assert steps_and_values(scalars.parse_log(text, LINE)) == [(1, 3.0), (5, 2.0)]
+
+
+@pytest.mark.parametrize("line", ["step 1 loss ?", "step 1 loss -", "step 1 loss 1,5"])
+def test_a_value_that_is_no_number_gives_no_point(line):
+    assert scalars.parse_log(line, LINE) == ()
+
+
+@pytest.mark.parametrize("line", ["[noon] 1", "[99:99] 1", "[1] 1x"])
+def test_an_invalid_time_or_step_gives_no_point(line):
+    assert scalars.parse_log(line, re.compile(r"\[(?P<time>.*)\] (?P<step>.*)")) == ()
+
+
+def test_a_pattern_must_be_valid_and_have_a_step_group():
+    assert scalars.log_pattern(r"step (?P<step>\d+)").search("step 7")["step"] == "7"
+    with pytest.raises(RunError, match='"step" has no group'):
+        scalars.log_pattern("step")
+    with pytest.raises(RunError, match=r'"\(" is not a valid regular expression: missing \)'):
+        scalars.log_pattern("(")
+
+
+# Files that TensorFlow writes
+
+
+@pytest.mark.slow
+def test_event_files_of_tensorflow_2_are_read(tmp_path):
+    """With the metadata that tf.summary.scalar writes, which itself needs TensorBoard."""
+    tf = pytest.importorskip("tensorflow")
+    described = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
+    with tf.summary.create_file_writer(os.fspath(tmp_path / "train")).as_default():
+        for step in (0, 5, 300):
+            tf.summary.write("loss", 1.0 / (step + 1), step=step, metadata=described)
+            tf.summary.write("count", tf.constant(-step, tf.int64), step=step)
+            tf.summary.write("small", tf.constant(step, tf.int32), step=step)
+            tf.summary.write("exact", tf.constant(0.1, tf.float64), step=step)
+            tf.summary.write("weights", tf.zeros([3]), step=step)
+            tf.summary.write("words", "text", step=step)
+    found = scalars.read_events(tmp_path)
+    assert sorted(found) == ["count", "exact", "loss", "small"]
+    assert steps_and_values(found["loss"]) == [
+        (s, pytest.approx(1 / (s + 1), rel=1e-6)) for s in (0, 5, 300)
+    ]
+    assert steps_and_values(found["count"]) == [(0, 0.0), (5, -5.0), (300, -300.0)]
+    assert steps_and_values(found["small"]) == [(0, 0.0), (5, 5.0), (300, 300.0)]
+    assert steps_and_values(found["exact"]) == [(0, 0.1), (5, 0.1), (300, 0.1)]
+
+
+@pytest.mark.slow
+def test_event_files_of_a_monitored_session_are_read_across_a_restart(tmp_path):
+    tf1, before_s = pytest.importorskip("tensorflow").compat.v1, time.time()
+    for last in (10, 20):
+        with tf1.Graph().as_default():
+            step_op = tf1.train.get_or_create_global_step().assign_add(1)
+            tf1.summary.scalar("half", tf1.cast(step_op, tf1.float32) / 2)
+            with tf1.train.MonitoredTrainingSession(
+                checkpoint_dir=os.fspath(tmp_path), save_summaries_steps=1,
+                hooks=[tf1.train.StopAtStepHook(last_step=last)], log_step_count_steps=5,
+            ) as session:  # fmt: skip
+                while not session.should_stop():
+                    session.run(step_op)
+    found = scalars.read_events(tmp_path)
+    assert sorted(found) == ["global_step/sec", "half"]
+    assert {s for s, _ in steps_and_values(found["half"])} >= {*range(2, 20)}
+    assert all(value in (s / 2, (s - 1) / 2) for s, value in steps_and_values(found["half"]))
+    times = [point.time_s for point in scalars.step_times(found)]
+    assert times == sorted(times)
+    assert before_s <= times[0] <= times[-1] <= time.time()

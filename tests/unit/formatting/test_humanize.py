@@ -1,0 +1,63 @@
+"""Sizes, durations and control characters, written for people."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfdeploy.formatting.humanize import escape_control, format_duration, format_size
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("plain é 漢字 😀", "plain é 漢字 😀"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("a\x00b\x7f\x9b", r"a\x00b\x7f\x9b"),
+        ("a\rb\x08", r"a\rb\x08"),
+        ("\u202eright to left", r"\u202eright to left"),
+        ("a\nb\tc", "a\nb\tc"),
+        ("caf\udce9", r"caf\udce9"),
+        ("it's \\x1b", "it's \\x1b"),
+    ],
+)
+def test_control_characters_become_visible_escapes(text, escaped):
+    assert escape_control(text) == escaped
+
+
+@given(st.text())
+def test_escaped_text_has_only_printable_characters_newlines_and_tabs(text):
+    assert all(char.isprintable() or char in "\n\t" for char in escape_control(text))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (15_234_567, "15.2 MB"),
+        (2_000_000_000, "2.0 GB"),
+        (7_000_000_000_000, "7.0 TB"),
+    ],
+)
+def test_sizes_are_written_in_the_unit_that_fits(count, text):
+    assert format_size(count) == text
+
+
+@given(st.integers(0, 10**12 - 10**8))
+@example(999_999)
+def test_sizes_have_at_most_three_digits_before_the_point(count):
+    assert len(format_size(count).split()[0].split(".")[0]) <= 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m 00s"), (185, "3m 05s"), (3600, "1h 00m"), (7800, "2h 10m"),
+     (86400, "1d 0h"), (356_400, "4d 3h")],
+)  # fmt: skip
+def test_durations_have_at_most_two_units(seconds, text):
+    assert format_duration(seconds) == text

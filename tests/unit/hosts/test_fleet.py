@@ -1,0 +1,281 @@
+"""Many hosts at once: none waits for another that is slow or gone, and Ctrl-C waits for none."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import threading
+import time
+
+import pytest
+
+from tfdeploy.agent.protocol.reports import Follow, LogLines, StateChange
+from tfdeploy.agent.records import TaskReport
+from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
+from tfdeploy.hosts import fleet, parallel
+from tfdeploy.hosts import following as following_module
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts.following import Following
+from unit.builders import eventually, make_inventory
+
+
+def hosts(count):
+    """Return a fleet of hosts to which no test connects."""
+    tables = (f"[hosts.gpu{n:03}]\nport = {10_000 + n}\nworkers = 1" for n in range(count))
+    return Fleet(make_inventory("\n".join(tables)))
+
+
+# Outcomes
+
+
+def test_every_outcome_is_kept_in_the_order_of_the_hosts():
+    def act(agent):
+        if agent.host.endswith("1"):
+            raise AgentError(agent.host, "no")
+        return agent.host
+
+    names = [f"gpu{n:03}" for n in range(40)][::-1]
+    outcomes = hosts(40).outcomes(names, act)
+    assert list(outcomes) == names
+    assert {h for h, o in outcomes.items() if isinstance(o, AgentError)} == {
+        "gpu001", "gpu011", "gpu021", "gpu031",
+    }  # fmt: skip
+    assert all(outcomes[host] in (host,) for host in names if not host.endswith("1"))
+
+
+def test_each_raises_all_errors_after_every_host_is_done():
+    done = []
+
+    def act(agent):
+        done.append(agent.host)
+        raise Unreachable(agent.host, "gone")
+
+    with pytest.raises(FleetError) as raised:
+        hosts(50).each([f"gpu{n:03}" for n in range(50)], act)
+    assert len(done) == len(raised.value.errors) == 50
+    assert str(raised.value) == "gpu[000-049]: gone"
+
+
+def test_a_failure_is_reported_when_it_happens():
+    """While another host is still at work."""
+    reported = threading.Event()
+
+    def act(agent):
+        if agent.host == "gpu000":
+            raise Unreachable(agent.host, "gone")
+        return reported.wait(20)
+
+    outcomes = hosts(2).outcomes(["gpu000", "gpu001"], act, lambda error: reported.set())
+    assert outcomes["gpu001"] is True
+
+
+def test_an_unexpected_exception_is_raised_after_all_are_done():
+    done = []
+
+    def act(agent):
+        if agent.host == "gpu000":
+            raise ZeroDivisionError
+        done.append(agent.host)
+
+    with pytest.raises(ZeroDivisionError):
+        hosts(3).outcomes(["gpu000", "gpu001", "gpu002"], act)
+    assert sorted(done) == ["gpu001", "gpu002"]
+
+
+def test_hosts_do_not_wait_for_one_in_twenty_that_is_unreachable():
+    """None of those is given up until all the others are done."""
+    many = hosts(1000)
+    gone = {f"gpu{n:03}" for n in range(0, 1000, 20)}
+    living, all_living, waited = [], threading.Event(), []
+
+    def act(agent):
+        if agent.host in gone:
+            waited.append(all_living.wait(60))
+            raise Unreachable(agent.host, "no answer")
+        living.append(agent.host)
+        if len(living) == 950:
+            all_living.set()
+
+    outcomes = many.outcomes(many.agents, act)
+    assert sum(isinstance(outcome, Unreachable) for outcome in outcomes.values()) == 50
+    assert waited == [True] * 50
+
+
+def test_the_number_of_threads_is_limited():
+    most = []
+
+    def act(agent):
+        most.append(threading.active_count())
+        time.sleep(0.001)
+
+    before = threading.active_count()
+    many = hosts(600)
+    many.outcomes(many.agents, act)
+    assert max(most) <= before + fleet.THREADS
+
+
+def test_many_hosts_raise_the_limit_of_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        hosts(fleet.MANY_HOSTS)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (256, hard)
+        hosts(fleet.MANY_HOSTS + 1)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 1 << 16), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Ctrl-C. The main thread of a process of its own is interrupted, as in a terminal.
+
+
+@pytest.fixture
+def listening():
+    """Handle Ctrl-C as in a terminal: processes that a shell starts in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_call_interrupted_by_ctrl_c_ends_before_the_next_call_to_its_host(listening, monkeypatch):
+    """A stop must not overtake the start that it undoes."""
+    monkeypatch.setattr(parallel, "INTERRUPT_WAIT_S", 0.05)
+    two, calls = hosts(2), []
+    started, go_on = threading.Event(), threading.Event()
+
+    def start(agent):
+        if agent.host == "gpu000":
+            started.set()
+            go_on.wait(20)
+            calls.append("started")
+
+    def stop(agent):
+        calls.append(f"stopped {agent.host}")
+        if agent.host == "gpu001":
+            go_on.set()
+
+    def interrupt():
+        started.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        two.outcomes(["gpu000", "gpu001"], start)
+    two.outcomes(["gpu000", "gpu001"], stop)
+    assert calls == ["stopped gpu001", "started", "stopped gpu000"]
+
+
+# Following
+
+
+class Stream:
+    """The events of a host; the first one comes when it may."""
+
+    def __init__(self, first):
+        self._first, self._over = first, threading.Event()
+
+    def __iter__(self):
+        self._first()
+        yield StateChange(TaskReport("w:0", "READY", 0.0, 7, None, 0, ""))
+        self._over.wait()
+
+    def finish(self):
+        self._over.set()
+
+    close = finish
+
+
+class FakeAgent:
+    def __init__(self, host, first):
+        self.host, self._first = host, first
+
+    def stream(self, request):
+        return Stream(self._first)
+
+
+def following(count, first):
+    request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
+    return Following({FakeAgent(f"gpu{n}", first): request for n in range(count)})
+
+
+def test_many_hosts_are_followed_but_only_some_connect_at_a_time():
+    connecting, most, lock = [], [], threading.Lock()
+
+    def first():
+        with lock:
+            connecting.append(1)
+            most.append(len(connecting))
+        time.sleep(0.01)
+        with lock:
+            connecting.pop()
+
+    heard = set()
+    with following(500, first) as many:
+        for host, event in many.events(time.monotonic() + 60):
+            assert not isinstance(event, TfdeployError)
+            heard.add(host)
+            if len(heard) == 500:
+                break
+    assert len(heard) == 500
+    assert max(most) <= following_module.MAX_CONNECTING
+
+
+def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
+    monkeypatch.setattr(following_module, "CONNECT_S", 0.1)
+    hung, over = [], threading.Event()
+
+    def first():
+        if len(hung) < following_module.MAX_CONNECTING:
+            hung.append(1)
+            over.wait(60)
+
+    with following(following_module.MAX_CONNECTING + 3, first) as many:
+        heard = [next(events)[0] for events in [many.events()] for _ in range(3)]
+        over.set()
+    assert len(set(heard)) == 3
+
+
+def test_leaving_the_context_ends_every_thread():
+    before = threading.active_count()
+    with following(200, lambda: None) as many:
+        next(many.events())
+    assert eventually(lambda: threading.active_count() <= before)
+
+
+def test_when_no_thread_can_be_started_no_call_starts(monkeypatch):
+    done, started, start, wait = [], [], threading.Thread.start, parallel._wait
+    refused = threading.Event()
+
+    def few(thread):
+        if len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    def do(one):
+        assert refused.wait(60)
+        done.append(one)
+
+    def end_and_wait(*args):
+        refused.set()
+        wait(*args)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    monkeypatch.setattr(parallel, "_wait", end_and_wait)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        parallel.each(do, range(50), 8)
+    assert len(done) == len(started) == 2
+    assert eventually(lambda: not any(thread.is_alive() for thread in started))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        StateChange(TaskReport("worker:1", "READY", 0.0, 7, None, 0, "")),
+        LogLines("worker:1", ["a line"], "7"),
+    ],
+)
+def test_a_host_cannot_report_another_hosts_task(event):
+    with pytest.raises(AgentError, match=r"it reported task 'worker:1', which is not one of its"):
+        following_module._refuse_foreign_tasks("here", ["worker:0"], event)

@@ -1,0 +1,60 @@
+"""A burst of events is reported in few calls, and no event is lost or reported twice."""
+
+from __future__ import annotations
+
+import threading
+from itertools import chain
+
+from tfdeploy.output import batching
+from tfdeploy.output.batching import Batch
+from unit.builders import eventually
+
+
+def test_the_first_events_are_reported_one_by_one_and_the_rest_together(slow_batches):
+    reports = []
+    batch = Batch(reports.append, 3)
+    for number in range(100):
+        batch.add(number)
+    assert reports == [[0], [1], [2]]
+    batch.flush()
+    batch.flush()
+    assert reports == [[0], [1], [2], list(range(3, 100))]
+
+
+def test_waiting_events_are_reported_after_a_moment_without_a_flush(monkeypatch):
+    monkeypatch.setattr(batching, "GROUP_S", 0.05)
+    reports = []
+    batch = Batch(reports.append, 0)
+    batch.add("a")
+    batch.add("b")
+    assert eventually(lambda: [*chain(*reports)] == ["a", "b"])
+
+
+def test_after_a_quiet_time_the_next_event_is_reported_at_once(monkeypatch):
+    monkeypatch.setattr(batching, "GROUP_S", 60.0)
+    monkeypatch.setattr(batching, "QUIET_S", 60.0)
+    reports = []
+    batch = Batch(reports.append, 1)
+    batch.add("a")
+    batch.add("b")
+    monkeypatch.setattr(batching, "QUIET_S", -1.0)
+    batch.add("c")
+    assert reports == [["a"], ["b"], ["c"]]
+
+
+def test_many_threads_lose_and_repeat_no_event(monkeypatch):
+    monkeypatch.setattr(batching, "GROUP_S", 0.001)
+    reports = []
+    batch = Batch(reports.append, 2)
+
+    def add(first):
+        for number in range(first, first + 200):
+            batch.add(number)
+
+    threads = [threading.Thread(target=add, args=(first,)) for first in range(0, 1600, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batch.flush()
+    assert sorted(chain(*reports)) == list(range(1600))

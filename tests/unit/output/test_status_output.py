@@ -1,0 +1,120 @@
+"""The table of `status`; on a narrow terminal it leaves out columns, and never cuts names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tfdeploy.commands.status import RunStatus, TaskStatus
+from tfdeploy.output.status_output import (
+    GAP,
+    OPTIONAL,
+    fitting_columns,
+    hidden_columns,
+    select_cells,
+)
+from tfdeploy.output.status_table import COLUMNS
+
+from .samples import RUN_ID, make_report, make_run
+
+TYPICAL = [
+    ("ps:0", "cpu-01", "2222", "-", "12345", "READY", "1h 02m", "0", "READY", "unknown", ""),
+    ("worker:0", "gpu-01", "2222", "0,1", "12346", "READY", "1h 02m", "0", "READY",
+     "step 12345, 3s ago", ""),
+    ("worker:1", "gpu-02", "2222", "0,1", "23456", "BACKOFF", "2s", "3", "-", "-",
+     "exit 1, again in 4.0 s"),
+]  # fmt: skip
+
+
+def status_of(*reports):
+    """Return the status of the first tasks of the sample run; None: no report."""
+    run = make_run()
+    tasks = zip(run.plan.placements, reports, strict=False)
+    return RunStatus(run, tuple(TaskStatus(*task) for task in tasks), ())
+
+
+# The table
+
+
+def test_status_shows_every_task_also_without_a_report(printed):
+    failed = make_report(state="FAILED", health="-", reason="killed by SIGKILL \x1b[1m", restarts=2)
+    status = status_of(None, failed)
+    lines = printed(lambda console: console.print_status(status)).splitlines()
+    assert lines[0] == f"run {RUN_ID}  release f00d"
+    assert lines[1].split() == [
+        "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH",
+        "TRAINING", "REASON",
+    ]  # fmt: skip
+    assert lines[2].split() == ["ps:0", "p", "2222", "-", "-", "UNKNOWN", *"-----"]
+    assert lines[3].split(maxsplit=11) == [
+        "worker:0", "w", "2222", "0,1", "7", "FAILED", "1m", "15s", "2", "-", "-",
+        r"killed by SIGKILL \x1b[1m",
+    ]  # fmt: skip
+
+
+def test_a_value_from_a_host_cannot_look_like_a_row_of_its_own(printed):
+    forged = "exit 1\nps:0  p  2222  -  7  READY"
+    status = status_of(None, make_report(state="FAILED\nREADY", reason=forged))
+    lines = printed(lambda console: console.print_status(status)).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["ps:0", "worker:0"]
+
+
+def test_a_long_cell_is_not_cut(printed):
+    status = status_of(make_report(task="ps:0", reason="x" * 200))
+    assert "x" * 200 in printed(lambda console: console.print_status(status))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_status_fits_a_narrow_terminal_and_names_the_hidden_columns(printed, monkeypatch, width):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    ready = make_report(task="ps:0", step=12345, step_age_s=3.0)
+    failed = make_report(state="FAILED", health="-", reason="killed by SIGKILL", restarts=2)
+    text = printed(lambda console: console.print_status(status_of(ready, failed)))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert all(len(line) <= width for line in lines), text
+    assert lines[1].split()[:2] == ["TASK", "HOST"]
+    assert lines[4] == "worker:0: killed by SIGKILL"
+    assert lines[5].startswith("hidden: PORT")
+    assert lines[5].endswith(" (--json has all)")
+
+
+# Columns
+
+
+def test_without_a_terminal_every_column_stays():
+    assert fitting_columns(TYPICAL, None) == [*COLUMNS]
+
+
+@pytest.mark.parametrize(
+    ("width", "hidden"),
+    [
+        (200, []),
+        (100, ["REASON"]),
+        (80, ["REASON", "PORT", "PID"]),
+        (60, ["REASON", "PORT", "PID", "RESTARTS", "SINCE"]),
+        (20, list(OPTIONAL)),
+        (5, list(OPTIONAL)),
+    ],
+)
+def test_columns_are_left_out_in_order_until_the_others_fit(width, hidden):
+    columns = fitting_columns(TYPICAL, width)
+    assert sorted(set(COLUMNS) - set(columns)) == sorted(hidden)
+    assert hidden_columns(TYPICAL, columns) == [name for name in COLUMNS if name in hidden]
+
+
+@pytest.mark.parametrize("width", range(20, 140))
+def test_rows_are_at_most_as_wide_as_the_terminal(width):
+    columns = fitting_columns(TYPICAL, width)
+    lines = [columns, *(select_cells(row, columns) for row in TYPICAL)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    assert sum(widths) + GAP * (len(columns) - 1) <= width
+
+
+def test_columns_without_values_are_left_out_first_and_not_named():
+    rows = [(*row[:3], "-", *row[4:7], "0", *row[8:10], "") for row in TYPICAL[:2]]
+    columns = fitting_columns(rows, 75)
+    assert set(COLUMNS) - set(columns) == {"GPUS", "RESTARTS", "REASON"}
+    assert hidden_columns(rows, columns) == []

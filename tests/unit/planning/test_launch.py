@@ -1,0 +1,184 @@
+"""Launches: the program, the environment, the outputs and the GPUs of each task."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.config import inventory as inventories
+from tfdeploy.errors import PlanError
+from tfdeploy.planning import checks, launch
+from unit.builders import FILE, hosts_toml, make_inventory, make_plan
+
+PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
+DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
+
+
+def launches(hosts="[hosts.a]\nworkers = 1", training="", top=""):
+    inventory = make_inventory(hosts, training=training, top=top)
+    return {x.task: x for x in launch.make(inventory, make_plan(hosts), "run-1", "f00d", "s3cret")}
+
+
+def with_command(command, hosts="[hosts.a]\nworkers = 1"):
+    return inventories.parse(hosts_toml(hosts).replace('"python train.py"', command), FILE)
+
+
+def argv(command, hosts="[hosts.a]\nworkers = 1"):
+    return launch.make(with_command(command, hosts), make_plan(hosts), "run-1", "f00d", "x")[0].argv
+
+
+# All fields
+
+
+def test_a_launch_has_everything_that_the_host_needs():
+    order = launches(
+        '[hosts.a]\naddress = "10.0.0.1"\ngpus = [3]\nworkers = 1', "stop_grace_s = 2.5"
+    )["worker:0"]
+    assert (order.project, order.run, order.release, order.task) == (
+        "p",
+        "run-1",
+        "f00d",
+        "worker:0",
+    )
+    assert (order.port, order.gpus, order.stop_grace_s) == (2222, [3], 2.5)
+    assert (order.checkpoint_dir, order.no_proxy) == ("checkpoints", ["10.0.0.1"])
+
+
+def test_every_address_of_the_plan_bypasses_proxies():
+    orders = launches("[hosts.b]\nps = 1\n[hosts.a]\nworkers = 2")
+    assert orders["worker:1"].no_proxy == ["a", "b"]
+
+
+def test_launches_are_in_the_order_of_their_start():
+    hosts = "[hosts.a]\nchief = true\nworkers = 1\nps = 1\nevaluator = true"
+    assert list(launches(hosts)) == ["ps:0", "worker:0", "chief:0", "evaluator:0"]
+
+
+# Outputs
+
+ALL = [[True, "."]]
+
+
+def outputs_of(hosts="[hosts.a]\nworkers = 2", training=""):
+    orders = launches(hosts, training).items()
+    return {task: (order.outputs.patterns, order.outputs.folders) for task, order in orders}
+
+
+def test_by_default_only_the_chief_has_outputs():
+    assert outputs_of() == {"worker:0": (ALL, []), "worker:1": ([], [])}
+    assert outputs_of(training="outputs = []")["worker:0"] == ([], [])
+
+
+def test_a_job_may_have_its_own_outputs():
+    found = outputs_of("[hosts.a]\nchief = true\nworkers = 1", '[training.worker]\noutputs = ["*"]')
+    assert found == {"worker:0": (ALL, []), "chief:0": (ALL, [])}
+
+
+def test_absolute_folders_and_patterns_are_separated():
+    training = 'outputs = ["*", "/scratch/m"]\ncheckpoint_dir = "/scratch/c"'
+    assert outputs_of(training=training)["worker:0"] == (ALL, ["/scratch/m", "/scratch/c"])
+
+
+# The program
+
+
+@pytest.mark.parametrize("word", ["python", "python3"])
+def test_python_in_a_command_becomes_the_hosts_python(word):
+    hosts = '[hosts.a]\nworkers = 1\npython = "/opt/py"'
+    assert argv(f'"{word} train.py"', hosts) == ["/opt/py", "train.py"]
+
+
+@pytest.mark.parametrize("program", ["./python", "bash", "/usr/bin/python", "python3.12"])
+def test_any_other_program_stays_as_it_is(program):
+    assert argv(f'["{program}", "python"]') == [program, "python"]
+
+
+def test_arguments_are_never_split_or_joined():
+    assert argv('["python", "a b", "$(id)", "", "\'"]')[1:] == ["a b", "$(id)", "", "'"]
+
+
+# The environment
+
+
+def test_each_task_sees_only_its_own_gpus():
+    orders = launches("[hosts.a]\ngpus = [2, 5]\nps = 1\nworkers = 1\ngpus_per_worker = 2")
+    assert orders["worker:0"].env["CUDA_VISIBLE_DEVICES"] == "2,5"
+    assert orders["ps:0"].env["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+def test_env_of_a_host_overrides_that_of_training():
+    orders = launches('[hosts.a]\nworkers = 1\nenv = {B = "host"}', 'env = {A = "all", B = "all"}')
+    env = orders["worker:0"].env
+    assert (env["A"], env["B"]) == ("all", "host")
+
+
+def test_role_env_overrides_env():
+    training = 'role_env = {A = "role"}\nenv = {A = "all"}'
+    orders = launches('[hosts.a]\nworkers = 1\nenv = {A = "host"}', training)
+    assert orders["worker:0"].env["A"] == "role"
+
+
+def test_env_is_not_a_template():
+    assert launches(training='env = {A = "{job} $HOME"}')["worker:0"].env["A"] == "{job} $HOME"
+
+
+def test_env_overrides_the_default_environment():
+    assert launches()["worker:0"].env["PYTHONUNBUFFERED"] == "1"
+    assert launches()["worker:0"].env["GRPC_FAIL_FAST"] == "use_caller"
+    own = launches(training='env = {GRPC_FAIL_FAST = "false"}')["worker:0"]
+    assert own.env["GRPC_FAIL_FAST"] == "false"
+
+
+def test_with_ps_checkpoints_are_saved_on_the_chief():
+    orders = launches(PS)
+    assert orders["ps:0"].env[DEVICE] == "/job:worker/task:0/device:CPU:0"
+    assert orders["worker:0"].env[DEVICE] == "/job:worker/task:0/device:CPU:0"
+    chief = launches("[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\nchief = true")["worker:0"]
+    assert chief.env[DEVICE] == "/job:chief/task:0/device:CPU:0"
+
+
+def test_an_evaluator_has_no_checkpoint_device():
+    assert DEVICE not in launches(PS)["evaluator:0"].env
+
+
+def test_without_ps_there_is_no_checkpoint_device():
+    assert DEVICE not in launches("[hosts.a]\nworkers = 2")["worker:0"].env
+
+
+def test_saving_on_the_chief_can_be_turned_off():
+    assert DEVICE not in launches(PS, "checkpoints_on_chief = false")["worker:0"].env
+
+
+# The script
+
+
+def script_refusal(command, files):
+    inventory = with_command(command)
+    with pytest.raises(PlanError) as refused:
+        checks.check_script(inventory, files)
+    return str(refused.value)
+
+
+def test_a_missing_script_is_refused_with_the_nearest_file():
+    assert script_refusal('"python trian.py"', ["data.py", "train.py"]) == (
+        f"training.command: trian.py is not among the files that would be pushed from {FILE.parent}"
+        "\n  did you mean train.py?"
+    )
+
+
+def test_the_hint_for_a_missing_script_says_what_to_check():
+    assert script_refusal('"python3 ./x.py"', ["train.sh"]).endswith(
+        "\n  check source.path, source.exclude and .gitignore"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ['"python ./train.py"', '"python train.py"', '"python -m train"', '"bash gone.sh"', '"python"',
+     '"python /opt/gone.py"', '"python ~/gone.py"', '"python {job}.py"', '"run gone.py"'],
+)  # fmt: skip
+def test_a_command_whose_script_may_exist_is_accepted(command):
+    checks.check_script(with_command(command), ["train.py"])
+
+
+def test_a_field_in_the_name_of_a_script_is_accepted():
+    checks.check_script(with_command('"python train_{job}.py"'), ["train_ps.py", "train_worker.py"])

@@ -1,0 +1,35 @@
+"""Wait for a condition as long as there is progress, even on a slow machine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# With 8 busy processes on 2 cores, an import of TensorFlow printed nothing for 40 s.
+STILL_S = 120.0
+
+
+def until(
+    holds: Callable[[], Any],
+    what: str,
+    moves: Callable[[], Any] = lambda: None,
+    *,
+    still_s: float = STILL_S,
+    every_s: float = 0.02,
+) -> Any:
+    """Poll until `holds()` is true and return what it returned.
+
+    `moves()` returns a value that changes as long as there is progress: what has been written so
+    far, for example. Fail when it is the same after `still_s` seconds.
+    """
+    before, deadline = moves(), time.monotonic() + still_s
+    while not (found := holds()):
+        if time.monotonic() >= deadline:
+            now = moves()
+            assert now != before, f"no progress for {still_s:.0f} s while waiting for {what}"
+            before, deadline = now, time.monotonic() + still_s
+        time.sleep(every_s)
+    return found

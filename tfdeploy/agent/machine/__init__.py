@@ -1,0 +1,1 @@
+"""This machine: processes, ports, GPU leases, locks, sockets and login sessions."""

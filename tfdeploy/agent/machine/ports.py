@@ -1,0 +1,84 @@
+"""The TCP ports of this machine: which are free, and which process has one that is not."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from .. import TYPE_CHECKING
+from ..refusal import Refusal
+from . import leases, process
+
+if TYPE_CHECKING:
+    from typing import List
+
+# Below the ports that Linux uses for outgoing connections (ip(7), ip_local_port_range).
+CANDIDATES = range(20000, 32768)
+
+
+def require_free(port: int, task: str) -> None:
+    """Raise Refusal unless `task` can have the port. The message names the holder if possible."""
+    if is_free(port):
+        return
+    pid = process.port_holder(port)
+    holder = process.describe(pid) if pid else _describe_hidden_holder(port)
+    mark = process.read_mark(pid) if pid else None
+    raise Refusal(
+        "port {} for {} is taken by {}".format(port, task, holder),
+        "stop what is left of that run with tfdeploy stop --run {}".format(mark[1])
+        if mark
+        else "stop that process, or give the host other ports",
+    )
+
+
+def _describe_hidden_holder(port: int) -> str:
+    """Describe the holder of a port whose process /proc does not show."""
+    user = process.port_user(port)
+    if user is None:
+        return "a connection or a process that does not listen on it"
+    if user == os.geteuid():
+        return "a hidden process of this user (in a container?)"
+    return "a process of another user ({})".format(leases.user_name(user))
+
+
+def choose(count: int) -> List[int]:
+    """Return `count` ports that are free now and that no run has a lease on.
+
+    The search starts at a random port, so that two processes that choose at the same moment choose
+    different ports. Raises Refusal if there are not enough.
+    """
+    import random  # only needed here, and every start loads this module
+
+    first = random.randrange(len(CANDIDATES))
+    chosen = []
+    for port in (*CANDIDATES[first:], *CANDIDATES[:first]):
+        if leases.holder("port/{}".format(port)) is None and is_free(port):
+            chosen.append(port)
+        if len(chosen) == count:
+            return chosen
+    raise Refusal(
+        "fewer than {} ports from {} to {} are free".format(count, CANDIDATES[0], CANDIDATES[-1])
+    )
+
+
+def is_free(port: int) -> bool:
+    """Return whether a task can listen on the port.
+
+    TensorFlow listens on all interfaces, so a listener on any of them blocks the port. Raises
+    Refusal if this user may not open the port.
+    """
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            probe.bind(("", port))
+        except PermissionError:
+            raise Refusal(
+                "this user may not open port {}".format(port),
+                "ports below 1024 are reserved for root: give the host other ports",
+            ) from None
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,214 @@
+"""The processes of a task: find them, end them, and verify that they have ended.
+
+Every process of a task has MARK=<project>/<run>/<task> in its environment. Children inherit it
+even if they create their own process group or session, so no process is searched by name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import time
+
+from .. import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+MARK = "TFDEPLOY_TASK"
+KILL_WAIT_S = 5.0
+DUMP_WAIT_S = 3.0
+POLL_S = 0.05
+
+
+def mark(project: str, run: str, task: str) -> str:
+    """Return the value of MARK for a task."""
+    return "{}/{}/{}".format(project, run, task)
+
+
+def task_processes(
+    value: str, leader: Optional[int] = None, ancestor: Optional[int] = None
+) -> List[int]:
+    """Return the pids of the live processes of a task.
+
+    These are the processes with the mark `value`, in the session of `leader`, or descended from
+    `ancestor`: a child may clear its environment and create its own session.
+    """
+    variable = "{}={}".format(MARK, value).encode()
+    family = _descendants(ancestor) if ancestor else set()
+    return [
+        pid
+        for pid in _pids()
+        if _is_alive(pid) and (pid in family or _belongs(pid, variable, leader))
+    ]
+
+
+def end_all(
+    value: str, leader: Optional[int], grace_s: float, ancestor: Optional[int] = None
+) -> List[int]:
+    """End all processes of a task and return the pids of those that survive.
+
+    Sends SIGTERM, and SIGKILL to those that are left after `grace_s` seconds. The other arguments
+    are those of `task_processes`.
+    """
+    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
+        left = task_processes(value, leader, ancestor)
+        for pid in left:
+            send_signal(pid, number)
+            send_signal(pid, signal.SIGCONT)  # a stopped process would not handle SIGTERM
+        deadline = time.monotonic() + wait_s
+        while left and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            left = task_processes(value, leader, ancestor)
+        if not left:
+            return []
+    return left
+
+
+def dump_stacks(value: str, leader: Optional[int]) -> None:
+    """Make every Python process of the task write its threads' stacks, and end.
+
+    This relies on PYTHONFAULTHANDLER. No core file of TensorFlow's memory is written. A stopped
+    process is continued first.
+    """
+    for pid in task_processes(value, leader):
+        _disable_core_file(pid)
+        send_signal(pid, signal.SIGABRT)
+        send_signal(pid, signal.SIGCONT)
+    deadline = time.monotonic() + DUMP_WAIT_S
+    while task_processes(value, leader) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def port_holder(port: int) -> Optional[int]:
+    """Return the pid that listens on a TCP port of this host; None if there is none or /proc hides
+    it."""
+    inodes = {row[9] for row in _listening_rows(port)}
+    for pid in _pids() if inodes else []:
+        if inodes & _socket_inodes(pid):
+            return pid
+    return None
+
+
+def port_user(port: int) -> Optional[int]:
+    """Return the user id of the process that listens on a TCP port of this host, or None."""
+    return next((int(row[7]) for row in _listening_rows(port)), None)
+
+
+def describe(pid: int) -> str:
+    """Return for example `pid 412 (python3 train.py), worker:0 of run …`, as far as readable."""
+    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
+    parts = read_mark(pid)
+    return "{}, {} of run {} of {}".format(text, *parts[::-1]) if parts else text
+
+
+def read_mark(pid: int) -> Optional[Tuple[str, str, str]]:
+    """Return the project, run and task in a process's mark; None without a mark."""
+    match = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", read(pid, "environ"))
+    if not match:
+        return None
+    project, run, task = (part.decode(errors="replace") for part in match.groups())
+    return project, run, task
+
+
+def stat(pid: int) -> List[bytes]:
+    """Return the fields of /proc/<pid>/stat after the name: state, parent and so on.
+
+    Source: proc(5). The name may contain any character, so the fields are counted after its last
+    parenthesis.
+    """
+    return read(pid, "stat").rpartition(b")")[2].split()
+
+
+def read(pid: int, name: str) -> bytes:
+    """Return the content of a file of /proc/<pid>; b"" if it cannot be read."""
+    try:
+        with open("/proc/{}/{}".format(pid, name), "rb") as file:
+            return file.read()
+    except OSError:  # the process ended, or belongs to another user
+        return b""
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Send a signal to a process that may already have ended."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def _pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _belongs(pid: int, variable: bytes, leader: Optional[int]) -> bool:
+    if variable in read(pid, "environ").split(b"\0"):
+        return True
+    return leader is not None and _session(pid) == leader
+
+
+def _descendants(ancestor: int) -> Set[int]:
+    children: Dict[int, List[int]] = {}
+    for pid in _pids():
+        fields = stat(pid)
+        if fields:
+            children.setdefault(int(fields[1]), []).append(pid)
+    descendants, unvisited = set(), [ancestor]
+    while unvisited:
+        for child in children.get(unvisited.pop(), []):
+            descendants.add(child)
+            unvisited.append(child)
+    return descendants
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether the process runs. A zombie has ended and only waits for its parent."""
+    fields = stat(pid)
+    return bool(fields) and fields[0] not in (b"Z", b"X")
+
+
+def _disable_core_file(pid: int) -> None:
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
+    except (OSError, ValueError):  # the process ended
+        pass
+
+
+def _listening_rows(port: int) -> Iterator[List[str]]:
+    """Yield the rows of /proc/net/tcp and tcp6 for listeners on the port.
+
+    Source: proc(5): column 2 is address:port in hex, 4 the state, 8 the user, 10 the inode.
+    """
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
+                yield row
+
+
+def _socket_inodes(pid: int) -> Set[str]:
+    folder = "/proc/{}/fd".format(pid)
+    inodes = set()
+    try:
+        for name in os.listdir(folder):
+            target = os.readlink(os.path.join(folder, name))
+            if target.startswith("socket:["):
+                inodes.add(target[8:-1])
+    except OSError:
+        pass
+    return inodes

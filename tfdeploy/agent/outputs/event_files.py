@@ -1,0 +1,91 @@
+"""A task's TensorBoard event files: in its checkpoint directory and elsewhere in its directory."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from itertools import islice
+
+from .. import TYPE_CHECKING, paths, records
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List
+
+    from ..protocol.outputs import EventFiles
+
+EVENTS = "events.out.tfevents."
+MAX_ENTRIES = 50000
+
+
+class EventFile:
+    """`path` is relative to `folder`; `changed` is its mtime in seconds, by this host's clock."""
+
+    def __init__(self, folder: str, path: str, stat: os.stat_result) -> None:
+        self.folder, self.path = folder, path
+        self.changed, self.size = stat.st_mtime, stat.st_size
+
+    @property
+    def full_path(self) -> str:
+        return os.path.join(self.folder, self.path)
+
+
+def events(project: str, run: str, task: str) -> EventFiles:
+    """List a task's event files; none for a task that was never started on this host."""
+    from ..protocol.outputs import EventFiles  # `status` loads this module, and does not need it
+
+    if task not in paths.tasks(project, run):
+        return EventFiles({})
+    task_dir = paths.task(project, run, task)
+    launch = records.load(records.Launch, paths.launch(task_dir))
+    # If all tasks share one checkpoint directory, only the chief reports its files.
+    is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
+    folders: Dict[str, List[str]] = {}
+    for file in of_task(task_dir, "." if is_shared else launch.checkpoint_dir):
+        folders.setdefault(file.folder, []).append(file.path)
+    return EventFiles({folder: sorted(names) for folder, names in folders.items()})
+
+
+def of_task(task_dir: str, checkpoint_dir: str) -> List[EventFile]:
+    """Return all event files of a task. Never raises."""
+    work, saves = paths.work(task_dir), paths.checkpoints(task_dir, checkpoint_dir)
+    if os.path.normpath(saves) == os.path.normpath(work):
+        return in_folder(work)
+    own = [] if _belongs_to_another_task(task_dir, saves) else in_folder(saves)
+    return [*own, *in_folder(work, excluded=saves)]
+
+
+def in_folder(folder: str, excluded: str = "") -> List[EventFile]:
+    """Return the regular event files below a folder, without those below the folder `excluded`.
+
+    Looks at the first MAX_ENTRIES entries of `walk`.
+    """
+    found, folder = [], os.path.normpath(folder)
+    for entry in islice(walk(folder, os.path.normpath(excluded)), MAX_ENTRIES):
+        try:
+            if EVENTS in entry.name and entry.is_file(follow_symlinks=False):
+                path = os.path.relpath(entry.path, folder)
+                found.append(EventFile(folder, path, entry.stat()))
+        except OSError:  # it was deleted
+            continue
+    return found
+
+
+def walk(folder: str, excluded: str = "") -> Iterator[os.DirEntry[str]]:
+    """Yield all entries below a folder, level by level, so that a limit skips the deepest."""
+    remaining = deque([folder])
+    while remaining:
+        try:
+            with os.scandir(remaining.popleft()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False) and entry.path != excluded:
+                        remaining.append(entry.path)
+                    yield entry
+        except OSError:
+            continue
+
+
+def _belongs_to_another_task(task_dir: str, folder: str) -> bool:
+    """An evaluator's link may lead to the chief's checkpoints on the same host (Launch.links)."""
+    run = os.path.realpath(os.path.dirname(task_dir))
+    parts = os.path.relpath(os.path.realpath(folder), run).split(os.sep)
+    return parts[1:2] == ["work"] and parts[0] not in ("..", os.path.basename(task_dir))

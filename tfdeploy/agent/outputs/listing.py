@@ -1,0 +1,142 @@
+"""The verbs `outputs` and `find`: list what a task wrote, except its log and pinned checkpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from .. import TYPE_CHECKING, paths, records
+from ..protocol.outputs import FoundFiles, MissingPath, TaskOutputs, Total
+from ..records import Launch
+from . import state_file
+from .event_files import EVENTS
+from .units import ANY, SET, Unit, Walk
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+OWN_PREFIX = ".tfdeploy-"
+MAX_NAMES = 8
+POLL_S = 1.0
+PAUSE_FACTOR = 50  # times the duration of a poll: 2% of a core for a large folder
+
+
+def outputs(project: str, run: str, task: str) -> TaskOutputs:
+    """List what a task wrote. All fields are empty for a task that was never started."""
+    if task not in paths.tasks(project, run):
+        return TaskOutputs(folder="", cut=False, outputs=[], others=Total(files=0, size=0))
+    task_dir = paths.task(project, run, task)
+    launch = records.load(Launch, paths.launch(task_dir))
+    walk = Walk()
+    wanted: List[Unit] = []
+    others: List[Unit] = []
+    for unit in _own_units(walk, task_dir, launch):
+        (wanted if is_wanted(launch, unit) else others).append(unit)
+    return TaskOutputs(
+        folder=paths.work(task_dir),
+        cut=walk.left < 0,
+        outputs=sorted((unit.to_message() for unit in wanted), key=lambda unit: -unit.mtime_ns),
+        others=Total(
+            files=sum(len(unit.files) for unit in others), size=sum(unit.size for unit in others)
+        ),
+    )
+
+
+class OutputWatch:
+    """Finds a task's new outputs. They are new once they are the same in two polls: until then they
+    may be partial."""
+
+    def __init__(self, project: str, run: str, task: str) -> None:
+        self._task = (project, run, task)
+        self._next_poll = 0.0
+        self._previous: Dict[str, Any] = {}
+        self._reported: Dict[str, Any] = {}
+
+    def poll(self) -> bool:
+        """Return whether there is an output that was not reported with its current files."""
+        start = time.monotonic()
+        if start < self._next_poll:
+            return False
+        current = {unit.path: unit.files for unit in outputs(*self._task).outputs}
+        previous, self._previous = self._previous, current
+        stable = {path: files for path, files in current.items() if previous.get(path) == files}
+        is_new = any(self._reported.get(path) != files for path, files in stable.items())
+        self._reported.update(stable)
+        now = time.monotonic()
+        self._next_poll = now + max(POLL_S, PAUSE_FACTOR * (now - start))
+        return is_new
+
+
+def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
+    """Find files and folders; `names` are absolute paths, or relative to the task's directory."""
+    work = paths.work(paths.task(project, run, task))
+    found, missing = [], []
+    for name in names:
+        files = dict(_files(os.path.join(work, name), _unit_path(work, name)))
+        found += [Unit(path, ANY, {path: stamp}) for path, stamp in sorted(files.items())]
+        if not files:
+            missing.append(MissingPath(name, _names_beside(os.path.join(work, name))))
+    return FoundFiles([unit.to_message() for unit in found], missing)
+
+
+def _unit_path(work: str, name: str) -> str:
+    """Return the path of a file as units have it: relative if it is in the task's directory."""
+    relative = os.path.relpath(os.path.join(work, name), work)
+    return os.path.normpath(os.path.join(work, name)) if relative.startswith("..") else relative
+
+
+def _files(path: str, name: str) -> Iterator[Tuple[str, Tuple[int, int]]]:
+    if os.path.isfile(path) and not os.path.islink(path):
+        info = os.stat(path)
+        yield name, (info.st_size, info.st_mtime_ns)
+    elif not os.path.islink(path):
+        for unit in Walk().units(path, "" if name == "." else name):
+            yield from unit.files.items()
+
+
+def _names_beside(path: str) -> List[str]:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return sorted(name for name in os.listdir(path) if not name.startswith(OWN_PREFIX))[:MAX_NAMES]
+
+
+def is_wanted(launch: Launch, unit: Unit) -> bool:
+    """Return whether the launch includes any file of a unit."""
+    return unit.path.startswith("/") or any(_is_included(launch, path) for path in unit.files)
+
+
+def _is_included(launch: Launch, path: str) -> bool:
+    matches = [includes for includes, regex in launch.outputs.patterns if re.match(regex, path)]
+    return bool(matches and matches[-1])
+
+
+def _own_units(walk: Walk, task_dir: str, launch: Launch) -> Iterator[Unit]:
+    """Yield what the task wrote, except what is collected in another way (the chief's checkpoints
+    and event files) and the files that tfdeploy wrote."""
+    has_events = launch.is_chief or launch.job == "evaluator"
+    saves = os.path.normpath(launch.checkpoint_dir)
+    sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
+    for unit in all_units(walk, task_dir, launch.outputs.folders):
+        folder, name = os.path.split(unit.path)
+        is_set = os.path.normpath(folder) == saves and _is_pinned(name, unit.kind, sets)
+        is_event = has_events and EVENTS in name
+        if not (is_set or is_event or unit.path in launch.files):
+            yield unit
+
+
+def _is_pinned(name: str, kind: str, sets: List[str]) -> bool:
+    """Return whether the verb `pin` collects it: one of these checkpoints, or the state file."""
+    if kind == SET:
+        return name in sets
+    return bool(sets) and (
+        name == state_file.STATE or any(state_file.is_part(name, checkpoint) for checkpoint in sets)
+    )
+
+
+def all_units(walk: Walk, task_dir: str, folders: List[str]) -> Iterator[Unit]:
+    """Yield all units in a task's directory and in these absolute folders."""
+    yield from walk.units(paths.work(task_dir), "")
+    for folder in folders:
+        folder = os.path.normpath(folder)
+        yield from walk.units(folder, folder)

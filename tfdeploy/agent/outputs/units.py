@@ -1,0 +1,114 @@
+"""Units: what a task wrote that is useful only if it is complete.
+
+A unit is a file, a TensorFlow checkpoint, or the folder of a SavedModel or an Orbax checkpoint.
+Links are not followed: they lead to the release and to data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from .. import TYPE_CHECKING
+from ..protocol.outputs import OutputUnit
+from . import state_file
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Set, Tuple
+
+FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"
+MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
+ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")
+SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$|\.tfdeploy-")
+MAX_ENTRIES = 50000
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A file, checkpoint or folder that a task wrote.
+
+    `path` is relative to the task's directory, or absolute. `files` maps each file's path, of the
+    same kind, to its size in bytes and its mtime in ns.
+    """
+
+    path: str
+    kind: str
+    files: Dict[str, Tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+    def to_message(self) -> OutputUnit:
+        return OutputUnit(
+            path=self.path,
+            kind=self.kind,
+            size=self.size,
+            mtime_ns=max(mtime_ns for _, mtime_ns in self.files.values()),
+            files=[(path, *stamp) for path, stamp in sorted(self.files.items())],
+        )
+
+
+class Walk:
+    """Looks through folders. `left` falls below 0 if there are more than MAX_ENTRIES."""
+
+    def __init__(self) -> None:
+        self.left = MAX_ENTRIES
+
+    def units(self, folder: str, name: str) -> Iterator[Unit]:
+        """Yield the units in `folder`; `name` is its path in units."""
+        files, folders = self._scan(folder, name)
+        kind = _folder_kind({os.path.basename(path) for path in files}) if name else ""
+        below = [unit for subfolder in folders for unit in self.units(*subfolder)]
+        if kind:
+            for unit in below:
+                files.update(unit.files)
+            yield Unit(name, kind, files)
+            return
+        yield from _group_files(name, files)
+        yield from below
+
+    def _scan(
+        self, folder: str, name: str
+    ) -> Tuple[Dict[str, Tuple[int, int]], List[Tuple[str, str]]]:
+        files: Dict[str, Tuple[int, int]] = {}
+        folders: List[Tuple[str, str]] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    self.left -= 1
+                    if self.left < 0:
+                        break
+                    path = os.path.join(name, entry.name)
+                    if SKIPPED.match(entry.name):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append((entry.path, path))
+                    elif entry.is_file(follow_symlinks=False):
+                        info = entry.stat(follow_symlinks=False)
+                        files[path] = (info.st_size, info.st_mtime_ns)
+        except OSError:  # it was removed, or this user must not read it
+            pass
+        return files, sorted(folders)
+
+
+def _folder_kind(names: Set[str]) -> str:
+    """Return the kind of a folder with these files, "" if it is an ordinary one."""
+    if names.intersection(MODEL_FILES):
+        return SAVED_MODEL
+    return FOLDER if names.intersection(ORBAX) else ""
+
+
+def _group_files(folder: str, files: Dict[str, Tuple[int, int]]) -> Iterator[Unit]:
+    """Yield checkpoints, then the files that belong to none."""
+    remaining = dict(files)
+    names = [os.path.basename(path) for path in files]
+    for prefix in [name[: -len(".index")] for name in names if name.endswith(".index")]:
+        found = state_file.file_set(names, prefix)
+        if found:
+            own = [os.path.join(folder, name) for name in found]
+            checkpoint = {path: remaining.pop(path) for path in own}
+            yield Unit(os.path.join(folder, prefix), SET, checkpoint)
+    for path, stamp in remaining.items():
+        yield Unit(path, FILE, {path: stamp})

@@ -1,0 +1,86 @@
+"""Verify checkpoints: TensorFlow reads every tensor, in a process of its own.
+
+tf.train.load_checkpoint accepts truncated data; only reading everything finds it
+(inside/tfdeploy_verify.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from .. import TYPE_CHECKING, paths, records
+from ..protocol.message import to_json
+
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any, Generator, Iterator, List, Set, Tuple
+
+    from ..protocol.outputs import Checkpoint
+
+READ = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
+    " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
+)
+VERIFIED = ".tfdeploy-read"  # the file that lists the checkpoints that were verified
+
+
+def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
+    """Yield each prefix with what is wrong with it, "" if all of it was read, one after the other.
+
+    Skips what can't be verified: the host's Python has no TensorFlow, or too little memory is
+    free. Closing the generator ends the process.
+    """
+    if not prefixes:
+        return
+    import subprocess  # costs 4 ms, and `follow` imports this module without needing it
+
+    inside = os.path.join(paths.agent(), "inside")
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READ, inside, *prefixes],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield from (result for result in _results(reader) if result[0] in prefixes)
+    finally:
+        # Its children too. The process group exists as long as nobody waits for the process.
+        os.killpg(reader.pid, signal.SIGKILL)
+        reader.communicate()
+
+
+def verified_before(folder: str, checkpoints: List[Checkpoint]) -> Set[str]:
+    """Return the names of those checkpoints that `remember_verified` has stored."""
+    try:
+        stored = records.read(os.path.join(folder, VERIFIED))
+        return {
+            found.name for found in checkpoints if stored.get(found.name) == to_json(found.files)
+        }
+    except (OSError, ValueError, AttributeError):
+        return set()
+
+
+def remember_verified(folder: str, checkpoints: List[Checkpoint]) -> None:
+    """Store that these were verified, because verifying again means to start TensorFlow."""
+    if not checkpoints:
+        return
+    try:
+        stored = {found.name: to_json(found.files) for found in checkpoints}
+        records.write(os.path.join(folder, VERIFIED), stored)
+    except OSError:
+        pass  # a full disk: then they are verified again
+
+
+def _results(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:
+    """Parse the process's JSON lines; skip others, which a library may print."""
+    for line in reader.stdout or ():
+        try:
+            data: Any = json.loads(line.decode(errors="replace"))
+        except ValueError:
+            continue
+        if isinstance(data, dict) and "prefix" in data:
+            yield data["prefix"], data.get("error", "")

@@ -1,0 +1,146 @@
+"""The verb `survey`: report what tasks will find on this host, before any of them starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from .. import TYPE_CHECKING, paths
+from ..machine import leases, logind, nvidia, process, shared_directory
+from ..protocol.message import Invalid, parse
+from ..protocol.preflight import HostFacts, TensorFlowFacts
+from ..runs.start_checks import expand_home, is_program, missing_program
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List
+
+    from ..refusal import Refusal
+
+IMPORT_S = 120.0
+RSYNC_S = 30.0
+# Only an import shows whether TensorFlow works: a library for the GPU may be missing, for example.
+IMPORT = """
+import json
+try:
+    import tensorflow as tf
+    result = {"version": tf.__version__, "gpus": len(tf.config.list_physical_devices("GPU"))}
+except BaseException as error:
+    result = {"error": "{}: {}".format(type(error).__name__, error)}
+print("\\n" + json.dumps(result))
+"""
+GPU_NAME = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: .*)?$", re.M)
+RSYNC_VERSION = re.compile(rb"rsync +version v?([\w.]+)")
+GPU_PROCESSES = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader")
+
+
+def survey(
+    python: str, env: Dict[str, str], gpus: List[int], programs: Dict[str, List[str]]
+) -> HostFacts:
+    """Report what tasks that run `python` with `env` and these `gpus` find on this host.
+
+    `programs` has each task's `[program, PATH]`; an empty PATH means the agent's own.
+    """
+    listing = nvidia.run_nvidia_smi("-L")
+    resources = nvidia.parse_gpus(listing)
+    wanted = {gpu: resources[gpu] for gpu in gpus if gpu in resources}
+    disk = os.statvfs(paths.root())
+    hindrances = [*_logout_refusals(), *_taken_gpus(wanted), *_missing_programs(programs)]
+    return HostFacts(
+        version=".".join(map(str, sys.version_info[:3])),
+        tensorflow=import_tensorflow(python, {**env, **_visible_gpus(gpus)}),
+        rsync=_rsync_version(),
+        gpus=dict(GPU_NAME.findall(listing)),
+        here=shared_directory.root_id(),
+        free_bytes=disk.f_bavail * disk.f_frsize,
+        hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
+        noted=[(message, "") for message in _foreign_gpu_processes(wanted)],
+        time=time.time(),
+    )
+
+
+def _visible_gpus(gpus: List[int]) -> Dict[str, str]:
+    """Return the variables that show the tasks only their own GPUs."""
+    indexes = ",".join(map(str, gpus)) or "-1"
+    return {"CUDA_VISIBLE_DEVICES": indexes, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def import_tensorflow(python: str, env: Dict[str, str]) -> TensorFlowFacts:
+    """Import TensorFlow in a process of its own; return what it finds, or why the import fails."""
+    try:
+        done = subprocess.run(
+            [expand_home(python), "-c", IMPORT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **env, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            cwd="/",  # Python imports the files of its current folder before all others
+            timeout=IMPORT_S,
+        )
+    except subprocess.TimeoutExpired:
+        error = "the import took longer than {:g} s".format(IMPORT_S)
+        return TensorFlowFacts(error=error, slow=True)
+    except OSError as failure:
+        return TensorFlowFacts(error="cannot run {}: {}".format(python, failure.strerror))
+    try:
+        last_line = done.stdout.decode(errors="replace").splitlines()[-1]
+        return parse(TensorFlowFacts, json.loads(last_line))
+    except (ValueError, IndexError, Invalid):
+        end = _exit_name(done.returncode)
+        return TensorFlowFacts(error="the import ended with {}".format(end))
+
+
+def _exit_name(code: int) -> str:
+    """Return `exit 3`, or a signal's name. SIGILL: TensorFlow was built for a newer processor."""
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return "exit {}".format(code)
+
+
+def _rsync_version() -> str:
+    try:
+        done = subprocess.run(["rsync", "--version"], stdout=subprocess.PIPE, timeout=RSYNC_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    match = RSYNC_VERSION.search(done.stdout)
+    return match[1].decode() if match else ""
+
+
+def _logout_refusals() -> Iterator[Refusal]:
+    refusal = logind.logout_refusal()
+    if refusal is not None:
+        yield refusal
+
+
+def _taken_gpus(wanted: Dict[int, str]) -> Iterator[Refusal]:
+    for resource in wanted.values():
+        holder = leases.holder(resource)
+        if holder is not None:
+            yield leases.taken_refusal(resource, holder)
+
+
+def _missing_programs(programs: Dict[str, List[str]]) -> Iterator[Refusal]:
+    """Yield a refusal for each missing program, except those in the release.
+
+    The release is not on the host before a push.
+    """
+    for task, (word, path) in programs.items():
+        program, env = expand_home(word), {"PATH": path} if path else {}
+        in_release = "/" in program and not os.path.isabs(program)
+        if not in_release and not is_program(program, env, "/"):
+            yield missing_program(program, task)
+
+
+def _foreign_gpu_processes(wanted: Dict[int, str]) -> Iterator[str]:
+    """Yield a message for each process that uses a wanted GPU without a lease: not of a run."""
+    indexes = {resource.partition("/")[2]: index for index, resource in wanted.items()}
+    for line in nvidia.run_nvidia_smi(*GPU_PROCESSES).splitlines() if wanted else ():
+        uuid, pid, memory = ([cell.strip() for cell in line.split(",")] + ["", ""])[:3]
+        if uuid in indexes and pid.isdigit() and leases.holder("gpu/" + uuid) is None:
+            user = process.describe(int(pid))
+            yield "GPU {} is used by {}, {}".format(indexes[uuid], user, memory)

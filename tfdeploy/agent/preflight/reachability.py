@@ -1,0 +1,60 @@
+"""Check from this host which tasks of a run answer, and whether the chief's supervisor does."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING, parallel, paths, records
+from ..machine import grpc_health
+from ..protocol.preflight import PeerHealth, PeersAsked, StillRunning
+from ..records import Launch, TaskState
+from ..supervision import heartbeat, signing
+
+if TYPE_CHECKING:
+    from typing import List
+
+    from ..protocol.preflight import Peer
+
+MAX_THREADS = 32
+
+
+def peers(project: str, run: str, peers_asked: List[Peer], timeout_s: float) -> PeersAsked:
+    """Probe the ports of tasks on other hosts, then ask the chief's supervisor."""
+    found = probe_tasks(peers_asked, timeout_s)
+    return PeersAsked(found, chief_unreachable_reason(project, run, timeout_s))
+
+
+def probe_tasks(peers: List[Peer], timeout_s: float) -> List[PeerHealth]:
+    """Probe the ports of these tasks, all at the same time."""
+
+    def probe(peer: Peer) -> PeerHealth:
+        health = grpc_health.probe(peer.address, peer.port, peer.name, timeout_s)
+        return PeerHealth(task=peer.task, verdict=health.verdict, detail=health.detail)
+
+    return parallel.each(probe, peers, MAX_THREADS)
+
+
+def unfinished_tasks(project: str, run: str, task: str, timeout_s: float) -> StillRunning:
+    """Ask the supervisor of `task`, the chief, which tasks have not reported their end to it."""
+    task_dir = paths.task(project, run, task)
+    launch = records.load(Launch, paths.launch(task_dir))
+    try:
+        answer, _ = heartbeat.request(launch.heartbeat, {}, timeout_s)
+        return StillRunning(list(answer["going"]))
+    except (OSError, signing.Untrusted):  # it has ended, and has written its last state
+        others = [other for other in launch.heartbeat.tasks if other != task]
+        all_ended = records.load(TaskState, paths.state(task_dir)).others_ended
+        return StillRunning([] if all_ended else others)
+
+
+def chief_unreachable_reason(project: str, run: str, timeout_s: float) -> str:
+    """Return why this host does not reach the chief's supervisor; "" if it does.
+
+    The tasks of this host get the state of the run from that supervisor.
+    """
+    for task in paths.tasks(project, run):
+        settings = records.load(Launch, paths.launch(paths.task(project, run, task))).heartbeat
+        try:
+            heartbeat.request(settings, {}, timeout_s)
+        except (OSError, signing.Untrusted) as error:
+            return str(getattr(error, "strerror", None) or error)
+        return ""
+    return ""

@@ -1,0 +1,1 @@
+"""The messages between controller and agent: each request, and the record that answers it."""

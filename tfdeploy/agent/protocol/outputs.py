@@ -1,0 +1,267 @@
+"""What a task wrote: checkpoints, event files and other outputs."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from .message import LONG_LIST, Done, Message, Request
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+
+class HashedFile(Message):
+    """A file below a folder that holds it; `sha256` is of its content, in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class BadCheckpoint(Message):
+    name: str
+    error: str
+
+
+class Checkpoint(Message):
+    """A complete set; `verified` says that every tensor of it was read."""
+
+    name: str
+    step: Optional[int]
+    verified: bool
+    files: List[HashedFile]
+
+
+class CheckpointCopy(Checkpoint):
+    """A complete set that is held in `folder`."""
+
+    folder: str
+
+
+class SavedPath(Message):
+    """A file or folder that the program saved outside of its directory; `exists`: it still has
+    content."""
+
+    path: str
+    exists: bool
+
+
+class Pinned(Message):
+    """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
+    from `checkpoint_dir`, None if it does not exist. `elsewhere` is None from an agent that does
+    not report it."""
+
+    checkpoint_dir: str
+    pin: str
+    checkpoints: List[Checkpoint]
+    bad: List[BadCheckpoint]
+    there: Optional[List[str]] = None
+    elsewhere: Optional[List[SavedPath]] = None
+
+
+class Pin(Request[Pinned]):
+    """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
+
+    VERB = "pin"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    every: bool
+
+
+class Unpin(Request[Done]):
+    """Delete what `Pin` holds."""
+
+    VERB = "unpin"
+    project: str
+    run: str
+    task: str
+
+
+class EventFiles(Message):
+    """Paths of TensorBoard's event files, relative to the folder that is their key."""
+
+    folders: Dict[str, List[str]]
+
+
+class ListEvents(Request[EventFiles]):
+    """List a task's event files."""
+
+    VERB = "events"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+
+
+class OutputUnit(Message):
+    """Files that are only of use together. Each file: path, size in bytes, mtime in ns. Paths are
+    relative to the task's directory, or absolute."""
+
+    path: str
+    kind: str
+    size: int
+    mtime_ns: int
+    files: List[Tuple[str, int, int]]
+
+
+class Total(Message):
+    files: int
+    size: int
+
+
+class TaskOutputs(Message):
+    """The newest unit first. `others` are files that the task's launch does not ask for; `cut` says
+    that there are too many entries to look at them all."""
+
+    folder: str
+    cut: bool
+    outputs: List[OutputUnit]
+    others: Total
+
+
+class ListOutputs(Request[TaskOutputs]):
+    """List what a task wrote."""
+
+    VERB = "outputs"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+
+
+class MissingPath(Message):
+    """A path that does not exist; `beside` are a few names from the nearest folder that does."""
+
+    name: str
+    beside: List[str]
+
+
+class FoundFiles(Message):
+    """Each file is a unit of its own."""
+
+    found: List[OutputUnit]
+    missing: List[MissingPath]
+
+
+class FindFiles(Request[FoundFiles]):
+    """Find files and folders by paths relative to the task's directory, or absolute."""
+
+    VERB = "find"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    names: List[str]
+
+
+class UnitToHold(Message):
+    path: str
+    kind: str
+    files: List[str]
+
+
+class HeldUnit(Message):
+    path: str
+    files: List[HashedFile]
+
+
+class BadUnit(Message):
+    path: str
+    error: str
+
+
+class HeldUnits(Message):
+    """Paths in `held` are relative to the folder `pin`: an absolute path lost its first slash."""
+
+    pin: str
+    held: List[HeldUnit]
+    bad: List[BadUnit]
+
+
+class HoldUnits(Request[HeldUnits]):
+    """Copy or link units, so that they do not change while they are verified and fetched."""
+
+    VERB = "hold"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    units: List[UnitToHold]
+
+
+class LetGo(Request[Done]):
+    """Delete what `HoldUnits` made."""
+
+    VERB = "let_go"
+    project: str
+    run: str
+    task: str
+
+
+class Arrival(Message):
+    """An empty folder in which files may arrive."""
+
+    incoming: str
+
+
+class ExpectUnits(Request[Arrival]):
+    """Make a folder in which files for a task may arrive."""
+
+    VERB = "expect"
+    project: str
+    run: str
+    task: str
+
+
+class DeliveredUnit(Message):
+    """Each file: its path below the folder of arrival, and its SHA-256 in hex."""
+
+    path: str
+    kind: str
+    files: List[Tuple[str, str]]
+
+
+class DeliverUnits(Request[Done]):
+    """Move what has arrived to its place in the task's directory, each unit whole."""
+
+    VERB = "deliver"
+    project: str
+    run: str
+    task: str
+    units: List[DeliveredUnit]
+
+
+class ReplicatedOutputs(Message):
+    outputs: List[OutputUnit]
+
+
+class ListReplicas(Request[ReplicatedOutputs]):
+    """List the copies of the chief's outputs on this host."""
+
+    VERB = "replicated"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+
+
+class RunResult(OutputUnit):
+    """A unit of a task, in the run's folder; a replica counts as the chief's."""
+
+    task: str
+    is_chief: bool
+
+
+class RunResults(Message):
+    """The results of each run."""
+
+    results: Dict[str, List[RunResult]]
+
+
+class ListResults(Request[RunResults]):
+    """List what came, or would come, to the controller from these runs."""
+
+    VERB = "results"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    runs: List[str]

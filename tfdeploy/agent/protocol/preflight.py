@@ -1,0 +1,145 @@
+"""What a host finds out before tasks start, and who reaches whom."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from .message import Message, Request
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Tuple
+
+
+class TensorFlowFacts(Message):
+    """What an import of TensorFlow found: `version` and how many GPUs it sees, or `error`, and
+    whether the import was only too `slow`."""
+
+    version: str = ""
+    gpus: int = 0
+    error: str = ""
+    slow: bool = False
+
+
+class HostFacts(Message):
+    """`version` is the agent's Python; `tensorflow` is what the
+    tasks' Python imports; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and
+    `noted` are (message, hint) pairs: what would keep a start from going well, and what is only
+    worth knowing; `time` is the host's clock in seconds since 1970."""
+
+    version: str
+    tensorflow: TensorFlowFacts
+    rsync: str
+    gpus: Dict[str, str]
+    here: str
+    free_bytes: int
+    hindrances: List[Tuple[str, str]]
+    noted: List[Tuple[str, str]]
+    time: float
+
+
+class Survey(Request[HostFacts]):
+    """Look at a host as its tasks will find it. `programs` are the first words of commands, with
+    the tasks that run them."""
+
+    VERB = "survey"
+    python: str
+    env: Dict[str, str]
+    gpus: List[int]
+    programs: Dict[str, List[str]]
+
+
+class Knocked(Message):
+    """For each address why it is not reached, "" if it is; in the order of the request."""
+
+    answers: List[str]
+
+
+class Address(Message):
+    """A TCP port to connect to."""
+
+    address: str
+    port: int
+
+
+class Knock(Request[Knocked]):
+    """Connect to ports of other hosts. `timeout_s` is for each."""
+
+    VERB = "knock"
+    at: List[Address]
+    timeout_s: float
+
+
+class FreePorts(Message):
+    """TCP ports that nothing uses or has leased."""
+
+    ports: List[int]
+
+
+class Ports(Request[FreePorts]):
+    """Ask for `count` free ports."""
+
+    VERB = "ports"
+    count: int
+
+
+class Peer(Message):
+    """A task to connect to; `name` is what its own server calls it."""
+
+    task: str
+    name: str
+    address: str
+    port: int
+
+
+class PeerHealth(Message):
+    """What the port of a task answered: a verdict of agent/machine/grpc_health.py."""
+
+    task: str
+    verdict: str
+    detail: str
+
+
+class PeersAsked(Message):
+    """`chief` says why the chief's supervisor is not reached, "" if it is."""
+
+    peers: List[PeerHealth]
+    chief: str
+
+
+class Peers(Request[PeersAsked]):
+    """Connect to tasks on other hosts, and to the chief's supervisor."""
+
+    VERB = "peers"
+    project: str
+    run: str
+    peers_asked: List[Peer]
+    timeout_s: float
+
+
+class StillRunning(Message):
+    """Tasks that have not reported to the chief's supervisor that they ended."""
+
+    going: List[str]
+
+
+class Going(Request[StillRunning]):
+    """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
+
+    VERB = "going"
+    project: str
+    run: str
+    task: str
+    timeout_s: float
+
+
+class OpenPorts(Message):
+    """The port of each task, and (message, hint) for each port that cannot be opened."""
+
+    open: Dict[str, int]
+    taken: List[Tuple[str, str]]
+
+
+class OpenDoors(Request[OpenPorts]):
+    """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
+
+    VERB = "doors"
+    wanted: Dict[str, int]

@@ -1,0 +1,234 @@
+"""Runs on a host: start, stop, find and delete them, and hand their checkpoints to a new chief."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from ..records import Launch
+from .message import LONG_LIST, Done, Message, Request
+from .outputs import Arrival, CheckpointCopy
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional
+
+
+class RunRecord(Message):
+    """The controller's record of a run: how often it was started, and the texts of its run.json
+    and hosts.toml."""
+
+    starts: int
+    run: str
+    hosts: str
+
+
+class StartedTask(Message):
+    """A task that has its supervisor."""
+
+    task: str
+
+
+class Started(Message):
+    """`gpus` is how many GPUs the host has."""
+
+    tasks: List[StartedTask]
+    gpus: int
+
+
+class Start(Request[Started]):
+    """Start all of these tasks, or none."""
+
+    VERB = "start"
+    launches: List[Launch]
+    record: Optional[RunRecord] = None
+
+
+class SavedCheckpoint(Message):
+    """The chief's newest checkpoint."""
+
+    name: str
+    age_s: float
+
+
+class StoppedTask(Message):
+    """`survivors` are processes that could not be ended."""
+
+    task: str
+    state: str
+    survivors: List[int]
+    saved: Optional[SavedCheckpoint] = None
+
+
+class Stopped(Message):
+    tasks: List[StoppedTask]
+
+
+class Stop(Request[Stopped]):
+    """End tasks and verify that their processes are gone. With `launched`, only those of that
+    launch. With `tells`, the chief's supervisor stays to tell the others that the run ends."""
+
+    VERB = "stop"
+    project: str
+    run: str
+    tasks: List[str]
+    launched: str = ""
+    tells: bool = False
+
+
+class KnownRun(Message):
+    """A run that has a record on the host; equal records have equal digests."""
+
+    id: str
+    starts: int
+    digest: str
+
+
+class KnownRuns(Message):
+    runs: List[KnownRun]
+
+
+class ListRecords(Request[KnownRuns]):
+    """List the newest runs that have a record on the host."""
+
+    VERB = "recorded"
+    project: str
+
+
+class RecordTexts(Message):
+    """The texts of a run's run.json and hosts.toml."""
+
+    run: str
+    hosts: str
+
+
+class ReadRecord(Request[RecordTexts]):
+    """Read a run's record."""
+
+    VERB = "record"
+    project: str
+    run: str
+
+
+class HeldRun(Message):
+    """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
+    supervisors runs here, or is about to; `tasks` maps each task to its state; `age_s` is the time
+    since the last launch; `data` are the releases of data sets that its tasks use."""
+
+    run: str
+    release: str
+    chief: str
+    live: bool
+    tasks: Dict[str, str]
+    age_s: float
+    bytes: int
+    data: List[str]
+
+
+class HeldRelease(Message):
+    """A release on this host; `age_s` is the time since it was pushed."""
+
+    release: str
+    age_s: float
+    bytes: int
+
+
+class DiskUse(Message):
+    """`left_bytes` is what broken deletions and pushes left; `free_bytes` what this user may still
+    write."""
+
+    runs: List[HeldRun]
+    releases: List[HeldRelease]
+    left_bytes: int
+    free_bytes: int
+    total_bytes: int
+
+
+class MeasureDisk(Request[DiskUse]):
+    """Measure what a project stores on a host."""
+
+    VERB = "disk"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+
+
+class Weight(Message):
+    """Bytes that a deletion would free."""
+
+    bytes: int
+
+
+class Weigh(Request[Weight]):
+    """Ask how many bytes `Remove` would free."""
+
+    VERB = "weigh"
+    project: str
+    runs: List[str]
+    releases: List[str]
+
+
+class Kept(Message):
+    """A run or release that was not deleted."""
+
+    name: str
+    why: str
+
+
+class Removed(Message):
+    removed_bytes: int
+    kept: List[Kept]
+
+
+class Remove(Request[Removed]):
+    """Delete runs and releases, unless they are in use."""
+
+    VERB = "remove"
+    project: str
+    runs: List[str]
+    releases: List[str]
+
+
+class CheckpointCopies(Message):
+    copies: List[CheckpointCopy]
+
+
+class FindNewest(Request[CheckpointCopies]):
+    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
+    one, and hold it until `LetGoOfCopies`."""
+
+    VERB = "newest"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class LetGoOfCopies(Request[Done]):
+    """Delete what `FindNewest` holds."""
+
+    VERB = "unhold"
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class ReceiveCheckpoint(Request[Arrival]):
+    """Make a folder in which a checkpoint for `task` may arrive."""
+
+    VERB = "receive"
+    project: str
+    run: str
+    task: str
+    checkpoint_dir: str
+
+
+class AdoptCheckpoint(Request[Done]):
+    """Make what has arrived the newest checkpoint of `task`; `source` is a folder of this host that
+    holds it ("": it arrived from elsewhere)."""
+
+    VERB = "adopt"
+    project: str
+    run: str
+    task: str
+    checkpoint_dir: str
+    name: str
+    source: str

@@ -1,0 +1,1 @@
+"""Releases on this host: received, staged, verified, and passed on to other hosts."""

@@ -1,0 +1,142 @@
+"""The verbs `offer`, `lacks`, `add`, `take`, `abandon`: a release appears on a host completely or
+not at all.
+
+The files that an older release has are linked. The others follow the requests `add` and `take`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import contextmanager
+
+from .. import TYPE_CHECKING, paths
+from ..machine import shared_directory
+from ..protocol.message import Done
+from ..protocol.releases import FilesReceived, MissingFiles, ReleaseState
+from ..refusal import Refusal
+from .pack import BLOCK, InflatedStream, read_files
+from .staging import StagedRelease, make_writable
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+    Files = Iterator[Tuple[int, Iterator[bytes]]]
+
+MAX_WRONG = 20  # paths in an answer
+# What `lacks` has started, by project and release, for the requests that follow it.
+staged: Dict[Tuple[str, str], StagedRelease] = {}
+
+
+def offer(project: str, release: str) -> ReleaseState:
+    """Report whether this host has the release, and the id of its directory, because several hosts
+    may share one."""
+    present = os.path.isdir(paths.release(project, release))
+    return ReleaseState(present, shared_directory.root_id())
+
+
+def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> MissingFiles:
+    """Start or resume a release from what this host has already."""
+    already_present = MissingFiles(present=True, wanted=[], incoming="", base=None)
+    final, folder = paths.release(project, release), paths.incoming(project, release)
+    if os.path.isdir(final):  # another push was faster
+        return already_present
+    base = _newest_release(project, data_set_name(release))
+    try:
+        started = StagedRelease(folder, manifest)
+        started.prepare(base, paths.manifest(project, os.path.basename(base or "")))
+    except OSError:
+        if not os.path.isdir(final):
+            raise
+        return already_present
+    staged[project, release] = started
+    return MissingFiles(present=False, wanted=started.missing(), incoming=folder, base=base)
+
+
+def add(project: str, release: str, size: int) -> Done:
+    """Read files from the next `size` bytes of standard input. More files will follow."""
+    with _received_files(size) as files:
+        _write(project, release, files)
+    return Done()
+
+
+def take(project: str, release: str, size: int) -> FilesReceived:
+    """Read the last files from the next `size` bytes of standard input. Answer as `complete`."""
+    with _received_files(size) as files:
+        return complete(project, release, files)
+
+
+def complete(project: str, release: str, files: Files) -> FilesReceived:
+    """Write the files, and publish the release if it is complete."""
+    _write(project, release, files)
+    final = paths.release(project, release)
+    try:
+        wrong = staged[project, release].finish(final, paths.manifest(project, release))
+    except OSError:
+        if not os.path.isdir(final):
+            raise
+    if os.path.isdir(final):  # from this push, or from another of the same release
+        abandon(project, release)
+        return FilesReceived([])
+    return FilesReceived(wrong[:MAX_WRONG])
+
+
+def abandon(project: str, release: str) -> Done:
+    """Delete what has arrived of a release that is not complete."""
+    import shutil  # costs 2 ms, and few pushes need it
+
+    staged.pop((project, release), None)  # a manifest may need much memory
+    folder = paths.incoming(project, release)
+    abandoned = "{}.{}".format(folder, os.getpid())
+    try:
+        os.rename(folder, abandoned)  # in one step, because another push of it may be running
+    except OSError:
+        return Done()
+    make_writable(abandoned)
+    shutil.rmtree(abandoned, ignore_errors=True)
+    return Done()
+
+
+def not_started(release: str) -> Refusal:
+    return Refusal(
+        "no push of release {} is in progress on this host".format(release), "run tfdeploy push"
+    )
+
+
+def data_set_name(release: str) -> str:
+    """Return the name of the data set that a release is a version of; "" for code."""
+    return release.rpartition("-")[0]
+
+
+@contextmanager
+def _received_files(size: int) -> Iterator[Files]:
+    stream = InflatedStream(sys.stdin.buffer, size)
+    try:
+        yield read_files(io.BufferedReader(stream, BLOCK))
+    finally:
+        stream.drain()
+
+
+def _write(project: str, release: str, files: Files) -> None:
+    """Write the files. If writing fails because another push has completed the release, return."""
+    if (project, release) not in staged:
+        raise not_started(release)
+    try:
+        for index, content in files:
+            staged[project, release].write(index, content)
+    except OSError:
+        if not os.path.isdir(paths.release(project, release)):
+            raise
+
+
+def _newest_release(project: str, name: str) -> Optional[str]:
+    """Return the folder of the newest complete release of this data set ("": code), or None."""
+    paths.make_private(project)
+    folder = paths.releases(project)
+    os.makedirs(folder, exist_ok=True)
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    candidates = [entry for entry in visible if data_set_name(entry.name) == name]
+    newest = max(candidates, key=lambda entry: entry.stat().st_ctime, default=None)
+    return newest.path if newest else None

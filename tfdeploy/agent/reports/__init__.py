@@ -1,0 +1,1 @@
+"""What this host reports about tasks: status, progress, logs and small files."""

@@ -1,0 +1,118 @@
+"""The verb `follow`: report state changes, new log lines and new files of a run on this host."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+
+from .. import TYPE_CHECKING, paths
+from ..outputs import checkpoints, listing
+from ..protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
+from ..records import ENDED
+from . import status
+from .tail import Tail
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Optional
+
+    from ..protocol.reports import RunEvent
+    from ..records import TaskReport
+
+POLL_S = 0.15
+FIRST_POLL_S = 0.02
+
+
+def follow(
+    project: str,
+    run: str,
+    tasks: List[str],
+    logs: bool,
+    lines: Optional[int],
+    forever: bool,
+    cursors: Optional[Dict[str, str]] = None,
+    chief: str = "",
+) -> Iterator[RunEvent]:
+    """Yield events of `tasks` until all of them have ended: changes of their states, lines of their
+    logs if `logs` is true, new checkpoints and other files of `chief`.
+
+    `chief` is "" if the chief does not run on this host. A log starts at the task's cursor; without
+    one, it starts with its last `lines` lines (None: all). If older lines are skipped, the first
+    event of that log has no lines and only reports the cursor.
+
+    Ends after one pass if `forever` is false. Also ends when the caller sends its next request or
+    closes the connection.
+    """
+    follower = _Follower(project, run, tasks, chief)
+    if logs:
+        follower.open_logs(lines, cursors or {})
+    if lines is not None:
+        yield from follower.cursors()
+    start = time.monotonic()
+    while True:
+        yield from follower.poll()
+        poll_s = _poll_s(time.monotonic() - start)
+        if follower.ended or not forever or _caller_interrupts(poll_s):
+            return
+
+
+class _Follower:
+    """What was reported of a run's tasks. `ended` is true after all of them have ended."""
+
+    def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
+        started = paths.tasks(project, run)  # a refused start leaves fewer tasks than the plan has
+        self.ended = False
+        self._project, self._run = project, run
+        self._tasks = [task for task in tasks if task in started]
+        self._tails: List[Tail] = []
+        self._saves = checkpoints.CheckpointWatch(project, run, chief) if chief in started else None
+        self._outputs = listing.OutputWatch(project, run, chief) if chief in started else None
+        self._reported: Dict[str, Any] = {}
+
+    def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
+        for task in self._tasks:
+            path = paths.log(self._project, self._run, task)
+            self._tails.append(Tail(task, path, lines, cursors.get(task)))
+
+    def cursors(self) -> Iterator[RunEvent]:
+        return (_lines_event(tail, []) for tail in self._tails)
+
+    def poll(self) -> Iterator[RunEvent]:
+        """Yield what is new.
+
+        States are read before logs and reported after them: when a task is reported as ended, all
+        that it wrote has been reported.
+        """
+        reports = {task: status.report(self._project, self._run, task) for task in self._tasks}
+        for tail in self._tails:
+            for chunk in tail.read(reports[tail.task].state in ENDED):
+                yield _lines_event(tail, chunk)
+        for name in self._saves.poll() if self._saves else ():
+            yield NewCheckpoint(name)
+        if self._outputs and self._outputs.poll():
+            yield NewOutputs(True)
+        yield from self._state_events(reports)
+        self.ended = all(report.state in ENDED for report in reports.values())
+
+    def _state_events(self, reports: Dict[str, TaskReport]) -> Iterator[RunEvent]:
+        """Yield changes oldest first, so that no task seems to fail before its root cause."""
+        for task, report in sorted(reports.items(), key=lambda item: -item[1].age_s):
+            change = (report.state, report.pid, report.restarts)
+            if self._reported.get(task) != change:
+                self._reported[task] = change
+                yield StateChange(report)
+
+
+def _lines_event(tail: Tail, lines: List[str]) -> LogLines:
+    return LogLines(tail.task, lines, tail.cursor)
+
+
+def _poll_s(elapsed_s: float) -> float:
+    """Poll often at first, when a user waits for tasks to become READY."""
+    return min(POLL_S, FIRST_POLL_S + elapsed_s / 16)
+
+
+def _caller_interrupts(wait_s: float) -> bool:
+    """Wait, or return early if the caller sends its next request, which is not read here."""
+    readable, _, _ = select.select([sys.stdin], [], [], wait_s)
+    return bool(readable)

@@ -1,0 +1,137 @@
+"""Read training progress from TensorBoard's event files, without TensorFlow.
+
+An event file is a chain of records `u64 length, u32 crc of the length, data, u32 crc of the data`,
+little-endian; the crcs are masked CRC-32C (source: tensorflow/core/lib/io/record_writer.h). The
+data is an Event: field 1 is the wall time as a double, field 2 the step, field 5 a summary (source:
+tensorflow/core/util/event.proto). No file is read whole: reading can start anywhere in the chain,
+because the crc distinguishes a length from other bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .. import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Iterator, List, Optional, Tuple
+
+    from ..outputs.event_files import EventFile
+
+MAX_FILES = 4
+TAIL_SIZES = (1 << 16, 1 << 20)  # an image or a graph is one record and may fill the first
+# The length of a record below 4 GiB, its crc, and the first byte of an Event: field 1, 64 bits.
+RECORD_HEADER = re.compile(rb"(.{4}\0{4})(.{4})(?=\x09)", re.S)
+STEP_KEY, SUMMARY_KEY = b"\x10", b"\x2a"  # field 2, a varint; field 5, with a length
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The highest step that training reached, and how many seconds ago it was first written."""
+
+    step: int
+    age_s: float
+
+
+def last_step(files: List[EventFile]) -> Optional[Progress]:
+    """Return the last step in the newest event file, or None if no file has a step.
+
+    A file without a step, as after a restart, is skipped in favor of the one before it. Reads at
+    most MAX_FILES files and the last megabyte of each. Never raises.
+    """
+    for file in sorted(files, key=lambda file: (-file.changed, file.path))[:MAX_FILES]:
+        for size in TAIL_SIZES:
+            found = _highest_step(_read_end(file.full_path, size))
+            if found is not None:
+                step, at = found
+                return Progress(step, max(0.0, time.time() - at))
+    return None
+
+
+def quiet_s(log: str, files: List[EventFile]) -> Optional[float]:
+    """Return the seconds since the log or any event file changed; None if none exists."""
+    changes = [file.changed for file in files]
+    try:
+        changes.append(os.stat(log).st_mtime)
+    except OSError:
+        pass
+    return max(0.0, time.time() - max(changes)) if changes else None
+
+
+def events(data: bytes) -> Iterator[bytes]:
+    """Yield the complete events of a part of a chain, which may start and end within a record."""
+    header = RECORD_HEADER.search(data)
+    while header:
+        start = header.end()
+        end = start + int.from_bytes(header[1], "little")
+        complete = end + 4 <= len(data) and header[2] == _masked_crc(header[1])
+        if complete and end - start > 9:
+            yield data[start:end]
+        header = RECORD_HEADER.search(data, end + 4 if complete else header.start() + 1)
+
+
+def read_varint(message: bytes, offset: int) -> Tuple[int, int]:
+    """Return the integer that is encoded at `offset` in groups of seven bits, and where it ends.
+
+    Raises IndexError if the message ends before it, ValueError if it has more than ten bytes.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, offset
+    raise ValueError("a varint has more than ten bytes")
+
+
+def _read_end(path: str, size: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def _highest_step(data: bytes) -> Optional[Tuple[int, float]]:
+    """Return the highest step and the time of its first event. Pure."""
+    highest: Optional[Tuple[int, float]] = None
+    for event in events(data):
+        step, at = _step(event), struct.unpack("<d", event[1:9])[0]
+        if step is not None and math.isfinite(at) and (highest is None or step > highest[0]):
+            highest = step, at
+    return highest
+
+
+def _step(event: bytes) -> Optional[int]:
+    """Return the event's step; None if it has none or a negative one."""
+    key = event[9:10]
+    if key == SUMMARY_KEY:
+        return 0  # proto3 does not write zeros: a summary without a step belongs to step 0
+    if key != STEP_KEY:
+        return None
+    try:
+        step, _ = read_varint(event, 10)
+    except (IndexError, ValueError):
+        return None
+    return None if step >> 63 else step
+
+
+@lru_cache(maxsize=1024)
+def _masked_crc(data: bytes) -> bytes:
+    """Source: RFC 3720, appendix B.4, and Mask() of tensorflow/core/lib/hash/crc32c.h."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    masked = (crc >> 15 | crc << 17) + 0xA282EAD8
+    return (masked & 0xFFFFFFFF).to_bytes(4, "little")

@@ -1,0 +1,73 @@
+"""The verbs `logs` and `give`: send small files as answers, without opening another connection."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+import zlib
+
+from .. import TYPE_CHECKING, paths
+from ..protocol.reports import LogFiles, Piece
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, Iterator, List, Optional, Tuple
+
+PIECE = 1 << 20
+
+
+def logs(project: str, run: str) -> LogFiles:
+    """List the log files that this host has of a run."""
+    folder = paths.logs(project, run)
+    return LogFiles(folder, os.listdir(folder) if os.path.isdir(folder) else [])
+
+
+def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:
+    """Yield what the caller lacks of each file of `folder`.
+
+    `files` are `(path, size, sha256)`: the caller has the first `size` bytes, with this hash. If
+    the file still starts with these bytes, the pieces continue after them, otherwise they start at
+    byte 0. A file of which nothing is missing yields one empty piece. Skips a file that is not
+    regular, and one of which more than `limit` bytes are missing.
+    """
+    for path, size, sha256 in files:
+        file = _open_regular(os.path.join(folder, path))
+        if file is None:
+            continue
+        with file:
+            info = os.fstat(file.fileno())
+            start = size if size and _starts_with(file, size, sha256) else 0
+            if info.st_size - start <= limit:
+                for begin, data in _pieces(file, start, info.st_size):
+                    yield Piece(path, mtime_ns=info.st_mtime_ns, begin=begin, data=data)
+
+
+def _open_regular(path: str) -> Optional[BinaryIO]:
+    try:
+        # Do not block on a fifo that no process writes to.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    return None
+
+
+def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:
+    import hashlib  # costs 2 ms, and is needed only if the caller has a part of the file
+
+    return hashlib.sha256(file.read(size)).hexdigest() == sha256
+
+
+def _pieces(file: BinaryIO, start: int, end: int) -> Iterator[Tuple[int, str]]:
+    """Yield where each piece begins, and its data; at least one piece. Bytes that are written
+    meanwhile are left for the next call."""
+    file.seek(start)
+    while True:
+        piece = file.read(min(PIECE, end - start))
+        data = base64.b64encode(zlib.compress(piece, 1)).decode()
+        yield start, data
+        start += len(piece)
+        if start >= end or not piece:
+            return

@@ -1,0 +1,81 @@
+"""The verb `status`: report a run's tasks on this host, from their state files and ports."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+from .. import TYPE_CHECKING, parallel, paths, records
+from ..machine import grpc_health, lock
+from ..outputs import event_files
+from ..protocol.reports import TaskReports
+from ..records import ENDED, LOST, Launch, TaskReport, TaskState
+from . import progress
+from .tail import Tail
+
+if TYPE_CHECKING:
+    from typing import List
+
+
+def status(project: str, run: str, tail: int) -> TaskReports:
+    """Report every task of the run on this host, with the last `tail` lines of its log."""
+    tasks = paths.tasks(project, run)
+    return TaskReports(parallel.each(lambda task: report(project, run, task, tail, True), tasks))
+
+
+def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False) -> TaskReport:
+    """Report one task, with the last `tail` lines of its log.
+
+    If `probe` is true and the task has not ended, the report includes what its port answers and
+    its training progress.
+    """
+    task_dir = paths.task(project, run, task)
+    state = read_state(task_dir)
+    log = paths.log(project, run, task)
+    result = TaskReport(
+        task=task,
+        state=state.state,
+        age_s=max(0.0, time.time() - state.since),
+        pid=state.pid,
+        exit=state.exit,
+        restarts=state.restarts,
+        reason=state.reason,
+        cause=state.cause,
+        planned=state.planned,
+        log=last_lines(log, tail) if tail else [],
+    )
+    return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
+
+
+def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
+    """Add what the supervisor's state file does not have: health and training progress."""
+    launch = records.load(Launch, paths.launch(task_dir))
+    files = event_files.of_task(task_dir, launch.checkpoint_dir)
+    last = progress.last_step(files)
+    return replace(
+        report,
+        health=grpc_health.task_health(launch),
+        step=last.step if last else None,
+        step_age_s=last.age_s if last else None,
+        quiet_s=progress.quiet_s(log, files),
+    )
+
+
+def read_state(task_dir: str) -> TaskState:
+    """Return what the supervisor wrote; LOST if it is gone and the task had not ended."""
+    supervisor = lock.holder(task_dir)
+    try:
+        state = records.load(TaskState, paths.state(task_dir))
+    except (OSError, ValueError):
+        state = TaskState(records.STARTING, os.stat(task_dir).st_mtime)
+    if state.state in ENDED or supervisor is not None:
+        return state
+    rebooted = bool(state.boot) and state.boot != paths.boot_id()
+    reason = "the host restarted" if rebooted else "its supervisor was killed"
+    return replace(state, state=LOST, reason=reason)
+
+
+def last_lines(path: str, count: int) -> List[str]:
+    """Return the last lines of a log, including those from before its rotation."""
+    return [line for lines in Tail("", path, count).read(True) for line in lines]

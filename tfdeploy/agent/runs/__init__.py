@@ -1,0 +1,1 @@
+"""Runs on this host: start and stop them, hand over their results, report and delete them."""

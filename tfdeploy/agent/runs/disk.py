@@ -1,0 +1,190 @@
+"""The verb `disk`: list a project's runs and releases on this host, and their disk space."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from .. import TYPE_CHECKING, paths, records
+from ..machine import lock
+from ..protocol.runs import DiskUse, HeldRelease, HeldRun
+from ..reports import status
+
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, Iterator, List, Tuple, TypeVar
+
+    T = TypeVar("T")
+
+REMOVING = ".removing-"  # the prefix of what is half deleted; it is listed as nothing else
+BLOCK = 512  # the unit of st_blocks, independent of the file system's own blocks (stat(2))
+RESUMING, RESUMING_S = ".resuming", 3600.0
+ABANDONED_AFTER_S = 86400.0
+
+
+def disk(project: str) -> DiskUse:
+    """Measure a project's runs, releases and leftovers, and their file system."""
+    project_dir = os.path.dirname(paths.runs(project))
+    info = os.statvfs(project_dir if os.path.isdir(project_dir) else paths.root())
+    return DiskUse(
+        runs=_list_folders(_describe_run, project, paths.runs(project)),
+        releases=_list_folders(_describe_release, project, paths.releases(project)),
+        left_bytes=sum(used_bytes(path) for path in leftovers(project)),
+        free_bytes=info.f_bavail * info.f_frsize,
+        total_bytes=info.f_blocks * info.f_frsize,
+    )
+
+
+def used_bytes(path: str) -> int:
+    """Return the disk space of a tree, without what links point to and without holes.
+
+    A file with several hard links counts in part for each: releases share files.
+    """
+    return sum(
+        info.st_blocks * BLOCK // (1 if stat.S_ISDIR(info.st_mode) else info.st_nlink)
+        for info in _stat_tree(path)
+    )
+
+
+def freeable_bytes(paths: Iterable[str]) -> int:
+    """Return what deleting all these trees frees: nothing for a file with a hard link elsewhere."""
+    total = 0
+    links: Dict[Tuple[int, int], int] = {}
+    for info in (info for path in paths for info in _stat_tree(path)):
+        file = (info.st_dev, info.st_ino)
+        links[file] = links.get(file, 0) + 1
+        if stat.S_ISDIR(info.st_mode) or links[file] == info.st_nlink:
+            total += info.st_blocks * BLOCK
+    return total
+
+
+def leftovers(project: str) -> Iterator[str]:
+    """Yield what interrupted removals left, and interrupted pushes that are older than a day."""
+    incoming = os.path.basename(paths.incoming(project, ""))
+    for folder in (paths.runs(project), paths.releases(project)):
+        for entry in _entries(folder):
+            if _is_leftover(entry, incoming):
+                yield entry.path
+
+
+def task_state(task_dir: str) -> str:
+    try:
+        return status.read_state(task_dir).state
+    except PermissionError:  # the lock belongs to another user
+        return records.LOST
+
+
+def mark_resuming(project: str, run: str) -> None:
+    """Protect a run from removal while it is resumed: for some time none of its tasks runs."""
+    folder = paths.run(project, run)
+    if os.path.isdir(folder):
+        with open(os.path.join(folder, RESUMING), "w", encoding="utf-8"):
+            pass
+
+
+def is_resuming(run_dir: str) -> bool:
+    try:
+        return _age_s(os.stat(os.path.join(run_dir, RESUMING)).st_mtime) < RESUMING_S
+    except OSError:
+        return False
+
+
+def releases_of(task_dir: str) -> List[str]:
+    """Return the release of the task's code, then those of its data sets; [] if its launch can't be
+    read."""
+    try:
+        launch = records.read(paths.launch(task_dir))
+        return [launch["release"], *launch.get("data", {}).values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def task_dirs(project: str, run: str) -> Dict[str, str]:
+    """Return the directory of each task on this host; {} if the run was removed meanwhile."""
+    try:
+        return {task: paths.task(project, run, task) for task in paths.tasks(project, run)}
+    except FileNotFoundError:
+        return {}
+
+
+def visible_names(folder: str) -> List[str]:
+    return [entry.name for entry in _entries(folder) if not entry.name.startswith(".")]
+
+
+def _stat_tree(path: str) -> Iterator[os.stat_result]:
+    """Yield the stat results of a tree, including its root; skip what is deleted meanwhile."""
+    remaining = [path]
+    while remaining:
+        current = remaining.pop()
+        try:
+            info = os.lstat(current)
+        except OSError:
+            continue
+        if stat.S_ISDIR(info.st_mode):
+            remaining += [entry.path for entry in _entries(current)]
+        yield info
+
+
+def _list_folders(describe: Callable[[str, str], T], project: str, folder: str) -> List[T]:
+    """Describe each visible folder; skip one that is deleted meanwhile."""
+    found = []
+    for name in sorted(visible_names(folder)):
+        try:
+            if stat.S_ISDIR(os.lstat(os.path.join(folder, name)).st_mode):
+                found.append(describe(project, name))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _describe_run(project: str, run: str) -> HeldRun:
+    folder = paths.run(project, run)
+    tasks = task_dirs(project, run)
+    launches = sorted((os.stat(paths.launch(path)).st_mtime, path) for path in tasks.values())
+    launched_at, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
+    return HeldRun(
+        run=run,
+        release=next(iter(releases_of(youngest)), ""),
+        chief=_chief_of(youngest),
+        live=is_resuming(folder) or any(lock.is_live(path) for path in tasks.values()),
+        tasks={task: task_state(path) for task, path in tasks.items()},
+        age_s=_age_s(launched_at),
+        bytes=used_bytes(folder),
+        data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
+    )
+
+
+def _describe_release(project: str, name: str) -> HeldRelease:
+    path = paths.release(project, name)
+    return HeldRelease(name, _age_s(os.stat(path).st_ctime), used_bytes(path))
+
+
+def _is_leftover(entry: "os.DirEntry[str]", incoming: str) -> bool:
+    try:
+        is_folder, changed = entry.is_dir(follow_symlinks=False), os.lstat(entry.path).st_ctime
+    except OSError:
+        return False
+    is_old_push = entry.name.startswith(incoming) and _age_s(changed) > ABANDONED_AFTER_S
+    return is_folder and (is_old_push or entry.name.startswith(REMOVING))
+
+
+def _entries(folder: str) -> List["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _chief_of(task_dir: str) -> str:
+    """Return the chief of the task's run, or "" if an older agent did not write it."""
+    try:
+        launch = records.read(paths.launch(task_dir))
+        return str((launch.get("heartbeat") or launch["circle"])["chief"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def _age_s(moment: float) -> float:
+    """Return the seconds since a moment of this host's clock, 0 if the clock was set back."""
+    return max(0.0, time.time() - moment)

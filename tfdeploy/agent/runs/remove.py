@@ -1,0 +1,142 @@
+"""The verb `remove`: delete runs and releases from this host, except those that are live or in use.
+
+What is deleted is first renamed to a name with a leading dot: so nothing that is half deleted looks
+like a run or a release, and the next removal deletes the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+
+from .. import TYPE_CHECKING, paths, records
+from ..machine import lock, process
+from ..protocol.runs import Kept, Removed, Weight
+from ..refusal import Refusal
+from ..releases.staging import make_writable
+from . import disk
+
+if TYPE_CHECKING:
+    from typing import Callable, Iterator, List, Tuple
+
+MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
+
+
+def remove(project: str, runs: List[str], releases: List[str]) -> Removed:
+    """Remove these runs and releases, and all leftovers of interrupted removals and pushes.
+
+    What can't be removed does not stop the rest. Raises Refusal, before anything is deleted, for a
+    name that leads elsewhere.
+    """
+    _check_names(project, *runs, *releases)
+    freed, kept = sum(_remove_tree(path)[0] for path in disk.leftovers(project)), []
+    candidates: List[Tuple[str, str, Callable[[str, str], str]]] = []
+    candidates += [(name, paths.run(project, name), _why_run_is_needed) for name in runs]
+    candidates += [
+        (name, paths.release(project, name), _why_release_is_needed) for name in releases
+    ]
+    for name, path, why_needed in candidates:
+        size, why = 0, why_needed(project, name)
+        if not why:
+            size, why = _remove_tree(path)
+        freed += size
+        if why:
+            kept.append(Kept(name=name, why=why))
+    _remove_unused_manifests(project)
+    return Removed(removed_bytes=freed, kept=kept)
+
+
+def weigh(project: str, runs: List[str], releases: List[str]) -> Weight:
+    """Return what `remove` frees if it can delete everything."""
+    _check_names(project, *runs, *releases)
+    trees = [paths.run(project, name) for name in runs]
+    trees += [paths.release(project, name) for name in releases]
+    return Weight(disk.freeable_bytes([*disk.leftovers(project), *trees]))
+
+
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not name or name.startswith(".") or "/" in name or "\0" in name:
+            raise Refusal("{!r} is not the name of a run or a release".format(name))
+
+
+def _why_run_is_needed(project: str, run: str) -> str:
+    """Return why a run must stay, checked right before its removal; "" if it can be removed."""
+    if disk.is_resuming(paths.run(project, run)):
+        return "it is being resumed"
+    for task, task_dir in disk.task_dirs(project, run).items():
+        if lock.is_live(task_dir):
+            return "its {} is live".format(task)
+        mark = process.mark(project, run, task)
+        if disk.task_state(task_dir) == records.LOST and process.task_processes(mark):
+            return "processes of its {} still run: stop them with tfdeploy stop".format(task)
+    return ""
+
+
+def _why_release_is_needed(project: str, release: str) -> str:
+    """Return which run uses a release, also a run that is a link to elsewhere; "" if none does."""
+    for run in disk.visible_names(paths.runs(project)):
+        for task_dir in disk.task_dirs(project, run).values():
+            used = disk.releases_of(task_dir)
+            if release in used:
+                return "run {} uses it".format(run)
+            if not used:
+                return "run {} may use it: its launch.json can't be read".format(run)
+    return ""
+
+
+def _remove_unused_manifests(project: str) -> None:
+    """Delete the manifests of releases that are not on this host any more."""
+    for name in disk.visible_names(paths.manifests(project)):
+        release, ending = os.path.splitext(name)
+        if ending == ".json" and not os.path.lexists(paths.release(project, release)):
+            os.remove(os.path.join(paths.manifests(project), name))
+
+
+def _remove_tree(path: str) -> Tuple[int, str]:
+    """Return the bytes that the removal freed, and why not everything was deleted."""
+    folder, name = os.path.split(path)
+    name = name if name.startswith(disk.REMOVING) else disk.REMOVING + name
+    hidden = os.path.join(folder, "{}-{}".format(name[:MAX_NAME], secrets.token_hex(4)))
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            return 0, "it is a link or a file, not a folder"
+        os.rename(path, hidden)
+    except FileNotFoundError:  # another removal was faster
+        return 0, ""
+    except OSError as error:
+        return 0, str(error.strerror)
+    freed, why = _delete_tree(hidden)
+    return freed, why and "not all of it could be deleted: {}".format(why)
+
+
+def _delete_tree(path: str) -> Tuple[int, str]:
+    """Delete a tree, except files that can't be deleted (busy, or held open over NFS).
+
+    Return the bytes that were freed, and the first error.
+    """
+    freed, why = 0, ""
+    make_writable(path)
+    for delete, entry in _bottom_up(path):
+        try:
+            info = os.lstat(entry)
+            delete(entry)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            why = why or str(error.strerror)
+            continue
+        if delete is os.rmdir or info.st_nlink == 1:  # else it has another hard link
+            freed += info.st_blocks * disk.BLOCK
+    return freed, why
+
+
+def _bottom_up(path: str) -> Iterator[Tuple[Callable[[str], None], str]]:
+    """Yield how to delete each entry of a tree, a folder after its content; follow no links."""
+    for folder, folders, names in os.walk(path, topdown=False):
+        subfolders = [os.path.join(folder, name) for name in folders]
+        files = [os.path.join(folder, name) for name in names]
+        for entry in files + [subfolder for subfolder in subfolders if os.path.islink(subfolder)]:
+            yield os.unlink, entry
+        yield os.rmdir, folder

@@ -1,0 +1,56 @@
+"""The verbs `recorded` and `record`: a run's record on its hosts, for a controller without one."""
+
+from __future__ import annotations
+
+import os
+
+from .. import TYPE_CHECKING, paths, records
+from ..protocol.message import to_json
+from ..protocol.runs import KnownRun, KnownRuns, RecordTexts
+from ..refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Optional
+
+    from ..protocol.runs import RunRecord
+
+MAX_RUNS = 100
+
+
+def store(project: str, run: str, record: RunRecord) -> None:
+    """Store a run's record beside its tasks. Raises OSError."""
+    records.write(paths.record(project, run), to_json(record))
+
+
+def recorded(project: str) -> KnownRuns:
+    """List the newest runs that have a record here."""
+    folder = paths.runs(project)
+    ids = sorted(os.listdir(folder), reverse=True)[:MAX_RUNS] if os.path.isdir(folder) else []
+    summaries = (_summary(project, run) for run in ids)
+    return KnownRuns([summary for summary in summaries if summary])
+
+
+def record(project: str, run: str) -> RecordTexts:
+    """Return the two texts of a run's record. Raises Refusal if it has none."""
+    try:
+        found = records.read(paths.record(project, run))
+        return RecordTexts(run=found["run"], hosts=found["hosts"])
+    except (OSError, ValueError, KeyError):
+        raise Refusal("it has no record of run {}".format(run)) from None
+
+
+def digest(run: str, hosts: str) -> str:
+    """Return a hash that is equal for equal records."""
+    import hashlib  # loads OpenSSL, which costs 2 ms
+
+    return hashlib.sha256("{}\0{}".format(run, hosts).encode()).hexdigest()
+
+
+def _summary(project: str, run: str) -> Optional[KnownRun]:
+    """Return None if the run has no valid record."""
+    try:
+        found = records.read(paths.record(project, run))
+        run_digest = digest(found["run"], found["hosts"])
+        return KnownRun(id=run, starts=int(found["starts"]), digest=run_digest)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

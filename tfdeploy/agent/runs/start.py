@@ -1,0 +1,166 @@
+"""The verb `start`: check everything, then start all tasks of this host, or none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+from .. import TYPE_CHECKING, paths, records
+from ..machine import leases, lock, logind, nvidia, ports
+from ..protocol.runs import Started, StartedTask
+from ..refusal import Refusal
+from . import run_record, start_checks, work_directory
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional
+
+    from ..protocol.runs import RunRecord
+    from ..records import Launch
+
+LEASE_WAIT_S = 5.0
+
+
+def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started:
+    """Start the tasks in the given order; return once each has its supervisor.
+
+    `record` is the run's record, stored beside the tasks. Tasks that have ended before continue in
+    their directories. Raises Refusal; then no task has started.
+    """
+    _require_lasting_session()
+    launches = [_expand_home(launch) for launch in launches]
+    gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
+    for launch in launches:
+        start_checks.check(launch, gpus)
+    task_leases = _acquire_leases(launches, gpus)
+    started: List[Launch] = []
+    try:
+        for launch in launches:
+            with _prepare_task(launch) as task_lock:
+                started.append(launch)
+                _supervise(launch, [task_lock, *task_leases[launch.task]])
+        if record is not None:
+            run_record.store(launches[0].project, launches[0].run, record)
+    except (OSError, Refusal):
+        from . import stop  # a start that succeeds does not need it
+
+        for launch in started:
+            stop.stop_task(launch.project, launch.run, launch.task)
+        raise
+    finally:
+        for descriptors in task_leases.values():
+            leases.release(descriptors)
+    return Started([StartedTask(launch.task) for launch in launches], nvidia.gpu_count())
+
+
+def _require_lasting_session() -> None:
+    refusal = logind.logout_refusal()
+    if refusal is not None:
+        raise Refusal(refusal.message, refusal.hint)
+
+
+def _expand_home(launch: Launch) -> Launch:
+    """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory."""
+    return replace(launch, argv=[start_checks.expand_home(word) for word in launch.argv])
+
+
+def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
+    """Acquire the leases of every task, or none; return their descriptors by task.
+
+    Checks the ports afterwards, when no other tfdeploy run can take them any more.
+    """
+    wanted = {launch.task: _resources(launch, gpus) for launch in launches}
+    descriptors = _acquire([resource for names in wanted.values() for resource in names])
+    try:
+        for launch in launches:
+            for port in launch.leased_ports:
+                ports.require_free(port, launch.task)
+    except Refusal:
+        leases.release(descriptors)
+        raise
+    remaining = iter(descriptors)
+    return {task: [next(remaining) for _ in names] for task, names in wanted.items()}
+
+
+def _resources(launch: Launch, gpus: Dict[int, str]) -> List[str]:
+    ports = ["port/{}".format(port) for port in launch.leased_ports]
+    return [*ports, *(gpus[gpu] for gpu in launch.gpus)]
+
+
+def _acquire(resources: List[str]) -> List[int]:
+    """Acquire the leases; wait a moment for another start that is about to pass them to its
+    supervisors, because until then their run is unknown."""
+    deadline = time.monotonic() + LEASE_WAIT_S
+    while True:
+        try:
+            return leases.acquire(resources)
+        except leases.Taken as taken:
+            if taken.holder.run or time.monotonic() > deadline:
+                raise leases.taken_refusal(taken.resource, taken.holder) from None
+        time.sleep(0.05)
+
+
+@contextmanager
+def _prepare_task(launch: Launch) -> Iterator[int]:
+    """Fill the task's directory; yield its lock, which is acquired before files are written."""
+    task_dir = paths.task(launch.project, launch.run, launch.task)
+    paths.make_private(launch.project)
+    os.makedirs(paths.logs(launch.project, launch.run), exist_ok=True)
+    os.makedirs(paths.work(task_dir), exist_ok=True)
+    try:
+        task_lock = lock.acquire(task_dir)
+    except BlockingIOError:
+        raise start_checks.already_running(launch) from None
+    try:
+        records.write(paths.launch(task_dir), records.to_json(launch))
+        work_directory.fill(launch, paths.work(task_dir))
+        yield task_lock
+    finally:
+        os.close(task_lock)
+
+
+def _supervise(launch: Launch, inherited: List[int]) -> None:
+    """Start a supervisor that inherits the task's lock and leases; wait until it has taken over.
+
+    Raises Refusal if the supervisor closes its pipe without a word.
+    """
+    task_dir = paths.task(launch.project, launch.run, launch.task)
+    read_end, write_end = os.pipe()
+    try:
+        _start_supervisor(task_dir, [write_end, *inherited])
+    finally:
+        os.close(write_end)
+    with os.fdopen(read_end, "rb") as answer:
+        if not answer.read():
+            raise Refusal("the supervisor did not start, see {}/supervisor.log".format(task_dir))
+
+
+def _start_supervisor(task_dir: str, descriptors: List[int]) -> None:
+    """Fork the supervisor, which takes a tenth of the time in which a new Python starts.
+
+    Only if processes of this login end with it, start a new Python in another scope.
+    """
+    log = os.path.join(task_dir, "supervisor.log")
+    scope = logind.scope_command()
+    if not scope:
+        from ..supervision import detach, supervisor
+
+        def supervise() -> None:
+            supervisor.supervise(task_dir, *descriptors)
+
+        detach.run_detached(supervise, "tfdeploy supervise {}".format(task_dir), log, descriptors)
+        return
+    words = ["supervise", task_dir, *map(str, descriptors)]
+    with open(log, "ab") as output:
+        subprocess.Popen(
+            [*scope, sys.executable, "-S", "-E", paths.agent(), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            pass_fds=descriptors,
+            start_new_session=True,
+        )

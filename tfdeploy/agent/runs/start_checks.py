@@ -1,0 +1,79 @@
+"""What must be true before a task starts: its release, data sets, program and GPUs are present."""
+
+from __future__ import annotations
+
+import os
+
+from .. import TYPE_CHECKING, paths
+from ..machine import lock
+from ..refusal import Refusal
+
+if TYPE_CHECKING:
+    from typing import Dict
+
+    from ..records import Launch
+
+
+def check(launch: Launch, gpus: Dict[int, str]) -> None:
+    """Check one task; `gpus` are this host's, by their index. Raises Refusal."""
+    release = paths.release(launch.project, launch.release)
+    _check_release(release, "release {}".format(launch.release))
+    for place, data_set in launch.data.items():
+        what = "data set {} ({})".format(place, data_set)
+        _check_release(paths.release(launch.project, data_set), what)
+    if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
+        raise already_running(launch)
+    check_program(launch, release)
+    _check_gpus(launch, gpus)
+
+
+def check_program(launch: Launch, release: str) -> None:
+    """Raise Refusal if the task's program does not exist; `release` is the release's folder."""
+    if not is_program(launch.argv[0], launch.env, release):
+        raise missing_program(launch.argv[0], launch.task)
+
+
+def is_program(program: str, env: Dict[str, str], folder: str) -> bool:
+    """Return whether a process that starts in `folder` with this `env` can run the program."""
+    folders = [folder] if "/" in program else os.get_exec_path({**os.environ, **env})
+    return any(_is_executable(os.path.join(folder, program)) for folder in folders)
+
+
+def missing_program(program: str, task: str) -> Refusal:
+    return Refusal(
+        "the program {} of {} is not on this host".format(program, task),
+        "give its absolute path, or set the host's python",
+    )
+
+
+def already_running(launch: Launch) -> Refusal:
+    return Refusal(
+        "{} of run {} is already running".format(launch.task, launch.run),
+        "see it with tfdeploy status --run {0}, or stop it with tfdeploy stop --run {0}".format(
+            launch.run
+        ),
+    )
+
+
+def expand_home(word: str) -> str:
+    """Expand a leading `~/` with this host's home directory."""
+    return os.path.expanduser(word) if word.startswith("~/") else word
+
+
+def _check_release(folder: str, what: str) -> None:
+    if not os.path.isdir(folder):
+        raise Refusal("{} is not on this host".format(what), "send it with tfdeploy push")
+
+
+def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
+    missing = [gpu for gpu in launch.gpus if gpu not in gpus]
+    if missing:
+        count = "1 GPU" if len(gpus) == 1 else "{} GPUs".format(len(gpus))
+        raise Refusal(
+            "{} needs GPU {}, but nvidia-smi lists {}".format(launch.task, missing[0], count),
+            "correct the host's gpus",
+        )
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,0 +1,124 @@
+"""The verb `stop`: stop tasks of a run on this host, and verify that their processes are gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .. import TYPE_CHECKING, parallel, paths, records
+from ..machine import lock, process
+from ..outputs import state_file
+from ..protocol.runs import SavedCheckpoint, Stopped, StoppedTask
+from ..records import ENDED, Launch, TaskState
+
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+MARGIN_S = 10.0
+UNKNOWN = "UNKNOWN"  # this host never had the task
+
+
+def stop(
+    project: str, run: str, tasks: List[str], launched: str = "", tells: bool = False
+) -> Stopped:
+    """Stop `tasks` in parallel.
+
+    `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
+    `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
+    stopped once more or all of them have ended.
+    """
+    return Stopped(
+        parallel.each(lambda task: _stop_launch(launched, project, run, task, tells), tasks)
+    )
+
+
+def _stop_launch(launch_name: str, project: str, run: str, task: str, tells: bool) -> StoppedTask:
+    task_dir = paths.task(project, run, task)
+    launch = _read_launch(task_dir)
+    if launch_name and launch and launch.heartbeat.name != launch_name:
+        from ..reports import status  # rarely needed: most stops are for the current launch
+
+        return StoppedTask(task, status.read_state(task_dir).state, [])
+    return stop_task(project, run, task, tells)
+
+
+def stop_task(project: str, run: str, task: str, tells: bool = False) -> StoppedTask:
+    """Stop the task through its supervisor; if that is gone, end all processes with its mark."""
+    task_dir = paths.task(project, run, task)
+    mark = process.mark(project, run, task)
+    grace_s = _stop_grace_s(task_dir)
+    supervisor = lock.holder(task_dir)
+    while supervisor == 0:  # it has not written its pid yet
+        time.sleep(0.01)
+        supervisor = lock.holder(task_dir)
+    if supervisor is not None:
+        _stop_supervisor(supervisor, task_dir, grace_s, tells)
+    survivors = process.end_all(mark, None, grace_s)
+    return StoppedTask(
+        task=task,
+        state=_final_state(task_dir),
+        survivors=survivors,
+        saved=_newest_checkpoint(task_dir),
+    )
+
+
+def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, tells: bool) -> None:
+    launch = _read_launch(task_dir)
+    stays = tells and launch is not None and launch.is_chief
+    process.send_signal(supervisor, signal.SIGUSR1 if tells else signal.SIGTERM)
+    process.send_signal(supervisor, signal.SIGCONT)  # a stopped process receives no other signal
+    deadline = time.monotonic() + grace_s + process.KILL_WAIT_S + MARGIN_S
+    while lock.holder(task_dir) == supervisor and not (stays and _has_ended(task_dir)):
+        time.sleep(0.05)
+        if time.monotonic() > deadline:
+            # The kernel ends the task with its supervisor; `stop_task` ends its other processes.
+            process.send_signal(supervisor, signal.SIGKILL)
+            return
+
+
+def _has_ended(task_dir: str) -> bool:
+    try:
+        return records.load(TaskState, paths.state(task_dir)).state in ENDED
+    except (OSError, ValueError):
+        return False
+
+
+def _stop_grace_s(task_dir: str) -> float:
+    launch = _read_launch(task_dir)
+    return launch.stop_grace_s if launch else 0.0
+
+
+def _newest_checkpoint(task_dir: str) -> Optional[SavedCheckpoint]:
+    launch = _read_launch(task_dir)
+    if launch is None or not launch.is_chief:
+        return None
+    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+    for name in state_file.read(folder)[:1]:
+        written = os.stat(os.path.join(folder, state_file.STATE)).st_mtime
+        return SavedCheckpoint(name, max(0.0, time.time() - written))
+    return None
+
+
+def _read_launch(task_dir: str) -> Optional[Launch]:
+    try:
+        return records.load(Launch, paths.launch(task_dir))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _final_state(task_dir: str) -> str:
+    """Return the state on disk. If a lost supervisor left it open, write that the task stopped."""
+    if not os.path.isdir(task_dir):
+        return UNKNOWN
+    try:
+        state = records.load(TaskState, paths.state(task_dir))
+    except (OSError, ValueError):
+        return records.STOPPED
+    if state.state in ENDED:
+        return state.state
+    stopped = TaskState(
+        records.STOPPED, time.time(), reason="stopped after its supervisor was lost"
+    )
+    records.write(paths.state(task_dir), records.to_json(stopped))
+    return records.STOPPED

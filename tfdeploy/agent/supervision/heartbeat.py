@@ -1,0 +1,248 @@
+"""The heartbeat of a run: every supervisor regularly sends its task's state to the chief's.
+
+The chief's supervisor runs the server; its answers say how the run is going. The controller takes
+no part in it, and no other process does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from .. import TYPE_CHECKING
+from ..machine.sockets import DeadlineSocket, listen
+from ..records import ENDED, HeartbeatSettings
+from . import signing
+
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple
+
+    Body = Dict[str, Any]
+
+INTERVAL_S = 1.0
+MAX_REQUESTS_PER_S = 50  # of all tasks of a run together
+TIMEOUT_S = 5.0
+PIECE_TIMEOUT_S = 60.0
+MAX_CONNECTIONS = 64
+EVICT_S = 0.5
+BACKLOG = 256
+
+
+@dataclass(frozen=True)
+class Report:
+    """The last report of a task, received `at` on this host's monotonic clock."""
+
+    at: float
+    state: str
+    reason: str
+    sent: int = 0  # the sender's own clock in ns: an older report that is replayed does not count
+    stops_run: bool = False  # the task was ended by the command that stops the whole run
+
+
+class HeartbeatServer:
+    """The chief's side: answers every client that knows the secret, and stores its reports.
+
+    An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
+    offered checkpoint or None), `outputs` (the list of other offered files or None) and `going`
+    (the tasks that have not reported their end). A request with the key `advance` also gets the
+    count of run_progress.py, and one with `file` and `offset` a piece of an offered file from
+    `read`. Raises OSError if the port is taken.
+    """
+
+    def __init__(
+        self,
+        settings: HeartbeatSettings,
+        read: Callable[[str, int], bytes],
+        progress_count: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.settings = settings
+        self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
+        self.ended: Optional[Body] = None
+        self.checkpoint: Optional[Body] = None
+        self.outputs: Optional[Body] = None
+        self._progress_count = progress_count
+        self._read = read
+        self._server = _ConnectionServer(settings.port, self._answer)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.address[1])
+
+    def unfinished_tasks(self) -> List[str]:
+        """Return the tasks that have not reported their end."""
+        return [task for task, report in self.reports.items() if report.state not in ENDED]
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _answer(self, connection: DeadlineSocket) -> None:
+        line = signing.receive_line(connection)
+        nonce, body = signing.verify(self.settings.secret, signing.REQUEST, line)
+        data = b""
+        if body.get("task") in self.reports:
+            self._store(body)
+        answer: Body = {
+            "ended": self.ended,
+            "checkpoint": self.checkpoint,
+            "outputs": self.outputs,
+            "going": self.unfinished_tasks(),
+        }
+        if "advance" in body:
+            answer["advance"] = self._progress_count()
+        if "file" in body:
+            data = self._read(body["file"], int(body["offset"]))
+            answer = signing.describe_data(answer, data)
+        connection.send(signing.sign(self.settings.secret, signing.ANSWER, nonce, answer) + data)
+
+    def _store(self, body: Body) -> None:
+        """Store a report, unless it is a replay of an older one."""
+        task, sent = body["task"], body["asked"]
+        if sent > self.reports[task].sent:
+            self.reports[task] = Report(
+                time.monotonic(), body["state"], body["reason"], sent, body.get("of_run", False)
+            )
+
+
+class HeartbeatClient:
+    """The side of the other tasks: sends reports from its own thread.
+
+    `answer` is the server's last answer, and `acknowledged` the report that it answers.
+    `answered_at` is when it arrived, and `ended_at` when an answer first said that the run has
+    ended, on this host's monotonic clock. `get_report` returns the body of the current report.
+    """
+
+    def __init__(self, settings: HeartbeatSettings, get_report: Callable[[], Body]) -> None:
+        self.settings = settings
+        self.answer: Body = {}
+        self.acknowledged: Body = {}
+        self.answered_at = time.monotonic()
+        self.ended_at: Optional[float] = None
+        self._get_report = get_report
+        self._wake_up = threading.Event()
+        self._sending = threading.Lock()  # otherwise an older report could arrive after the last
+        threading.Thread(target=self._send_forever, daemon=True).start()
+
+    def send_soon(self) -> None:
+        """Make the thread send a report at once, because the state has changed."""
+        self._wake_up.set()
+
+    def send(self) -> bool:
+        """Send one report now. Return False if there is no valid answer."""
+        with self._sending:
+            try:
+                report = self._get_report()
+                self.answer, _ = request(self.settings, {**report, "asked": time.monotonic_ns()})
+            except (OSError, signing.Untrusted):  # the chief may have ended before this task
+                return False
+            self.acknowledged, self.answered_at = report, time.monotonic()
+            if self.answer.get("ended") and self.ended_at is None:
+                self.ended_at = self.answered_at
+            return True
+
+    def _send_forever(self) -> None:
+        interval_s = max(INTERVAL_S, len(self.settings.tasks) / MAX_REQUESTS_PER_S)
+        while True:
+            self._wake_up.clear()
+            self.send()
+            self._wake_up.wait(interval_s * (0.8 + 0.4 * os.urandom(1)[0] / 255))
+
+
+def request(
+    settings: HeartbeatSettings, body: Body, timeout_s: float = TIMEOUT_S
+) -> Tuple[Body, bytes]:
+    """Send a request to the chief's supervisor; return the answer's body and data.
+
+    Raises OSError or signing.Untrusted if it does not answer.
+    """
+    return signing.request((settings.address, settings.port), settings.secret, body, timeout_s)
+
+
+def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: BinaryIO) -> None:
+    """Write the first `size` bytes of a file that the chief's supervisor offers to `target`.
+
+    Raises as `request` does, and ValueError if the file is shorter.
+    """
+    while target.tell() < size:
+        _, data = request(settings, {"file": file, "offset": target.tell()}, PIECE_TIMEOUT_S)
+        if not data:
+            raise ValueError("{} is shorter than announced".format(file))
+        target.write(data)
+
+
+def _others(settings: HeartbeatSettings) -> List[str]:
+    return [task for task in settings.tasks if task != settings.chief]
+
+
+class _ConnectionServer:
+    """Answers each connection in its own thread, at most MAX_CONNECTIONS at a time.
+
+    Strangers may connect but must not block the others: a client has TIMEOUT_S seconds for its
+    request, and if all places are taken, the oldest connection is closed. Raises OSError if the
+    port is taken. (The module socketserver is similar, but wakes up ten times a second.)
+    """
+
+    def __init__(self, port: int, answer: Callable[[DeadlineSocket], None]) -> None:
+        self._answer = answer
+        self._free_places = threading.Semaphore(MAX_CONNECTIONS)
+        self._connections: Dict[socket.socket, None] = {}  # the oldest first
+        self._listener = listen(port, BACKLOG)
+        self.address = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Free the port. Clients whose requests are being answered still get their answers."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # the listener was shut down
+                    return
+                time.sleep(EVICT_S)  # too many files are open, or the client has gone
+                continue
+            if not self._start_thread(connection):
+                connection.close()
+
+    def _start_thread(self, connection: socket.socket) -> bool:
+        if not self._take_place():
+            return False
+        self._connections[connection] = None
+        try:
+            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
+        except RuntimeError:  # the system allows no more threads
+            self._free_place(connection)
+            return False
+        return True
+
+    def _take_place(self) -> bool:
+        """Take a free place, closing the oldest connection if there is none."""
+        if self._free_places.acquire(blocking=False):
+            return True
+        for oldest in list(self._connections)[:1]:
+            try:
+                oldest.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has closed by itself
+        return self._free_places.acquire(timeout=EVICT_S)
+
+    def _handle(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._answer(DeadlineSocket(connection, TIMEOUT_S))
+            except Exception:
+                pass  # clients without the secret, and those that hang up, get no answer
+            finally:
+                self._free_place(connection)
+
+    def _free_place(self, connection: socket.socket) -> None:
+        del self._connections[connection]
+        self._free_places.release()

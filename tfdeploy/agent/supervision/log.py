@@ -1,0 +1,130 @@
+"""The log of a task: a pipe takes what its processes print, and two files keep the newest part.
+
+<task>.log grows to half of the limit, then replaces <task>.log.1. A full disk costs lines, never
+the task: if a print failed, it would end the task.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import termios
+import threading
+import time
+
+CHUNK = 1 << 16
+TAIL = 1 << 15
+PIPE_BYTES = 1 << 20
+F_SETPIPE_SZ = 1031  # source: linux/fcntl.h
+FLUSH_S = 2.0
+# A reserve file that is deleted when the disk is full, so that the last output fits.
+RESERVE = os.urandom(CHUNK)  # a compressing file system would store zeros in no space
+
+
+class TaskLog:
+    """The log of one task.
+
+    The task writes to `descriptor`. `grew_at` is the time of its last output on the monotonic
+    clock. `tail` is the end of its output, even if the disk had no space for it.
+    """
+
+    def __init__(self, path: str, limit_bytes: int, reserve: str) -> None:
+        self.path = path
+        self.grew_at = time.monotonic()
+        self.tail = b""
+        self._max_file_bytes = max(CHUNK, limit_bytes // 2)
+        self._lost_bytes = 0
+        self._is_busy = False
+        self._file = _open(path)
+        self._reserve = reserve
+        self._create_reserve()
+        self._source, self.descriptor = os.pipe()
+        try:
+            fcntl.fcntl(self.descriptor, F_SETPIPE_SZ, PIPE_BYTES)
+        except OSError:
+            pass  # over this user's limit: the default size is enough
+        threading.Thread(target=self._pump, daemon=True).start()
+
+    def flush(self) -> None:
+        """Wait until the file contains everything that was written so far, or for FLUSH_S."""
+        deadline = time.monotonic() + FLUSH_S
+        # In this order: if the pipe is empty, its content may still be with the busy pump.
+        while (_unread_bytes(self._source) or self._is_busy) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        self.flush()
+        _remove(self._reserve)
+
+    def _pump(self) -> None:
+        while True:
+            select.select([self._source], [], [])
+            self._is_busy = True
+            chunk = os.read(self._source, CHUNK)
+            self.grew_at = time.monotonic()
+            self.tail = (self.tail + chunk)[-TAIL:]
+            try:
+                self._append(chunk)
+            except OSError:
+                pass  # a failing disk costs lines; an unread pipe would stop the task
+            self._is_busy = False
+
+    def _append(self, chunk: bytes) -> None:
+        excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
+        # A file ends with a complete line, unless that line is longer than CHUNK.
+        if excess > CHUNK or (excess > 0 and b"\n" in chunk):
+            head, newline, chunk = chunk.partition(b"\n")
+            self._write(head + newline)
+            self._rotate()
+        lost = self._lost_bytes
+        if lost and self._write(b"\n[%d bytes of log lost: no space]\n" % lost):
+            lost = 0
+        self._lost_bytes = lost
+        self._write(chunk)
+
+    def _write(self, data: bytes) -> bool:
+        """Write, using the reserve if the disk is full; return False if data was lost."""
+        while data:
+            try:
+                data = data[os.write(self._file, data) :]
+            except OSError:
+                if not _remove(self._reserve):
+                    self._lost_bytes += len(data)
+                    return False
+        return True
+
+    def _rotate(self) -> None:
+        new_path = self.path + ".new"
+        try:
+            file = _open(new_path)  # first: without a free inode the current file is kept
+            os.replace(self.path, self.path + ".1")
+            os.replace(new_path, self.path)
+        except OSError:
+            return
+        os.close(self._file)
+        self._file = file
+
+    def _create_reserve(self) -> None:
+        try:
+            with open(self._reserve, "wb") as file:
+                file.write(RESERVE)
+        except OSError:
+            pass
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _unread_bytes(pipe: int) -> int:
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0])
+
+
+def _remove(path: str) -> bool:
+    try:
+        os.remove(path)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""A supervisor's membership in its run: what it reports to others, and what it must do for them."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from .. import TYPE_CHECKING
+from . import heartbeat, replicas, signing, termination
+from .heartbeat import HeartbeatClient, HeartbeatServer
+from .run_progress import RunProgress
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Union
+
+    from ..records import Launch, TaskState
+    from .termination import Order
+
+    GetState = Callable[[], TaskState]
+
+TICK_S = 0.25
+LAST_REPORT_S = 60.0  # for how long a task tries to report its end
+
+
+def join(
+    launch: Launch, task_dir: str, get_state: GetState
+) -> Union["ChiefMembership", "OtherMembership"]:
+    """Join the run, as the chief or as another task. Raises OSError if the chief's port is taken.
+
+    `get_state` returns the current state of this task.
+    """
+    if launch.is_chief:
+        return ChiefMembership(launch, task_dir, get_state)
+    return OtherMembership(launch, get_state)
+
+
+class ChiefMembership:
+    """Membership of the chief, whose end is the end of the run.
+
+    Its supervisor reports the end to all others, and stays until they have received it.
+    """
+
+    def __init__(self, launch: Launch, task_dir: str, get_state: GetState) -> None:
+        self._launch = launch
+        self._get_state = get_state
+        self._started_at = time.monotonic()
+        self._offer = replicas.CheckpointOffer(launch, task_dir)
+        self._progress = RunProgress(task_dir, launch.checkpoint_dir)
+        self._server = HeartbeatServer(launch.heartbeat, self._offer.read, self._progress.count)
+        self._offer.start(self._server)
+
+    def state_changed(self) -> None:
+        """Do nothing: the next request of each other task gets the new state."""
+
+    def all_others_ended(self) -> bool:
+        """Return whether every other task has reported its end."""
+        return not self._server.unfinished_tasks()
+
+    def run_has_ended(self) -> bool:
+        return False
+
+    def order(self) -> Optional[Order]:
+        """Return the order for this task, or None while it may continue."""
+        now = time.monotonic()
+        received = self._server.reports
+        reports = {
+            task: (now - last.at, last.state, last.reason) for task, last in received.items()
+        }
+        stopped = next((task for task, last in received.items() if last.stops_run), "")
+        return termination.chief_order(self._launch, reports, now - self._started_at, stopped)
+
+    def progress_count(self) -> Optional[int]:
+        """Return how often the run was found to have progressed."""
+        return self._progress.count()
+
+    def leave(self, stops_run: bool) -> None:
+        """Report how this task ended until every other task has reported its own end.
+
+        Gives up after orphan_timeout_s, or on SIGTERM. Other tasks learn the end of the run in this
+        way even if the controller cannot reach their hosts.
+        """
+        state, started_at = self._get_state(), time.monotonic()
+        self._server.ended = {"state": state.state, "reason": state.reason}
+        timeout_s = self._launch.heartbeat.orphan_timeout_s
+        while self._server.unfinished_tasks() and time.monotonic() < started_at + timeout_s:
+            if signal.sigtimedwait((signal.SIGTERM,), TICK_S):
+                break
+
+    def close(self) -> None:
+        self._offer.close()
+        self._server.close()
+
+
+class OtherMembership:
+    """Membership of any task but the chief."""
+
+    def __init__(self, launch: Launch, get_state: GetState) -> None:
+        self._launch = launch
+        self._get_state = get_state
+        self._stops_run = False
+        self._client = HeartbeatClient(launch.heartbeat, self._report)
+        replicas.start_fetching(launch, self._client)
+
+    def state_changed(self) -> None:
+        """Report the new state at once."""
+        self._client.send_soon()
+
+    def all_others_ended(self) -> bool:
+        """Return False: only the chief's supervisor knows this."""
+        return False
+
+    def run_has_ended(self) -> bool:
+        return self._client.ended_at is not None
+
+    def order(self) -> Optional[Order]:
+        """Return the order for this task, or None while it may continue."""
+        now, client = time.monotonic(), self._client
+        ended_s = None if client.ended_at is None else now - client.ended_at
+        return termination.other_order(
+            self._launch, client.answer, now - client.answered_at, ended_s
+        )
+
+    def progress_count(self) -> Optional[int]:
+        """Return how often the run was found to have progressed, or None if the chief's supervisor
+        does not answer."""
+        try:
+            answer, _ = heartbeat.request(self._launch.heartbeat, {"advance": True})
+            return int(answer["advance"])
+        except (OSError, signing.Untrusted):
+            return None
+
+    def leave(self, stops_run: bool) -> None:
+        """Report how this task ended.
+
+        The report is repeated for LAST_REPORT_S seconds, because networks often fail together with
+        tasks. If the whole run is being stopped (`stops_run`), the command that stops it waits, so
+        the report is sent only once.
+        """
+        self._stops_run = stops_run
+        deadline = time.monotonic() + (0.0 if stops_run else LAST_REPORT_S)
+        if stops_run:
+            self._client.send()
+        while self._client.acknowledged != self._report() and time.monotonic() < deadline:
+            if not self._client.send() and signal.sigtimedwait((signal.SIGTERM,), 1.0):
+                break
+
+    def close(self) -> None:
+        """Do nothing: the thread of the client ends with this process."""
+
+    def _report(self) -> Dict[str, Any]:
+        state = self._get_state()
+        report = {"task": self._launch.task, "state": state.state, "reason": state.reason}
+        return {**report, "of_run": True} if self._stops_run else report

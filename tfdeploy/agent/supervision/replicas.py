@@ -1,0 +1,177 @@
+"""Copy the chief's newest checkpoint to other hosts, without the controller and without SSH keys.
+
+The chief's supervisor offers it through the heartbeat (heartbeat.py): pinned by links, so that it
+does not change, and read in pieces by the tasks that the plan has chosen. Each copy costs the chief
+one read of the files and one SHA-256, the network one transfer, and the peer's disk one copy.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from .. import TYPE_CHECKING, paths, records
+from ..machine import filesystem
+from ..outputs import checkpoints, state_file
+from . import heartbeat, signing
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional
+
+    from ..records import Launch
+    from . import output_replicas
+    from .heartbeat import HeartbeatClient, HeartbeatServer
+
+    Json = Dict[str, Any]
+
+PIN = ".tfdeploy-offered"
+COPIED = ".tfdeploy-copied"
+PIECE = 1 << 20
+CHECK_EVERY_S = 1.0
+# While a peer fetches a checkpoint, it is not withdrawn for a newer one; otherwise slow peers might
+# never get a complete copy.
+FETCH_GAP_S = 5.0
+FAILED_PAUSE_S = 15.0
+
+
+class CheckpointOffer:
+    """The chief's side. The heartbeat server calls `read` for each piece of a file."""
+
+    def __init__(self, launch: Launch, task_dir: str) -> None:
+        self._is_wanted = bool(launch.heartbeat.replicas)
+        self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+        self._pin = os.path.join(self._folder, PIN)
+        self._files: List[str] = []
+        self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
+        self._read_at = -FETCH_GAP_S
+
+    def start(self, server: HeartbeatServer) -> None:
+        """Keep the offers of `server` up to date, in a thread."""
+        if self._is_wanted:
+            threading.Thread(target=self._update_forever, args=(server,), daemon=True).start()
+
+    def read(self, file: str, offset: int) -> bytes:
+        """Return a piece of an offered file. Raises ValueError for any other file."""
+        if self._outputs and self._outputs.has(file):
+            return self._outputs.read(file, offset)
+        if file not in self._files:
+            raise ValueError("{!r} is not offered".format(file))
+        self._read_at = time.monotonic()
+        with open(os.path.join(self._pin, file), "rb") as source:
+            source.seek(offset)
+            return source.read(PIECE)
+
+    def close(self) -> None:
+        if self._is_wanted:
+            filesystem.remove_folder(self._pin)
+
+    def update(self, server: HeartbeatServer) -> None:
+        """Offer the newest checkpoint, unless a peer fetches the offered one, and the outputs."""
+        try:
+            if time.monotonic() > self._read_at + FETCH_GAP_S and os.path.isdir(self._folder):
+                self._offer_newest(server)
+            if self._outputs:
+                self._outputs.update()
+                server.outputs = self._outputs.announced or None
+        except OSError:
+            pass  # no space for the links: the next update tries again
+
+    def _update_forever(self, server: HeartbeatServer) -> None:
+        while True:
+            self.update(server)
+            time.sleep(CHECK_EVERY_S)
+
+    def _offer_newest(self, server: HeartbeatServer) -> None:
+        checkpoint = checkpoints.pin_newest(self._folder, self._pin)
+        self._files = [file["path"] for file in checkpoint["files"]] if checkpoint else []
+        server.checkpoint = checkpoint
+
+
+def _outputs_offer(launch: Launch, task_dir: str) -> Optional[output_replicas.OutputsOffer]:
+    if not launch.outputs.copied_bytes:
+        return None
+    from . import output_replicas  # it loads modules that only runs with replicas need
+
+    return output_replicas.OutputsOffer(launch, task_dir)
+
+
+def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
+    """Fetch what the chief offers, in a thread, if the plan has chosen this task for replicas."""
+    if launch.task in launch.heartbeat.replicas:
+        threading.Thread(target=_fetch_forever, args=(launch, client), daemon=True).start()
+
+
+def replica_dir(project: str, run: str) -> str:
+    """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
+    return os.path.join(paths.run(project, run), "replica")
+
+
+def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
+    fetched: Dict[str, str] = {}
+    retry_at: Dict[str, float] = {}
+    fetch_functions = {"checkpoint": _fetch_checkpoint, "outputs": _fetch_outputs}
+    while True:
+        for kind, fetch in fetch_functions.items():
+            offer = client.answer.get(kind)
+            is_paused = time.monotonic() < retry_at.get(kind, 0.0)
+            if offer and offer["name"] != fetched.get(kind) and not is_paused:
+                try:
+                    fetch(launch, offer)
+                    fetched[kind] = offer["name"]
+                except (OSError, ValueError, signing.Untrusted):
+                    # Withdrawn for a newer one, disconnected, or this host's disk is full.
+                    filesystem.remove_folder(_incoming_dir(launch))
+                    retry_at[kind] = time.monotonic() + FAILED_PAUSE_S
+        time.sleep(CHECK_EVERY_S)
+
+
+def _fetch_outputs(launch: Launch, offer: Json) -> None:
+    from . import output_replicas  # as above
+
+    output_replicas.fetch(launch, offer)
+
+
+def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
+    """Fetch a checkpoint next to the older one, which is deleted when it is complete."""
+    folder = replica_dir(launch.project, launch.run)
+    incoming = _incoming_dir(launch)
+    filesystem.remove_folder(incoming)
+    os.makedirs(incoming)
+    for file in offer["files"]:
+        _fetch_file(launch, file["path"], int(file["size"]), incoming)
+    # An evaluator may be reading the one before, and may write its own checkpoints to this folder.
+    copied = [name for name in _copied_names(folder) if name != offer["name"]] + [offer["name"]]
+    keep = 2 if launch.links else 1
+    checkpoints.install(incoming, folder, offer["name"])
+    _remove(folder, copied[:-keep])
+    records.write(os.path.join(folder, COPIED), copied[-keep:])
+    state_file.write(folder, offer["name"])  # without the removed ones
+    filesystem.remove_folder(incoming)
+
+
+def _copied_names(folder: str) -> List[str]:
+    """Return the names of the checkpoints that were fetched to the folder, the newest last."""
+    try:
+        return [str(name) for name in records.read(os.path.join(folder, COPIED))]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _remove(folder: str, names: List[str]) -> None:
+    for file in os.listdir(folder):
+        if any(state_file.is_part(file, name) for name in names):
+            os.remove(os.path.join(folder, file))
+
+
+def _incoming_dir(launch: Launch) -> str:
+    return os.path.join(replica_dir(launch.project, launch.run), ".incoming")
+
+
+def _fetch_file(launch: Launch, name: str, size: int, incoming: str) -> None:
+    if os.path.basename(name) != name:
+        raise ValueError("{!r} is not a file name".format(name))
+    with open(os.path.join(incoming, name), "wb") as target:
+        heartbeat.fetch_file(launch.heartbeat, name, size, target)
+        target.flush()
+        os.fsync(target.fileno())

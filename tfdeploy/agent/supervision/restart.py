@@ -1,0 +1,200 @@
+"""Decide whether and when a task is restarted, and why. Pure: equal arguments, equal decisions."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, replace
+
+from .. import TYPE_CHECKING
+from ..records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
+
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional, Sequence
+
+# A shell reports the death by a signal as 128 + its number.
+SHELL_SIGNALS = range(129, 193)
+TRACEBACK = b"Traceback (most recent call last):"
+ADDRESS = re.compile(r"0x[0-9a-f]+")
+MAX_EXCEPTION = 200
+# The status codes of PEER_ERRORS, as TensorFlow and gRPC print them.
+PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of the task's process.
+
+    `started_at` is in seconds of a monotonic clock. `ready` says whether the task ever answered on
+    its port, or, without a port, lived for a while. `failure` is the traceback that ended it, or,
+    without one, the description of its exit code; "" if it did not fail by itself, or if a restart
+    can help. `progress` is the count of run_progress.py at its end; None if unknown.
+    """
+
+    started_at: float
+    ready: bool
+    failure: str = ""
+    progress: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How an attempt ended.
+
+    `code` is negative for a signal. `stopped` means that it was stopped on request. `reason` says
+    more than the code, for example that the task was FROZEN. `final` means that a restart cannot
+    help. `error` is the one of PEER_ERRORS that ended it, or "".
+    """
+
+    code: int
+    stopped: bool = False
+    reason: str = ""
+    final: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The task's next state, its reason, and for BACKOFF the seconds until the restart."""
+
+    state: str
+    delay_s: float
+    reason: str
+
+
+def decide(
+    policy: Policy, history: Sequence[Attempt], ended: Exit, now: float, jitter: float
+) -> Decision:
+    """Decide what follows the end of the last attempt in `history`.
+
+    `now` is on the clock of the attempts. `jitter` is between 0 and 1 and shortens the delay, so
+    that tasks that ended together do not restart together.
+    """
+    if ended.stopped:
+        reason = "{}, {}".format(ended.reason, describe_exit(ended.code))
+        return Decision(STOPPED, 0.0, reason)
+    reason = ended.reason or describe_exit(ended.code)
+    if ended.code == 0 and not ended.reason:
+        return Decision(SUCCEEDED, 0.0, reason)
+    refusal = _refusal(policy, history, ended, now)
+    if refusal is not None:
+        return Decision(FAILED, 0.0, reason + refusal)
+    nth = _restarts_within(policy.window_s, history, now) + 1
+    delay_s = _delay_s(policy, nth, jitter)
+    return Decision(BACKOFF, delay_s, "{}; restart {} of {}".format(reason, nth, policy.attempts))
+
+
+def describe_exit(code: int) -> str:
+    """Return `exit 1`, or `killed by SIGKILL` for Popen's negative codes."""
+    if code >= 0:
+        return "exit {}".format(code)
+    return "killed by {}".format(_signal_name(-code))
+
+
+def last_traceback(output: bytes) -> str:
+    """Return the last traceback of a process's output, up to the line of the exception.
+
+    Addresses of objects are removed, so that equal tracebacks are equal texts. "" if there is none.
+    """
+    _, found, text = output.rpartition(TRACEBACK)
+    if not found:
+        return ""
+    frames: List[str] = []
+    for line in text.decode(errors="replace").strip("\r\n").splitlines():
+        frames.append(ADDRESS.sub("0x", line.rstrip()))
+        if line and not line[0].isspace():
+            break
+    return "\n".join(frames)
+
+
+def peer_error(output: bytes) -> str:
+    """Return which of PEER_ERRORS the last traceback names; "" for none."""
+    _, found, text = output.rpartition(TRACEBACK)
+    return next((name for name in PEER_ERRORS if found and name.encode() in text), "")
+
+
+def record_failure(
+    history: Sequence[Attempt],
+    code: int,
+    output: bytes,
+    get_progress: Callable[[], Optional[int]],
+) -> List[Attempt]:
+    """Return the history with the failure of its last attempt, which exited with `code`.
+
+    `get_progress` is called only if the attempt failed by itself.
+    """
+    failure = _failure(code, output)
+    if not failure:
+        return [*history]
+    return [*history[:-1], replace(history[-1], failure=failure, progress=get_progress())]
+
+
+def record_ready(history: Sequence[Attempt]) -> List[Attempt]:
+    """Return the history with its last attempt READY."""
+    return [*history[:-1], replace(history[-1], ready=True)]
+
+
+def _failure(code: int, output: bytes) -> str:
+    """Return `Attempt.failure`. A program may catch the loss of a peer, print it and exit."""
+    if TRACEBACK in output:
+        return "" if peer_error(output) else last_traceback(output)
+    lost_peer = any(word.encode() in output for word in (*PEER_ERRORS, *PEER_STATUS_CODES))
+    return "" if lost_peer or code in SHELL_SIGNALS else describe_exit(code)
+
+
+def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float) -> Optional[str]:
+    """Return why the task is not restarted, as the end of a sentence; None if it is."""
+    if ended.final:
+        return ""
+    if not any(attempt.ready for attempt in history):
+        return "" if ended.reason else ", before it was ever READY"
+    if not ended.reason and not _is_retried(policy.exits, ended):
+        return ", which is not retried"
+    if not ended.reason and _repeats(history):
+        failure = history[-1].failure
+        if failure == describe_exit(ended.code):
+            return ", twice with no progress in between"
+        exception = failure.rpartition("\n")[2][:MAX_EXCEPTION]
+        return ", twice with the same traceback and no progress in between: " + exception
+    if policy.attempts == 0:
+        return ""
+    if _restarts_within(policy.window_s, history, now) >= policy.attempts:
+        return "; all {} restarts within {:g} s are used up".format(
+            policy.attempts, policy.window_s
+        )
+    return None
+
+
+def _repeats(history: Sequence[Attempt]) -> bool:
+    """Return whether an earlier attempt failed like the last one, without progress since then."""
+    *earlier, last = history
+    if not last.failure or last.progress is None:
+        return False
+    failure = (last.failure, last.progress)
+    return any((attempt.failure, attempt.progress) == failure for attempt in earlier)
+
+
+def _is_retried(exits: Sequence[object], ended: Exit) -> bool:
+    code = ended.code
+    number = -code if code < 0 else code - 128 if code in SHELL_SIGNALS else None
+    if code in exits or ended.error in exits:
+        return True
+    return number is not None and ("signals" in exits or _signal_name(number) in exits)
+
+
+def _restarts_within(window_s: float, history: Sequence[Attempt], now: float) -> int:
+    """Count the restarts of the last `window_s` seconds. The first attempt is not a restart."""
+    return sum(attempt.started_at > now - window_s for attempt in history[1:])
+
+
+def _delay_s(policy: Policy, nth: int, jitter: float) -> float:
+    """Return the delay of the nth restart: doubled each time, shortened by up to half."""
+    full = min(policy.max_delay_s, policy.delay_s * 2.0 ** min(nth - 1, 60))
+    return full * (1.0 - jitter / 2)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal {}".format(number)

@@ -1,0 +1,78 @@
+"""Start a task's process: with its environment, in its own session, tied to its supervisor."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+
+from .. import TYPE_CHECKING, paths
+from ..machine import process
+
+if TYPE_CHECKING:
+    from typing import Callable, Dict
+
+    from ..records import Launch
+
+PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
+SAVES = "TFDEPLOY_SAVES"
+# A task with one of these variables imports the modules of the folder inside/.
+NEEDS_INSIDE = (
+    "TFDEPLOY_CHECKPOINT_DEVICE",
+    "TFDEPLOY_SAVE_ON_STOP",
+    "TFDEPLOY_END_AT_EXIT",
+    SAVES,
+)
+
+
+def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.Popen:  # type: ignore[type-arg]
+    """Start the task's process in its own session, with `output` as stdout and stderr.
+
+    Raises OSError if the program cannot be run.
+    """
+    return subprocess.Popen(
+        launch.argv,
+        cwd=paths.work(task_dir),
+        env=environment(launch, dict(os.environ), mark, paths.agent(), paths.saves(task_dir)),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        preexec_fn=_die_with(os.getpid()),
+    )
+
+
+def environment(
+    launch: Launch, base: Dict[str, str], mark: str, agent: str, saves: str
+) -> Dict[str, str]:
+    """Return the task's environment: the host's, `base`, overridden by the launch. Pure.
+
+    The chief records in the file `saves` where its program saves outside of the task's directory.
+    """
+    env = {**base, **launch.env, process.MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
+    # A proxy breaks the traffic between tasks, but the script may need it for the internet.
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
+    if launch.is_chief:
+        env[SAVES] = saves
+    if any(name in env for name in NEEDS_INSIDE):
+        inside = os.path.join(agent, "inside")
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
+    return env
+
+
+def _die_with(supervisor: int) -> Callable[[], None]:
+    """Return what the child runs before exec, so that it dies when its supervisor is killed.
+
+    Otherwise the task would keep its GPU without a supervisor.
+    """
+    libc = ctypes.CDLL(None)
+
+    def before_exec() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    return before_exec

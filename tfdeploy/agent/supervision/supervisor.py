@@ -1,0 +1,214 @@
+"""The supervisor of one task: start it, watch it, restart or end it, and record its state."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+
+from .. import TYPE_CHECKING, paths, records
+from ..machine import leases, lock, process
+from ..machine.filesystem import NO_SPACE
+from ..records import BACKOFF, FAILED, Launch, TaskState
+from . import membership, restart
+from .log import TaskLog
+from .restart import Attempt, Decision, Exit
+from .spawn import spawn
+from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
+
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any, List, Optional, Tuple
+
+    from .termination import Order
+
+PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
+
+
+def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
+    """Supervise the task of `task_dir` until it has ended.
+
+    `inherited` are the descriptors of the task's lock and leases, which the parent process has
+    acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    # Processes that the task leaves behind become children of the supervisor instead of init's, so
+    # that all of them can be found.
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    lock.adopt(inherited[0])
+    leases.adopt(inherited[1:])
+    launch = records.load(Launch, paths.launch(task_dir))
+    supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
+    os.write(ready_pipe, b"ours\n")
+    os.close(ready_pipe)
+    try:
+        supervisor.run()
+    except Exception as error:
+        _print_to_log(error)
+        process.end_all(supervisor.mark, None, 0.0, os.getpid())
+        supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
+        supervisor.leave()
+    # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
+
+
+class Supervisor:
+    """Runs the attempts of one task. `state` is what state.json contains; `history` all attempts.
+
+    `lease_descriptors` are those of the task's port, for a chief also its heartbeat port, and the
+    task's GPUs, in this order.
+    """
+
+    def __init__(self, launch: Launch, task_dir: str, lease_descriptors: List[int]) -> None:
+        self.launch = launch
+        self.task_dir = task_dir
+        self.mark = process.mark(launch.project, launch.run, launch.task)
+        self.history: List[Attempt] = []
+        self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
+        self._leases = lease_descriptors
+        self._order: Optional[Order] = None  # the last one that ended the task
+        log = paths.log(launch.project, launch.run, launch.task)
+        self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
+        self.membership = membership.join(launch, task_dir, lambda: self.state)
+        self.write(records.STARTING)
+
+    def run(self) -> None:
+        """Run one attempt after another until the last one, then leave the run."""
+        while True:
+            outcome, cause = self._run_attempt()
+            decision = self._decide(outcome)
+            self.log.flush()
+            planned = self._order is not None and self._order.planned
+            self.write(
+                decision.state,
+                exit=outcome.code,
+                reason=decision.reason,
+                cause=cause,
+                planned=planned,
+            )
+            if decision.state != BACKOFF or not self._wait_for_restart(decision.delay_s):
+                break
+        self.leave()
+
+    def write(self, state: str, **changes: Any) -> None:
+        """Write the state to disk and report it to the run."""
+        self._store(replace(self.state, state=state, since=time.time(), **changes))
+        self.membership.state_changed()
+
+    def _store(self, state: TaskState) -> None:
+        self.state = state
+        try:
+            records.write(paths.state(self.task_dir), records.to_json(self.state))
+        except OSError as error:  # training continues even if the disk fails
+            _print_to_log(error)
+
+    def _run_attempt(self) -> Tuple[Exit, str]:
+        """Run the process once. Return how it ended, and the other task that is the root cause."""
+        self.history.append(Attempt(time.monotonic(), ready=False))
+        self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
+        try:
+            child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
+        except OSError as error:
+            reason = "cannot run {}: {}".format(self.launch.argv[0], error.strerror)
+            return Exit(127, reason=reason, final=True), ""
+        # Without a port the task is READY at once, though it has not proved yet that it works.
+        state = records.READY if self.launch.health_port is None else records.RUNNING
+        self.write(state, pid=child.pid, restarts=len(self.history) - 1)
+        order = self._order = self._watch(child)
+        if order is None:
+            return self._exit_by_itself(child), ""
+        if order.state == BACKOFF:
+            process.dump_stacks(self.mark, child.pid)
+        self._end_all(child.pid)
+        stopped = order.state == records.STOPPED
+        outcome = Exit(child.wait(), stopped, order.reason, final=order.state == FAILED)
+        return outcome, order.cause
+
+    def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
+        def on_ready() -> None:
+            self.history = restart.record_ready(self.history)
+            if self.state.state != records.READY:
+                self.write(records.READY)
+
+        watch = Watch(
+            child, self.launch, self.task_dir, self.mark, self.log, self._run_order, on_ready
+        )
+        return watch.wait()
+
+    def _run_order(self) -> Optional[Order]:
+        """Return the run's order for this task. Called at every tick, so it serves leases, too."""
+        leases.drop_queries(self._leases)
+        return self.membership.order()
+
+    def _exit_by_itself(self, child: subprocess.Popen) -> Exit:  # type: ignore[type-arg]
+        """Return how a process ended that no order has ended, with the reason if it is final."""
+        code = child.wait()
+        survivors = self._end_all(child.pid)
+        if code == 0:
+            return Exit(code)
+        self.log.flush()
+        reason = self._final_reason(code, survivors)
+        if reason:
+            return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
+        if code > 0:
+            self.history = restart.record_failure(
+                self.history, code, self.log.tail, self.membership.progress_count
+            )
+        error = restart.peer_error(self.log.tail) if code > 0 else ""
+        return Exit(code, final=self.membership.run_has_ended(), error=error)
+
+    def _final_reason(self, code: int, survivors: List[int]) -> str:
+        """Return why a restart would not help after this exit code; "" if it might."""
+        if survivors:
+            return "; processes {} could not be killed".format(survivors)
+        if self.launch.health_port is None and not any(attempt.ready for attempt in self.history):
+            return " less than {:g} s after its start".format(SETTLED_S)
+        if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
+            return (
+                ": the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
+            )
+        return ""
+
+    def _end_all(self, leader: int) -> List[int]:
+        return process.end_all(self.mark, leader, self.launch.stop_grace_s, os.getpid())
+
+    def _decide(self, outcome: Exit) -> Decision:
+        now, jitter = time.monotonic(), os.urandom(1)[0] / 255
+        return restart.decide(self.launch.policy, self.history, outcome, now, jitter)
+
+    def _wait_for_restart(self, delay_s: float) -> bool:
+        """Wait for the next attempt; return False if an order has cancelled it."""
+        deadline = time.monotonic() + delay_s
+        while time.monotonic() < deadline:
+            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, delay_s))
+            order = self._order = order_of_signal(caught) or self._run_order()
+            if order is not None:
+                self.write(
+                    order.state, reason=order.reason, cause=order.cause, planned=order.planned
+                )
+                return False
+        return True
+
+    def leave(self) -> None:
+        """Release the leases and leave the run.
+
+        The chief keeps the lease of its heartbeat port until it has reported the end of the run. A
+        task that was stopped alone leaves at once: the command that stopped it handles the others.
+        """
+        count = len(self.launch.leased_ports)
+        heartbeat_lease = self._leases[count - 1 : count] if self.launch.is_chief else []
+        leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
+        self.log.close()
+        if self._order is not STOP:
+            self.membership.leave(self._order is not None and self._order.stops_run)
+            if self.membership.all_others_ended():
+                self._store(replace(self.state, others_ended=True))
+        self.membership.close()
+        leases.release(heartbeat_lease)
+
+
+def _print_to_log(error: BaseException) -> None:
+    """Print to supervisor.log. (Importing the module traceback would cost every start 2 ms.)"""
+    sys.excepthook(type(error), error, error.__traceback__)

@@ -1,0 +1,95 @@
+"""Decide whether a task must end because of other tasks of its run. Pure: clocks are arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import TYPE_CHECKING
+from ..records import FAILED, STOPPED, SUCCEEDED, Launch
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+# After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
+# runs/stop.py).
+PS_MARGIN_S = 3.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order to end the task.
+
+    `state` is its next state: STOPPED, FAILED, or BACKOFF if it may be restarted. `cause` names the
+    other task that is the root cause, if any. `planned` is True for max_duration_s, `stops_run` for
+    the command that stops all tasks of the run.
+    """
+
+    reason: str
+    state: str = STOPPED
+    cause: str = ""
+    planned: bool = False
+    stops_run: bool = False
+
+
+def chief_order(
+    launch: Launch, reports: Mapping[str, Tuple[float, str, str]], age_s: float, stopped: str = ""
+) -> Optional[Order]:
+    """Return the order for the chief, or None while it may continue.
+
+    `reports` has (seconds of silence, state, reason) for each other task. `age_s` is the age of the
+    run. `stopped` names a task that reported that the run is being stopped.
+    """
+    if stopped:
+        return Order("the run was stopped, as {} reported".format(stopped))
+    for task in launch.heartbeat.needed:
+        silent_s, state, reason = reports[task]
+        if state == FAILED:
+            return Order("{} failed: {}".format(task, reason), FAILED, task)
+        if state == STOPPED:
+            return Order("{} was stopped: {}".format(task, reason), STOPPED, task)
+        # A task that succeeded has ended and sends nothing more.
+        if state != SUCCEEDED and silent_s > launch.heartbeat.orphan_timeout_s:
+            return Order("no message from {} for {:.0f} s".format(task, silent_s), FAILED, task)
+    if launch.max_duration_s is not None and age_s > launch.max_duration_s:
+        return Order(
+            "max_duration_s ({:g} s) has passed".format(launch.max_duration_s), planned=True
+        )
+    return None
+
+
+def other_order(
+    launch: Launch, answer: Dict[str, Any], silent_s: float, ended_s: Optional[float]
+) -> Optional[Order]:
+    """Return the order for a task other than the chief, or None while it may continue.
+
+    `answer` is the last answer of the chief's supervisor, `silent_s` seconds ago. `ended_s` is how
+    long ago it first answered that the run has ended; None before that.
+    """
+    chief = launch.heartbeat.chief
+    if ended_s is not None:
+        if ended_s < _grace_s(launch, answer):
+            return None
+        end = _past_tense(answer["ended"]["state"])
+        return Order("the run has ended: {} {}".format(chief, end))
+    if silent_s > launch.heartbeat.orphan_timeout_s:
+        return Order("no message from {} for {:.0f} s".format(chief, silent_s), cause=chief)
+    return None
+
+
+def _grace_s(launch: Launch, answer: Dict[str, Any]) -> float:
+    """Return how many seconds this task may continue after the end of the run."""
+    if launch.job == "ps":
+        return launch.linger_s + PS_MARGIN_S if _uses_ps(answer["going"]) else 0.0
+    return launch.linger_s if answer["ended"]["state"] == SUCCEEDED else 0.0
+
+
+def _uses_ps(unfinished: List[str]) -> bool:
+    """Return whether any unfinished task connects to a ps.
+
+    A worker without its ps ignores SIGTERM for most of a minute, so the ps waits for it.
+    """
+    return any(not task.startswith(("ps:", "evaluator:")) for task in unfinished)
+
+
+def _past_tense(state: str) -> str:
+    return state.lower() if state in (SUCCEEDED, FAILED) else "was stopped"

@@ -1,0 +1,175 @@
+"""Watch one attempt of a task, from its start to its end or to the reason for ending it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from .. import TYPE_CHECKING
+from ..machine import grpc_health, process
+from ..records import BACKOFF
+from .termination import Order
+
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Callable, Dict, List, Optional, Tuple
+
+    from ..records import Launch
+    from .log import TaskLog
+
+STOP = Order("on request")
+STOP_RUN = Order("on request", stops_run=True)
+# Signals to a supervisor: SIGTERM from any process, SIGUSR1 from `tfdeploy stop`.
+ORDERS: Dict[int, Order] = {signal.SIGTERM: STOP, signal.SIGUSR1: STOP_RUN}
+SIGNALS = (signal.SIGCHLD, *ORDERS)
+TICK_S = 0.25
+FIRST_TICK_S = 0.02
+PROBE_TIMEOUT_S = 3.0
+PROBE_EVERY_S = 3.0
+FROZEN_PROBES = 3
+STALL_CHECK_EVERY_S = 5.0
+# The controller waits ready_timeout_s for the first READY and has the better error message.
+READY_MARGIN_S = 15.0
+# A task without a port counts as READY for good when it has lived this long.
+SETTLED_S = 10.0
+
+
+class Watch:
+    """Waits for the end of one attempt, or for a reason to end it.
+
+    `get_order` is called at every tick and returns the run's order for the task, if any. `on_ready`
+    is called when the task has answered on its port with its own name, or, without a port, has
+    lived for SETTLED_S seconds.
+    """
+
+    def __init__(
+        self,
+        child: subprocess.Popen,  # type: ignore[type-arg]
+        launch: Launch,
+        task_dir: str,
+        mark: str,
+        log: TaskLog,
+        get_order: Callable[[], Optional[Order]],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.child = child
+        self.launch = launch
+        self.mark = mark
+        self.log = log
+        self._task_dir = task_dir
+        self._get_order = get_order
+        self._on_ready = on_ready
+        self._is_ready = False
+        now = time.monotonic()
+        self._started_at = self._probed_at = self._events_changed_at = self._stall_checked_at = now
+        self._frozen_since: List[float] = []  # the start of each of the last probes that timed out
+        self._event_sizes: List[Tuple[str, int]] = []
+
+    def wait(self) -> Optional[Order]:
+        """Return None if the process has ended by itself, else the order to end it."""
+        while True:
+            caught = signal.sigtimedwait(SIGNALS, self._tick_s())
+            request = order_of_signal(caught)
+            if self.child.poll() is not None:
+                if caught and request:
+                    # Send it again: the supervisor handles it before it restarts the task.
+                    os.kill(os.getpid(), caught.si_signo)
+                return None
+            _reap_orphans(self.child.pid)
+            if request:
+                return request
+            order = self._get_order() or self._check_port() or self._check_stall()
+            if order is not None:
+                return order
+
+    def _tick_s(self) -> float:
+        """Return the time to the next tick: short at first, longer for a task that loads slowly."""
+        if self._is_ready:
+            return TICK_S
+        return min(TICK_S, FIRST_TICK_S + (time.monotonic() - self._started_at) / 8)
+
+    def _check_port(self) -> Optional[Order]:
+        now = time.monotonic()
+        if self.launch.health_port is None:
+            if not self._is_ready and now > self._started_at + SETTLED_S:
+                self._set_ready()
+            return None
+        if self._is_ready and now < self._probed_at + PROBE_EVERY_S:
+            return None
+        gap_s, self._probed_at = now - self._probed_at, now
+        verdict = grpc_health.task_health(self.launch, PROBE_TIMEOUT_S)
+        if not self._is_ready:
+            return self._check_first_ready(verdict, now)
+        if verdict != grpc_health.FROZEN or gap_s > PROBE_EVERY_S * FROZEN_PROBES:
+            self._frozen_since = []  # after such a gap the machine itself was suspended
+        else:
+            self._frozen_since.append(now)
+        return self._frozen_order()
+
+    def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
+        port = self.launch.health_port
+        if verdict == grpc_health.READY and port is not None and self._is_own_port(port):
+            self._set_ready()
+        elif now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
+            return Order("not READY within {:g} s".format(self.launch.ready_timeout_s), BACKOFF)
+        return None
+
+    def _set_ready(self) -> None:
+        self._is_ready = True
+        # A task that has loaded for longer than stall_timeout_s has not stalled.
+        self._events_changed_at = time.monotonic()
+        self._on_ready()
+
+    def _is_own_port(self, port: int) -> bool:
+        """Return whether a process of this task listens on the port.
+
+        A process left over from another run may answer with the same task name.
+        """
+        return process.port_holder(port) in process.task_processes(self.mark, self.child.pid)
+
+    def _frozen_order(self) -> Optional[Order]:
+        if len(self._frozen_since) < FROZEN_PROBES:
+            return None
+        frozen_s = time.monotonic() - self._frozen_since[0]
+        if frozen_s < self.launch.policy.frozen_timeout_s:
+            return None
+        return Order("FROZEN: no answer on its port for {:.0f} s".format(frozen_s), BACKOFF)
+
+    def _check_stall(self) -> Optional[Order]:
+        timeout_s, now = self.launch.policy.stall_timeout_s, time.monotonic()
+        if timeout_s is None or not self._is_ready:
+            return None
+        if now < self._stall_checked_at + STALL_CHECK_EVERY_S:
+            return None
+        self._stall_checked_at = now
+        from ..outputs import event_files  # only needed with stall_timeout_s
+
+        files = event_files.of_task(self._task_dir, self.launch.checkpoint_dir)
+        sizes = sorted((file.full_path, file.size) for file in files)
+        if sizes != self._event_sizes:
+            self._event_sizes, self._events_changed_at = sizes, now
+        quiet_s = now - max(self._events_changed_at, self.log.grew_at)
+        if quiet_s < timeout_s:
+            return None
+        return Order("stalled: log and events unchanged for {:.0f} s".format(quiet_s), BACKOFF)
+
+
+def order_of_signal(caught: Optional[signal.struct_siginfo]) -> Optional[Order]:
+    """Return the order that a signal stands for, if any."""
+    return ORDERS.get(caught.si_signo) if caught else None
+
+
+def _reap_orphans(child: int) -> None:
+    """Reap processes that the task left behind.
+
+    They are children of the supervisor, and would stay zombies as long as it runs.
+    """
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid == child:
+            return
+        os.waitpid(ended.si_pid, os.WNOHANG)

@@ -1,0 +1,33 @@
+"""What the program says about itself: --version, and an example of hosts.toml."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from typing import Annotated
+
+import typer
+
+from tfdeploy.cli.options import app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"tfdeploy {version('tfdeploy')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
+                       help="Print the version and exit.")] = False,
+) -> None:  # fmt: skip
+    pass
+
+
+@app.command()
+def example() -> None:
+    """Print a hosts.toml that documents every key: tfdeploy example > hosts.toml"""
+    sys.stdout.write((resources.files("tfdeploy") / "hosts.example.toml").read_text("utf-8"))

@@ -1,0 +1,87 @@
+"""The commands about what hosts store: runs, prune."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdeploy.cli.options import HOSTS, Hosts, Json, app, exit_if_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.output.console import Console
+    from tfdeploy.transfer.stored_results import StoredResult
+
+
+@app.command()
+def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
+    """Show every run that is stored on the hosts, and its disk space."""
+    from tfdeploy.commands import runs as command
+    from tfdeploy.config.inventory import load
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
+
+    inventory = load(hosts)
+    with Fleet(inventory) as fleet:
+        project_runs = command.runs(fleet, inventory)
+    if json:
+        print_json(json_output.runs_document(project_runs))
+    else:
+        Console().print_runs(project_runs)
+    exit_if_failed(project_runs.errors)
+
+
+@app.command()
+def prune(
+    hosts: Hosts = HOSTS,
+    keep: Annotated[int, typer.Option("--keep", min=0, metavar="N",
+                    help="Keep the newest N runs and N releases.")] = 5,
+    dry_run: Annotated[bool, typer.Option("--dry-run",
+                       help="Show what would be deleted, and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes",
+                   help="Also delete results that are not on the controller.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Delete old runs and releases from the hosts. Live runs and collected results stay.
+
+    Asks before it deletes results that exist only on hosts; refuses without a terminal."""
+    from tfdeploy.commands import prune as command
+    from tfdeploy.commands.runs import runs as list_runs
+    from tfdeploy.config.inventory import load
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
+
+    inventory = load(hosts)
+    console = Console(for_json=json)
+    with Fleet(inventory) as fleet:
+        project_runs = list_runs(fleet, inventory)
+        disks, project = project_runs.disks, inventory.project
+        plan = command.with_freed_bytes(fleet, project, command.choose_removals(disks, keep, keep))
+        console.print_prune_plan(project_runs, plan)
+        if not (yes or dry_run):
+            _confirm(console, command.results_only_on_hosts(disks, plan), may_ask=not json)
+        pruned = None if dry_run else command.prune(fleet, project, plan)
+    console.print_prune_result(plan, pruned)
+    if json:
+        print_json(json_output.prune_document(project_runs, plan, pruned))
+    exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])
+
+
+def _confirm(console: Console, uncollected: Sequence[StoredResult], *, may_ask: bool) -> None:
+    """Refuse to delete results that are not on the controller, unless the user at the terminal
+    agrees. Raises RunError if there is no terminal, or it may not be used."""
+    from tfdeploy.commands.prune import refuse_data_loss
+    from tfdeploy.errors import RunError
+
+    try:
+        refuse_data_loss(uncollected)
+    except RunError as error:
+        if not (may_ask and sys.stdin.isatty()):
+            raise
+        console.print_error(error)
+        typer.confirm("delete them?", abort=True)

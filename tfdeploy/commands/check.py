@@ -1,0 +1,199 @@
+"""`tfdeploy check`: find what would make a start fail. Nothing is started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdeploy.commands.host_facts import (
+    HostFacts,
+    ask_facts,
+    launches_by_python,
+    needed_gpus,
+)
+from tfdeploy.commands.plan_warnings import plan_warnings, unlisted_gpus
+from tfdeploy.commands.port_check import check_ports
+from tfdeploy.errors import AgentError, HostError, TfdeployError
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import format_count, format_duration, format_size
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.transfer.shared_directory import DirectoryClaims
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.fleet import Fleet
+
+MAX_CLOCK_OFFSET_S = 5.0
+MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
+
+
+@dataclass
+class CheckResult:
+    """The hosts that answered; `errors` would make a start fail, `notes` may matter."""
+
+    hosts: tuple[HostFacts, ...] = ()
+    errors: list[TfdeployError] = field(default_factory=list)
+    notes: list[TfdeployError] = field(default_factory=list)
+
+
+def check(fleet: Fleet, intent: Intent) -> CheckResult:
+    """Ask every host what it has, and whether it reaches the hosts that its tasks depend on.
+
+    Nothing is written to the hosts except the agent. Raises nothing.
+    """
+    launches: dict[str, list[Launch]] = {host: [] for host in fleet.agents}
+    for placement, launch in zip(intent.plan.placements, intent.launches(), strict=True):
+        launches[placement.host].append(launch)
+    outcomes = fleet.outcomes(
+        fleet.agents, lambda agent: ask_facts(agent, intent.inventory, launches[agent.host])
+    )
+    result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
+    result.errors += errors_of(outcomes)
+    for facts in result.hosts:
+        host = intent.inventory.host(facts.host)
+        _check_host(result, facts, host, launches[facts.host])
+    _check_directories(result, fleet)
+    _check_versions(result)
+    result.notes += [*plan_warnings(intent), *_unreadable_host_keys(intent.inventory)]
+    answered = [facts.host for facts in result.hosts]
+    if fleet.stays_connected:
+        result.errors += check_ports(fleet, intent, answered)
+    else:  # a port is only open while its host is connected
+        result.notes.append(TfdeployError("ports are not checked with this number of hosts"))
+    return result
+
+
+def _check_host(
+    result: CheckResult, facts: HostFacts, host: Host, launches: Sequence[Launch]
+) -> None:
+    """Add what is wrong with one host.
+
+    What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
+    """
+    gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
+    of_python = [*_missing_tensorflow(facts, host), *_invisible_gpus(facts, host, gpus)]
+    (errors if launches_by_python(launches, host) else result.notes).extend(of_python)
+    errors += [AgentError(facts.host, *problem) for problem in facts.problems]
+    errors += _missing_gpus(facts, gpus)
+    result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
+    result.notes += [AgentError(facts.host, *note) for note in facts.notes]
+    result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
+    result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
+
+
+def _missing_tensorflow(facts: HostFacts, host: Host) -> Iterator[HostError]:
+    if not facts.tensorflow and facts.slow_import:
+        yield AgentError(
+            facts.host,
+            f"{host.python} is slow to import TensorFlow: {facts.import_error}",
+            "check for a slow disk or a busy host; a task is READY only after the import: see "
+            "training.ready_timeout_s",
+        )
+    elif not facts.tensorflow:
+        yield AgentError(
+            facts.host,
+            f"{host.python} can't import TensorFlow: {facts.import_error}",
+            "install it on the host, or set the host's python to one that has it",
+        )
+
+
+def _invisible_gpus(facts: HostFacts, host: Host, gpus: Sequence[int]) -> Iterator[HostError]:
+    listed = sum(gpu in facts.gpus for gpu in gpus)
+    if facts.tensorflow and facts.visible_gpus < listed:
+        yield AgentError(
+            facts.host,
+            f"TensorFlow {facts.tensorflow} sees {facts.visible_gpus} of its "
+            f"{format_count(listed, 'GPU')}",
+            "check that it is built for GPUs and finds CUDA's libraries; "
+            f"{host.python} -m pip install 'tensorflow[and-cuda]' installs them",
+        )
+
+
+def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
+    missing = [gpu for gpu in gpus if gpu not in facts.gpus]
+    if missing:
+        yield AgentError(
+            facts.host,
+            f"hosts.toml lists GPU {missing[0]}, but nvidia-smi lists {len(facts.gpus)}",
+            "correct the host's gpus",
+        )
+
+
+def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:
+    if not facts.rsync and host.uses_ssh:
+        yield AgentError(
+            facts.host,
+            "rsync is not installed",
+            "install it: files from 8 MiB on are sent and fetched by rsync",
+        )
+
+
+def _unlisted_gpus(facts: HostFacts, host: Host) -> Iterator[HostError]:
+    if facts.gpus and not host.gpus and host.workers:
+        yield unlisted_gpus(facts.host, len(facts.gpus))
+
+
+def _wrong_clock(facts: HostFacts) -> Iterator[HostError]:
+    if abs(facts.ahead_s) > MAX_CLOCK_OFFSET_S:
+        direction = "ahead of" if facts.ahead_s > 0 else "behind"
+        offset = format_duration(abs(facts.ahead_s))
+        yield AgentError(
+            facts.host,
+            f"its clock is {offset} {direction} the controller's",
+            "tfdeploy compares no clocks, but the times in its logs and events are wrong",
+        )
+
+
+def _full_disk(facts: HostFacts) -> Iterator[HostError]:
+    if facts.free_bytes < MIN_FREE_BYTES:
+        yield AgentError(
+            facts.host,
+            f"only {format_size(facts.free_bytes)} are free on the disk of its directory",
+            "tfdeploy prune deletes old runs; or set the host's directory to another disk",
+        )
+
+
+def _unreadable_host_keys(inventory: Inventory) -> Iterator[TfdeployError]:
+    """Note lines of known_hosts that ssh skips: the user may miss their keys."""
+    from tfdeploy.transport.ssh import config, known_hosts
+
+    hosts = [host for host in inventory.hosts if host.uses_ssh]
+    with suppress(HostError):  # a host whose SSH configuration fails has its own error
+        files = dict.fromkeys(f for h in hosts for f in config.resolve(h, inventory).known_hosts)
+        for line in known_hosts.unreadable_lines(files):
+            yield TfdeployError(f"{line} can't be read, and is skipped")
+
+
+def _check_directories(result: CheckResult, fleet: Fleet) -> None:
+    """Add an error for each host that shares its directory with another."""
+    with DirectoryClaims() as claims:
+        for facts in result.hosts:
+            try:
+                claims.claim(fleet.agents[facts.host], facts.directory_id)
+            except TfdeployError as error:
+                result.errors.append(error)
+
+
+def _check_versions(result: CheckResult) -> None:
+    tensorflow = {f.host: f.tensorflow for f in result.hosts if f.tensorflow}
+    result.notes += _different_versions("TensorFlow", tensorflow)
+    python = {f.host: ".".join(f.python_version.split(".")[:2]) for f in result.hosts}
+    result.notes += _different_versions("Python", python)
+
+
+def _different_versions(what: str, versions: Mapping[str, str]) -> Iterator[HostError]:
+    """Note the hosts that have another version than most."""
+    if not versions:
+        return
+    [(usual, _)] = Counter(versions.values()).most_common(1)
+    others = fold_names(host for host, version in versions.items() if version == usual)
+    for host, version in versions.items():
+        if version != usual:
+            hint = f"{version} may be unable to read what {usual} writes: install one version"
+            yield AgentError(host, f"it has {what} {version}; {usual} is on {others}", hint)

@@ -1,0 +1,135 @@
+"""`tfdeploy collect`: fetch checkpoints, outputs, events and logs into runs/<run>/.
+
+The modules in transfer/ say what is stored where: checkpoints.py, outputs.py, artifacts.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.transfer import artifacts
+from tfdeploy.transfer.checkpoints import (
+    BadCheckpoint,
+    Checkpoint,
+    SavedElsewhere,
+    fetch_checkpoints,
+)
+from tfdeploy.transfer.outputs import Outputs, fetch_outputs, fetch_task_outputs
+from tfdeploy.transfer.run_folder import disk_errors, exclusive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+    from tfdeploy.transfer.checkpoints import FetchedCheckpoints
+
+
+@dataclass(frozen=True)
+class CollectResult:
+    """What a collect fetched.
+
+    `checkpoints` are those of this collect, newest first; `source` is the folder on the chief's
+    host, `bad` what was skipped there, and `found_names` a few names from it (None: it is no
+    folder, or an older agent does not report them). `events` and `logs` are numbers of files.
+    `errors` are those of the hosts that gave nothing, or not everything; `chief_answered` says
+    whether the chief's host did. `elsewhere` is where else the chief's program saved, newest first.
+    `flags` are the command line options that select the run.
+    """
+
+    folder: Path
+    source: str
+    checkpoints: tuple[Checkpoint, ...]
+    events: int
+    logs: int
+    bad: tuple[BadCheckpoint, ...] = ()
+    errors: tuple[TfdeployError, ...] = ()
+    chief_answered: bool = True
+    outputs: Outputs = field(default_factory=Outputs)
+    found_names: tuple[str, ...] | None = None
+    elsewhere: tuple[SavedElsewhere, ...] = ()
+    flags: str = ""
+
+
+def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
+    """Collect as `collect_reachable` does; then raise the errors of all hosts."""
+    collected = collect_reachable(fleet, run, every=every)
+    raise_all(collected.errors)
+    return collected
+
+
+def collect_reachable(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
+    """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
+
+    Hosts that can't be reached are among the result's errors. Raises RunError if another collect of
+    this run is running.
+    """
+    chief = run.plan.chief.host
+
+    def fetch(agent: Agent) -> tuple[FetchedCheckpoints | None, int, int, Outputs]:
+        with disk_errors(agent):
+            checkpoints = (
+                fetch_checkpoints(agent, run, every=every) if agent.host == chief else None
+            )
+            events, logs = artifacts.fetch_events(agent, run), artifacts.fetch_logs(agent, run)
+            return checkpoints, events, logs, fetch_outputs(agent, run)
+
+    with exclusive(run):
+        outcomes = fleet.outcomes(run.plan.hosts, fetch)
+    fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
+    checkpoints = fetched[chief][0] if chief in fetched else None
+    return replace(
+        _checkpoint_result(run, checkpoints),
+        events=sum(events for _, events, _, _ in fetched.values()),
+        logs=sum(logs for _, _, logs, _ in fetched.values()),
+        outputs=sum((outputs for *_, outputs in fetched.values()), Outputs()),
+        errors=tuple(errors_of(outcomes)),
+        chief_answered=checkpoints is not None,
+        flags=run.flags,
+    )
+
+
+def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
+    """Fetch events and logs only. Raises as `collect` does."""
+
+    def fetch(agent: Agent) -> None:
+        with disk_errors(agent):
+            artifacts.fetch_events(agent, run)
+            artifacts.fetch_logs(agent, run)
+
+    with exclusive(run):
+        fleet.each(run.plan.hosts, fetch)
+
+
+def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
+    """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
+    agent = fleet.agents[run.plan.chief.host]
+    with exclusive(run), disk_errors(agent):
+        return _checkpoint_result(run, fetch_checkpoints(agent, run))
+
+
+def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
+    """Fetch the outputs of the chief only. Raises as `collect` does."""
+    agent = fleet.agents[run.plan.chief.host]
+    with exclusive(run), disk_errors(agent):
+        outputs = fetch_task_outputs(agent, run, run.plan.chief)
+    return replace(_checkpoint_result(run, None), outputs=outputs)
+
+
+def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:
+    if fetched is None:
+        return CollectResult(run.folder, "", (), 0, 0)
+    return CollectResult(
+        run.folder,
+        fetched.source,
+        fetched.checkpoints,
+        0,
+        0,
+        fetched.bad,
+        found_names=fetched.found_names,
+        elsewhere=fetched.elsewhere,
+    )

@@ -1,0 +1,168 @@
+"""`tfdeploy collect --follow`: fetch what the chief writes while the training goes on."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from tfdeploy.agent.protocol.reports import NewCheckpoint, NewOutputs, StateChange
+from tfdeploy.agent.records import ENDED
+from tfdeploy.commands.collect import (
+    CollectResult,
+    collect,
+    collect_checkpoint,
+    collect_outputs,
+)
+from tfdeploy.errors import HostError, TfdeployError
+from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.transfer.checkpoints import remove_checkpoint
+from tfdeploy.transfer.outputs import remove_output
+from tfdeploy.transfer.units import local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+    from tfdeploy.transfer.checkpoints import Checkpoint
+    from tfdeploy.transfer.outputs import Output, Outputs
+
+
+class BackgroundCollector:
+    """Fetch announced checkpoints and outputs in a thread: always the newest, one at a time.
+
+    The controller keeps the newest `keep_checkpoints` of the fetched checkpoints, and as many of
+    the other files that the chief has removed since: a long training would fill its disk.
+
+    `last` is the last result with checkpoints. `error` is what went wrong since then, or None; the
+    next announcement retries. On exit it waits for a fetch that is going on, so that another
+    collect may follow; after an exception it does not.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        run: Run,
+        on_collected: Callable[[CollectResult], None] = lambda collected: None,
+        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+    ) -> None:
+        self.last: CollectResult | None = None
+        self.error: TfdeployError | None = None
+        self._fleet, self._run = fleet, run
+        self._on_collected, self._on_failed = on_collected, on_failed
+        self._checkpoints: list[Checkpoint] = []
+        self._outputs: dict[str, Output] = {}
+        self._announced_name = ""
+        self._outputs_changed = False
+        self._wake_up, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._closed.set()
+        self._wake_up.set()
+        if kind is None:
+            self._thread.join()
+
+    def announce_checkpoint(self, name: str) -> None:
+        """Fetch this checkpoint, unless it was fetched. A host that answers again after a failure
+        announces its newest one again."""
+        self._announced_name = str(name)
+        self._wake_up.set()
+
+    def announce_outputs(self) -> None:
+        """Fetch the chief's other files: some have changed."""
+        self._outputs_changed = True
+        self._wake_up.set()
+
+    def _work(self) -> None:
+        while True:
+            self._wake_up.wait()
+            self._wake_up.clear()
+            if self._closed.is_set():
+                return
+            if self._announced_name and (self.error or not self._is_done(self._announced_name)):
+                self._collect(collect_checkpoint)
+            if self._outputs_changed:
+                self._outputs_changed = False
+                self._collect(collect_outputs)
+
+    def _is_done(self, name: str) -> bool:
+        if self.last is None:
+            return False
+        fetched = {checkpoint.name for checkpoint in self.last.checkpoints}
+        return name in fetched | {bad.name for bad in self.last.bad}
+
+    def _collect(self, collect: Callable[[Fleet, Run], CollectResult]) -> None:
+        try:
+            collected = collect(self._fleet, self._run)
+        except TfdeployError as error:
+            self.error = error
+            if not self._closed.is_set():  # otherwise the controller closed the connection itself
+                self._on_failed(error)
+            return
+        self.error = None
+        if collected.source:
+            self.last = collected
+            for checkpoint in collected.checkpoints:
+                self._remove_old_checkpoints(checkpoint)
+        else:
+            self._remove_old_outputs(collected.outputs)
+        self._on_collected(collected)
+
+    def _remove_old_checkpoints(self, newest: Checkpoint) -> None:
+        others = [old for old in self._checkpoints if old.name != newest.name]
+        self._checkpoints = [*others, newest]
+        while len(self._checkpoints) > self._run.inventory.training.keep_checkpoints:
+            with suppress(TfdeployError, OSError):  # then it stays
+                remove_checkpoint(self._run, self._checkpoints[0], newest)
+            del self._checkpoints[0]
+
+    def _remove_old_outputs(self, outputs: Outputs) -> None:
+        """Of the files that the chief has removed since they were fetched, keep the newest."""
+        self._outputs |= {output.path: output for output in outputs.fetched}
+        on_host = {output.path for output in (*outputs.fetched, *outputs.unchanged)}
+        on_host |= {local_path(skipped.path) for skipped in outputs.skipped}
+        removed = [path for path in self._outputs if path not in on_host]
+        for path in removed[: -self._run.inventory.training.keep_checkpoints]:
+            with suppress(TfdeployError, OSError):  # then it stays
+                remove_output(self._run, self._outputs.pop(path))
+
+
+def follow(
+    fleet: Fleet,
+    run: Run,
+    on_collected: Callable[[CollectResult], None],
+    *,
+    on_failed: Callable[[TfdeployError], None] = lambda error: None,
+    on_lost: Callable[[HostError], None] = lambda error: None,
+    on_back: Callable[[str], None] = lambda host: None,
+    every: bool = False,
+) -> CollectResult:
+    """Fetch each new checkpoint and output of the chief until it has ended; then `collect`.
+
+    A failed fetch is reported by `on_failed` and retried. Raises HostError if the chief's host
+    refuses the request, and at the end as `collect` does.
+    """
+    with (
+        BackgroundCollector(fleet, run, on_collected, on_failed) as collector,
+        fleet.follow(run, [run.plan.chief], logs=False) as following,
+    ):
+        for host, event in following.events():
+            if isinstance(event, HostError):
+                if not may_return(event):
+                    raise event
+                on_lost(event)
+            elif isinstance(event, HostIsBack):
+                on_back(host)
+            elif isinstance(event, NewCheckpoint):
+                collector.announce_checkpoint(event.checkpoint)
+            elif isinstance(event, NewOutputs):
+                collector.announce_outputs()
+            elif isinstance(event, StateChange) and event.state.state in ENDED:
+                break
+    return collect(fleet, run, every=every)

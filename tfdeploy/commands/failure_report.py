@@ -1,0 +1,82 @@
+"""Find the task that failed first, and the tasks that ended because of it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.records import FAILED, LOST, STOPPED
+from tfdeploy.agent.supervision.restart import describe_exit
+from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
+from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.humanize import format_count
+
+if TYPE_CHECKING:
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.status import RunStatus, TaskStatus
+
+BAD_ENDS = (FAILED, LOST)
+
+
+def root_cause(status: RunStatus, first: str = "") -> TfdeployError:
+    """Return the failure to report for a run that ended badly.
+
+    That is the task `first`, if it was observed to fail first; else the task that another task
+    names as the cause of its own end; else the task that failed the longest ago, by the clock of
+    its own host. The error has the last lines of its log, and names the tasks that failed with it.
+    """
+    over = [t for t in status.tasks if t.report and t.report.state in (*BAD_ENDS, STOPPED)]
+    ended = sorted(over, key=lambda task: _order(task, over, first))
+    consequences = [task for task in ended[1:] if _report(task).state in BAD_ENDS]
+    failures = [_failure(ended[0], consequences)] if ended else []
+    if not failures and not status.errors:
+        failures = [_all_running_again(status)]
+    hint = f"the logs: tfdeploy logs {status.run.flags}"
+    return FleetError([*failures, *status.errors], hint)
+
+
+def _order(task: TaskStatus, ended: list[TaskStatus], first: str) -> tuple[bool, bool, bool, float]:
+    name = str(task.placement.task)
+    is_named_cause = any(other.report and other.report.cause == name for other in ended)
+    report = _report(task)
+    return name != first, not is_named_cause, report.state not in BAD_ENDS, -report.age_s
+
+
+def _failure(task: TaskStatus, consequences: list[TaskStatus]) -> TaskFailed:
+    report = _report(task)
+    restarts = f" after {format_count(report.restarts, 'restart')}" if report.restarts else ""
+    message = f"it ended{restarts}: {_reason(report)}"
+    if consequences:
+        message += "\n  it caused the end of " + ", ".join(_describe(consequences))
+    return TaskFailed(str(task.placement.task), task.placement.host, message, log=report.log)
+
+
+def _describe(tasks: list[TaskStatus]) -> list[str]:
+    """Describe a few tasks one by one, many of them grouped by the reason for their end."""
+    if len(tasks) <= MAX_LISTED:
+        return [_describe_group([task]) for task in tasks]
+    by_reason: dict[str, list[TaskStatus]] = {}
+    for task in tasks:
+        by_reason.setdefault(_reason(_report(task)), []).append(task)
+    return [_describe_group(group) for group in by_reason.values()]
+
+
+def _describe_group(group: list[TaskStatus]) -> str:
+    tasks = fold_names(str(task.placement.task) for task in group)
+    hosts = fold_names(task.placement.host for task in group)
+    return f"{tasks} on {hosts} ({_reason(_report(group[0]))})"
+
+
+def _reason(report: TaskReport) -> str:
+    reason = report.reason or describe_exit(report.exit or 0)
+    return f"LOST, {reason}" if report.state == LOST else reason
+
+
+def _report(task: TaskStatus) -> TaskReport:
+    assert task.report  # only tasks with a report are passed here
+    return task.report
+
+
+def _all_running_again(status: RunStatus) -> TaskFailed:
+    chief = status.run.plan.chief
+    message = "it ended, but all tasks are active again: did another command resume the run?"
+    return TaskFailed(str(chief.task), chief.host, message)

@@ -1,0 +1,88 @@
+"""`tfdeploy fetch`: fetch any file or folder of any task into runs/<run>/fetched/<task>/.
+
+Files are not checked for damage, and what `collect` fetched is not touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
+from tfdeploy.cluster import Task
+from tfdeploy.errors import AgentError, RunError
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
+from tfdeploy.transfer.run_folder import disk_errors, exclusive
+from tfdeploy.transfer.stored_results import FETCHED
+from tfdeploy.transfer.units import TIMEOUT_S, fetch_units, local_path, parse_units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """The files of one task that arrived, those that did not, and their folder on the
+    controller."""
+
+    folder: Path
+    fetched: tuple[Output, ...]
+    skipped: tuple[SkippedOutput, ...]
+
+
+def fetch(fleet: Fleet, run: Run, task: str, paths: Sequence[str]) -> FetchResult:
+    """Fetch files and folders by their paths: relative to the task's directory, or absolute.
+
+    Raises RunError if one does not exist, before any is fetched; else raises as `collect` does.
+    """
+    placement = run.plan.placement(Task.parse(task))
+    agent = fleet.agents[placement.host]
+    dest = fetched_folder(run, placement)
+    with exclusive(run), disk_errors(agent):
+        units = parse_units(agent, _find(agent, run, placement, paths))
+        safe = [unit for unit in units if unit.is_safe]
+        incoming = run.folder / ".incoming-fetched"
+        request = task_request(run, placement)
+        fetched, failed = fetch_units(agent, request, safe, incoming, dest)
+    unsafe = [unit.path for unit in units if unit not in safe]
+    why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
+    sizes = {unit.path: unit.size for unit in units}
+    return FetchResult(
+        dest,
+        tuple(Output(task, str(dest), local_path(unit.path), unit.size) for unit in fetched),
+        tuple(SkippedOutput(task, agent.host, p, sizes[p], reason) for p, reason in why.items()),
+    )
+
+
+def fetched_folder(run: Run, placement: Placement) -> Path:
+    """Return where the fetched files of a task are stored on the controller."""
+    return run.folder / FETCHED / placement.task.file_name
+
+
+def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
+    request = FindFiles(**task_request(run, placement), names=[*paths])
+    try:
+        answer = agent.ask(request, TIMEOUT_S)
+    except AgentError:
+        if run.agent == agent_bundle.current_version():
+            raise
+        raise RunError(
+            f"run {run.id} was started by another version of tfdeploy, which has no fetch",
+            f"copy its files from {agent.host} with scp",
+        ) from None
+    if answer.missing:
+        raise RunError("\n".join(_missing(placement, each) for each in answer.missing))
+    return answer.found
+
+
+def _missing(placement: Placement, missing: MissingPath) -> str:
+    names = ", ".join(missing.beside)
+    nearest = f"; the nearest existing folder has: {names}" if names else ""
+    return f"{placement.task} on {placement.host} has no file {missing.name}{nearest}"

@@ -1,0 +1,91 @@
+"""Ask a host what it has: Python, TensorFlow, GPUs, rsync, disk space, clock."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import HostFacts as Facts
+from tfdeploy.agent.protocol.preflight import Survey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.agent_client import Agent
+
+TIMEOUT_S = 240.0  # the host imports TensorFlow, and a GPU driver may hang
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What a host has.
+
+    `python_version` and `tensorflow` are versions; `tensorflow` is "" if its import failed, because
+    of `import_error`, or was too slow. `gpus` are the names of the GPUs that nvidia-smi lists, by
+    index; of those that the tasks will use, TensorFlow sees `visible_gpus`. `directory_id`
+    identifies the host's directory. `ahead_s` is the offset of its clock from the controller's.
+    `problems` would make a start fail, `notes` may matter; both are (message, hint).
+    """
+
+    host: str
+    python_version: str
+    tensorflow: str
+    import_error: str
+    slow_import: bool
+    visible_gpus: int
+    gpus: Mapping[int, str]
+    rsync: str
+    directory_id: str
+    free_bytes: int
+    ahead_s: float
+    problems: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...]
+
+
+def launches_by_python(launches: Sequence[Launch], host: Host) -> list[Launch]:
+    """Return the host's tasks that its `python` runs, those with GPUs first."""
+    by_python = [launch for launch in launches if launch.argv[0] == host.python]
+    return sorted(by_python, key=lambda launch: not launch.gpus)
+
+
+def needed_gpus(launches: Sequence[Launch], host: Host) -> list[int]:
+    """Return the GPUs that the host's tasks will use; all of a spare host, which may take any
+    task."""
+    used = (gpu for launch in launches for gpu in launch.gpus)
+    return list(host.gpus) if host.spare else list(used)
+
+
+def ask_facts(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) -> HostFacts:
+    """Ask a host for its facts; `launches` are its tasks. Raises HostError."""
+    host = inventory.host(agent.host)
+    example = next(iter([*launches_by_python(launches, host), *launches]), None)
+    spare_env = {**inventory.training.env_and_role_env("worker")[0], **host.env}
+    request = Survey(
+        python=host.python,
+        env=example.env if example else spare_env,
+        gpus=needed_gpus(launches, host),
+        programs={x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
+    )
+    return parse_facts(agent.host, agent.ask(request, TIMEOUT_S), time.time())
+
+
+def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
+    """Return the facts that a host reported; `now` is the controller's time."""
+    return HostFacts(
+        host,
+        facts.version,
+        facts.tensorflow.version,
+        facts.tensorflow.error,
+        facts.tensorflow.slow,
+        facts.tensorflow.gpus,
+        {int(index): name for index, name in facts.gpus.items() if index.isdecimal()},
+        facts.rsync,
+        facts.here,
+        facts.free_bytes,
+        facts.time - now,
+        tuple(facts.hindrances),
+        tuple(facts.noted),
+    )

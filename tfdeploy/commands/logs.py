@@ -1,0 +1,52 @@
+"""`tfdeploy logs`: show the logs of a run's tasks, merged. Ending it does not affect the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.reports import LogLines
+from tfdeploy.errors import HostError, TfdeployError, raise_all
+from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.planning import task_selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+
+
+def logs(
+    fleet: Fleet,
+    run: Run,
+    tasks: Sequence[str],
+    on_lines: Callable[[str, str, list[str]], None],
+    *,
+    lines: int | None,
+    forever: bool,
+    on_lost: Callable[[HostError], None] = lambda error: None,
+    on_back: Callable[[str], None] = lambda host: None,
+) -> None:
+    """Call `on_lines(task, host, lines)` for the existing lines of logs, and with `forever` for new
+    ones.
+
+    `tasks` are names such as `worker:1`, or jobs (empty: all tasks); `lines` limits the number of
+    old lines of each task. With `forever`, `on_lost` is called when a host is lost and `on_back`
+    when it answers again; its log continues where it was. Raises PlanError for an unknown task, and
+    at the end the errors of the hosts that were given up.
+    """
+    placements = task_selection.select_placements(run.plan, tasks)
+    errors: list[TfdeployError] = []
+    with fleet.follow(
+        run, placements, logs=True, lines=lines, forever=forever, announce=False
+    ) as following:
+        for host, event in following.events():
+            if isinstance(event, HostError) and forever and may_return(event):
+                on_lost(event)
+            elif isinstance(event, HostError):
+                errors.append(event)
+            elif isinstance(event, HostIsBack):
+                on_back(host)
+            elif isinstance(event, LogLines):
+                on_lines(event.task, host, event.lines)
+    raise_all(errors)

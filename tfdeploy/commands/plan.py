@@ -1,0 +1,153 @@
+"""`tfdeploy plan`: what would run where, with which command. No host is contacted."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy import run
+from tfdeploy.errors import PlanError
+from tfdeploy.planning import checks, launch, placing
+from tfdeploy.release import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.planning.plan import Plan
+    from tfdeploy.release.snapshot import Release
+
+SET_AT_START = "(set at start)"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What `push` and `start` are going to do, as far as it is known without asking a host.
+
+    `data` maps the place of each data set to its release.
+    """
+
+    inventory: Inventory
+    plan: Plan
+    release: Release
+    data: Mapping[str, Release]
+
+    @property
+    def data_ids(self) -> dict[str, str]:
+        return {place: release.id for place, release in self.data.items()}
+
+    def launches(self) -> tuple[Launch, ...]:
+        """Return what will be started, except for the run's id and secret."""
+        return launch.make(
+            self.inventory, self.plan, SET_AT_START, self.release.id, SET_AT_START, self.data_ids
+        )
+
+    def readers(self, place: str) -> list[str]:
+        """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
+        spares = [host.name for host in self.inventory.hosts if host.spare]
+        return [*readers(self.inventory, self.plan, place), *spares]
+
+
+def plan_all(inventory: Inventory) -> Intent:
+    """Place the tasks on hosts and read the source tree and the data sets. Raises PlanError.
+
+    Every host of the intent's inventory has its address, resolved by SSH's configuration.
+    """
+    addresses = _addresses(inventory)
+    try:
+        placed = placing.make_plan(inventory, addresses)
+        source = source_release(inventory)
+        checks.check_script(inventory, source.manifest)
+        checks.check_files(inventory, source.manifest)
+        checks.check_chief(inventory.training, placed)
+        checks.check_data(inventory, placed, source.manifest)
+        data = {place: data_release(inventory, place) for place in inventory.data}
+        hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
+        resolved = inventory.model_copy(update={"hosts": tuple(hosts)})
+        intent = Intent(resolved, placed, source, data)
+        intent.launches()  # raises for an unknown {field} now, not after the push
+    except PlanError as error:
+        raise PlanError(f"{inventory.file.name}: {error.message}", error.hint) from None
+    return intent
+
+
+def source_release(inventory: Inventory) -> Release:
+    """Return the source tree as it is now, without the hosts file in use and without the files that
+    this command writes its output to. Raises PlanError."""
+    return snapshot.take(inventory.source_root, _excluded(inventory), _output_files())
+
+
+def data_release(inventory: Inventory, place: str) -> Release:
+    """Return a data set as it is now. Raises PlanError."""
+    root, data_set = inventory.data_root(place).resolve(), inventory.data[place]
+    return snapshot.take_data_set(place, root, data_set.exclude, data_set.compare)
+
+
+def readers(inventory: Inventory, plan: Plan, place: str) -> list[str]:
+    """Return the hosts whose tasks read a data set."""
+    jobs = inventory.data[place].jobs
+    return list(dict.fromkeys(p.host for p in plan.placements if p.task.job in jobs))
+
+
+def address(host: Host, inventory: Inventory) -> str:
+    """Return the address at which other hosts reach this one: the key `address`, else the host name
+    that SSH connects to."""
+    if host.address or host.hostname:
+        return host.address or host.hostname or ""
+    if not host.uses_ssh:
+        return "127.0.0.1"
+    from tfdeploy.transport.ssh import config
+
+    return config.resolve(host, inventory).hostname
+
+
+def _addresses(inventory: Inventory) -> dict[str, str]:
+    """Return the address of each host. Threads, because each may need a call of `ssh -G`."""
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(lambda host: address(host, inventory), inventory.hosts)
+        return dict(zip((host.name for host in inventory.hosts), found, strict=True))
+
+
+def _output_files() -> list[tuple[int, int]]:
+    """Return (device, inode) of the files that standard output and standard error go to."""
+    found = []
+    for descriptor in (1, 2):
+        with suppress(OSError):  # it is closed
+            info = os.fstat(descriptor)
+            found += [(info.st_dev, info.st_ino)] if stat.S_ISREG(info.st_mode) else []
+    return found
+
+
+def _excluded(inventory: Inventory) -> tuple[str, ...]:
+    """Return patterns of what is not source: the results of runs, the directories of local hosts,
+    the data sets, and the hosts file (no task reads it, and a changed timeout needs no push)."""
+    root = inventory.source_root
+    local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
+    own = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
+    folders = (f"/{_literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
+    data = (f"/{_literal(path)}" for path in _data_in_source(inventory))
+    files = {inventory.file, inventory.file.resolve()}
+    hosts = (f"/{_literal(f.relative_to(root))}" for f in files if f.is_relative_to(root))
+    return (*inventory.source.exclude, *folders, *data, *hosts)
+
+
+def _data_in_source(inventory: Inventory) -> Iterator[Path]:
+    """Yield the data sets below the source folder, with the symbolic links that lead to them."""
+    root = inventory.source_root
+    for place in inventory.data:
+        configured = inventory.data_root(place)
+        for path in {Path(os.path.normpath(configured)), configured.resolve()}:
+            if path != root and path.is_relative_to(root):
+                yield path.relative_to(root)
+
+
+def _literal(path: Path) -> str:
+    """Return a .gitignore pattern that matches this path only."""
+    return re.sub(r"([\\\[\]*?!# ])", r"\\\1", path.as_posix())

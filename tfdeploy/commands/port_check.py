@@ -1,0 +1,113 @@
+"""Check whether the hosts can connect to each other's ports, before any task runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import Address, Knock, OpenDoors
+from tfdeploy.agent.protocol.preflight import OpenPorts as Opened
+from tfdeploy.agent.records import PROCESS
+from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.hosts.fleet import errors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Placement, Plan
+
+OPEN_TIMEOUT_S = 20.0
+CONNECT_TIMEOUT_S = 5.0
+HEARTBEAT = "the run's heartbeat"
+
+# The name of a port (its task's, or HEARTBEAT) and the task whose host has it.
+Target = tuple[str, "Placement"]
+
+
+@dataclass(frozen=True)
+class OpenPorts:
+    """The ports that a host has opened, by the names of their tasks.
+
+    `unavailable` has (message, hint) for each port that could not be opened. The ports stay open as
+    long as `stream` is open.
+    """
+
+    stream: object
+    ports: Mapping[str, int]
+    unavailable: tuple[tuple[str, str], ...]
+
+
+def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[TfdeployError]:
+    """Have each of the hosts open the ports that the run needs, and the others connect to them.
+
+    Return what went wrong. Raises nothing.
+    """
+    used = [host for host in intent.plan.hosts if host in hosts]
+    with ExitStack() as streams:
+
+        def open_ports(agent: Agent) -> OpenPorts:
+            wanted = _wanted_ports(intent.plan, agent.host)
+            answers = agent.stream(OpenDoors(wanted), OPEN_TIMEOUT_S)
+            streams.callback(answers.close)  # then the host closes the ports
+            stream = iter(answers)
+            return _parse_open_ports(agent.host, stream, next(stream))
+
+        outcomes = fleet.outcomes(used, open_ports)
+        opened = {h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)}
+        errors = errors_of(outcomes)
+        errors += [AgentError(h, *why) for h, o in opened.items() for why in o.unavailable]
+        results = fleet.outcomes(opened, lambda agent: _connect(agent, intent, opened))
+    return [*errors, *errors_of(results), *_unreached(results)]
+
+
+def _parse_open_ports(host: str, stream: object, opened: Opened) -> OpenPorts:
+    if not all(0 < port < 1 << 16 for port in opened.open.values()):
+        raise AgentError(host, f"invalid answer: ports {[*opened.open.values()]!r:.40}")
+    return OpenPorts(stream, opened.open, tuple(opened.taken))
+
+
+def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
+    wanted = {str(p.task): p.port for p in plan.placements_on(host) if p.port is not None}
+    return wanted | ({HEARTBEAT: plan.heartbeat_port} if host == plan.chief.host else {})
+
+
+def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> dict[Target, str]:
+    """Have a host connect to the ports that its tasks will need; return why it could not."""
+    plan = intent.plan
+    needed: list[Target] = [(str(p.task), p) for p in plan.reachability_targets(agent.host)]
+    if intent.inventory.training.ready == PROCESS:
+        needed = []  # a start does not wait for their ports
+    if agent.host != plan.chief.host:
+        needed.append((HEARTBEAT, plan.chief))
+    targets = [(n, p) for n, p in needed if p.host in opened and n in opened[p.host].ports]
+    at = [Address(p.address, opened[p.host].ports[name]) for name, p in targets]
+    if not at:
+        return {}
+    reasons = agent.ask(Knock(at, CONNECT_TIMEOUT_S)).answers
+    if len(reasons) != len(targets):
+        raise AgentError(agent.host, f"invalid answer: {len(reasons)} of {len(targets)} ports")
+    return {target: reason for target, reason in zip(targets, reasons, strict=True) if reason}
+
+
+def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iterator[TaskNotReady]:
+    """Yield one error for each port that is not reached, with all hosts that can't reach it."""
+    details_by_target: dict[Target, dict[str, str]] = {}
+    for host, result in results.items():
+        if not isinstance(result, TfdeployError):
+            for target, detail in result.items():
+                details_by_target.setdefault(target, {})[host] = detail
+    for (name, placement), details in details_by_target.items():
+        hosts, detail = fold_names(details), next(iter(details.values()))
+        yield TaskNotReady(
+            str(placement.task),
+            placement.host,
+            f"{hosts} can't reach {placement.host} at {placement.address}, on the port of {name}: "
+            f"{detail}",
+            f"check for a firewall between the hosts, and that hosts.{placement.host}.address is "
+            f"an address that {hosts} can connect to",
+        )

@@ -1,0 +1,157 @@
+"""`tfdeploy prune`: delete old runs and releases from the hosts, never results on the
+controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.agent.protocol.runs import Remove, Removed, Weigh
+from tfdeploy.agent.releases.receive import data_set_name
+from tfdeploy.commands.runs import is_run
+from tfdeploy.errors import AgentError, RunError, TfdeployError
+from tfdeploy.formatting.humanize import format_count, format_size
+from tfdeploy.hosts.fleet import errors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfdeploy.agent.protocol.runs import HeldRelease, HeldRun
+    from tfdeploy.commands.runs import HostDisk
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.transfer.stored_results import StoredResult
+
+TIMEOUT_S = 600.0
+MAX_LISTED = 10  # results that an error names
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What to delete from one host.
+
+    `left_bytes` are the remains of interrupted pushes and removals. `bytes` is the disk space that
+    all of it frees; releases share files, so only the host knows (see `with_freed_bytes`).
+    """
+
+    runs: tuple[HeldRun, ...]
+    releases: tuple[HeldRelease, ...]
+    left_bytes: int
+    bytes: int = 0
+
+    def request(self, project: str) -> dict[str, Any]:
+        runs = [run.run for run in self.runs]
+        releases = [release.release for release in self.releases]
+        return {"project": project, "runs": runs, "releases": releases}
+
+
+@dataclass(frozen=True)
+class PruneResult:
+    """The bytes that were freed on each host, and the errors: hosts that did not answer, and runs
+    and releases that could not be deleted."""
+
+    freed: Mapping[str, int]
+    errors: tuple[TfdeployError, ...]
+
+
+def choose_removals(
+    disks: Mapping[str, HostDisk], keep_runs: int, keep_releases: int
+) -> dict[str, Removal]:
+    """Return what to delete from which host; hosts with nothing to delete are left out. Pure.
+
+    The newest `keep_runs` runs stay on all hosts, and every live run; so do the releases of these
+    runs, and the newest `keep_releases` releases of the source and of each data set.
+    """
+    runs = [run for disk in disks.values() for run in disk.runs]
+    ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
+    old_ids = {*ids[keep_runs:]} - {run.run for run in runs if run.live}
+    used = [{run.release, *run.data} for run in runs if run.run not in old_ids]
+    needed = set().union(_newest_releases(disks, keep_releases), *used)
+    removals = {
+        host: Removal(
+            tuple(run for run in disk.runs if run.run in old_ids),
+            tuple(release for release in disk.releases if release.release not in needed),
+            disk.left_bytes,
+        )
+        for host, disk in disks.items()
+    }
+    return {h: r for h, r in removals.items() if r.runs or r.releases or r.left_bytes}
+
+
+def results_only_on_hosts(
+    disks: Mapping[str, HostDisk], removals: Mapping[str, Removal]
+) -> list[StoredResult]:
+    """Return the results that would be deleted and are not on the controller, or older there.
+    Pure."""
+    removed = {(host, run.run) for host, removal in removals.items() for run in removal.runs}
+    found = [result for host in removals for result in disks[host].results]
+    return [r for r in found if not r.collected and (r.host, r.run) in removed]
+
+
+def refuse_data_loss(results: Sequence[StoredResult]) -> None:
+    """Raise RunError if there are results that only hosts have."""
+    if not results:
+        return
+    listed = [
+        f"  run {r.run}: {r.path} of {r.task} on {r.host} ({format_size(r.size)})" for r in results
+    ]
+    more = len(listed) - MAX_LISTED
+    cut = [f"  and {more} more"] if more > 0 else []
+    count = format_count(len(results), "result")
+    verb = "is" if len(results) == 1 else "are"
+    found = f"prune would delete {count} that {verb} not on the controller:"
+    raise RunError(
+        "\n".join([found, *listed[:MAX_LISTED], *cut]),
+        f"tfdeploy collect --run {results[0].run} fetches them, tfdeploy prune --yes deletes them",
+    )
+
+
+def with_freed_bytes(
+    fleet: Fleet, project: str, removals: Mapping[str, Removal]
+) -> dict[str, Removal]:
+    """Return the removals with the bytes that each frees. Raises the errors of all hosts."""
+
+    def ask(agent: Agent) -> Removal:
+        removal = removals[agent.host]
+        weight = agent.ask(Weigh(**removal.request(project)), TIMEOUT_S)
+        return replace(removal, bytes=weight.bytes)
+
+    return fleet.each(removals, ask)
+
+
+def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneResult:
+    """Delete what was chosen. Raises nothing.
+
+    Each host checks again: what is live or in use by now stays, and is among the errors.
+    """
+
+    def ask(agent: Agent) -> Removed:
+        return agent.ask(Remove(**removals[agent.host].request(project)), TIMEOUT_S)
+
+    outcomes = fleet.outcomes(removals, ask)
+    answers = {h: answer for h, answer in outcomes.items() if not isinstance(answer, TfdeployError)}
+    not_deleted = [
+        AgentError(host, f"{entry.name} was not deleted: {entry.why}")
+        for host, answer in answers.items()
+        for entry in answer.kept
+    ]
+    freed = {host: answer.removed_bytes for host, answer in answers.items()}
+    return PruneResult(freed, (*errors_of(outcomes), *not_deleted))
+
+
+def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> None:
+    """Delete one run that has ended. Raises nothing: a later `prune` deletes what stayed."""
+    request = Remove(project, [run], [])
+    fleet.outcomes(hosts, lambda agent: agent.ask(request, TIMEOUT_S))
+
+
+def _newest_releases(disks: Mapping[str, HostDisk], keep: int) -> list[str]:
+    """Return the newest `keep` releases of each kind, by their last push to any host."""
+    ages: dict[str, float] = {}
+    for disk in disks.values():
+        for held in disk.releases:
+            ages[held.release] = min(held.age_s, ages.get(held.release, held.age_s))
+    newest: dict[str, list[str]] = {}
+    for release in sorted(ages, key=lambda release: ages[release]):
+        newest.setdefault(data_set_name(release), []).append(release)
+    return [release for releases in newest.values() for release in releases[:keep]]

@@ -1,0 +1,93 @@
+"""Check that the hosts of a started run reach the tasks that they depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.machine.grpc_health import FROZEN, NOT_GRPC, WRONG_TASK
+from tfdeploy.agent.protocol.preflight import Peer, Peers, PeersAsked
+from tfdeploy.agent.records import PORT, PROCESS, READY, SUCCEEDED
+from tfdeploy.commands.status import status
+from tfdeploy.errors import TaskNotReady, raise_all
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.planning import roles
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Plan
+    from tfdeploy.run import Run
+
+TIMEOUT_S = 5.0
+# Verdicts that show that a port is reached, whatever server answers there.
+ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
+
+
+def check_reachability(fleet: Fleet, run: Run) -> None:
+    """Raise TaskNotReady for each task that a host can't reach although its tasks depend on it.
+
+    The host of each worker connects to the ps (without ps: to workers) at the addresses in the
+    cluster spec, and every host asks the chief's supervisor for the state of the run. A host that
+    can't would give up later.
+    """
+    plan, training = run.plan, run.inventory.training
+
+    def ask(agent: Agent) -> PeersAsked:
+        peers = [
+            Peer(str(p.task), str(roles.script_task(training, p.task)), p.address, p.port)
+            for p in plan.reachability_targets(agent.host)
+            if training.ready != PROCESS and p.port is not None
+        ]
+        return agent.ask(Peers(run.inventory.project, run.id, peers, TIMEOUT_S))
+
+    answers = fleet.each(plan.hosts, ask)
+    reached = ANY_ANSWER if training.ready == PORT else (READY,)
+    errors = [*_unreached_tasks(plan, answers, reached), *_unreached_supervisor(plan, answers)]
+    if errors:
+        _raise_unless_ended_well(fleet, run, errors)
+
+
+def _raise_unless_ended_well(fleet: Fleet, run: Run, errors: list[TaskNotReady]) -> None:
+    """Raise the errors, except those of a short training that is over by now."""
+    found = status(fleet, run)
+    chief = found.report(str(run.plan.chief.task))
+    succeeded = {t.report.task for t in found.tasks if t.report and t.report.state == SUCCEEDED}
+    if not chief or chief.state != SUCCEEDED:
+        raise_all([error for error in errors if error.task not in succeeded])
+
+
+def _unreached_tasks(
+    plan: Plan, answers: Mapping[str, PeersAsked], reached: Collection[str]
+) -> Iterator[TaskNotReady]:
+    """Yield one error for each task that is not reached, with all hosts that can't reach it."""
+    details_by_task: dict[str, dict[str, str]] = {}
+    for host, answer in answers.items():
+        for peer in answer.peers:
+            if peer.verdict not in reached:
+                details_by_task.setdefault(peer.task, {})[host] = peer.detail
+    for placement in plan.placements:
+        if details := details_by_task.get(str(placement.task)):
+            hosts = fold_names(details)
+            yield TaskNotReady(
+                str(placement.task),
+                placement.host,
+                f"{hosts} can't reach it at {placement.endpoint}: {next(iter(details.values()))}",
+                f"check for a firewall between the hosts, and that hosts.{placement.host}.address "
+                f"is an address that {hosts} can connect to",
+            )
+
+
+def _unreached_supervisor(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:
+    """Yield an error if hosts can't ask the chief's supervisor."""
+    chief = plan.chief
+    details = {host: answer.chief for host, answer in answers.items() if answer.chief}
+    if details:
+        yield TaskNotReady(
+            str(chief.task),
+            chief.host,
+            f"{fold_names(details)} can't reach its supervisor at "
+            f"{chief.address}:{plan.heartbeat_port}: {next(iter(details.values()))}",
+            f"open this port of {chief.host} to the other hosts, like the ports of the tasks",
+        )

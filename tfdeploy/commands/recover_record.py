@@ -1,0 +1,150 @@
+"""Recover the record of a run from its hosts, if the controller does not have it.
+
+Every host of a run has a copy of its record. hosts.toml alone decides how a host is reached and
+which Python runs on it. A record is only used if all of the run's hosts that answer have the same
+one: a wrong record on one host must not decide what happens on another.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy import run as runs
+from tfdeploy.agent.protocol.runs import KnownRun, ListRecords, ReadRecord
+from tfdeploy.agent.runs.run_record import digest
+from tfdeploy.commands.runs import ID
+from tfdeploy.config import inventory as inventories
+from tfdeploy.errors import AgentError, RunError, TfdeployError
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.hosts.fleet import Fleet, errors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.run import Run
+
+# Keys of a host that hosts.toml decides, whatever a record says.
+HOST_KEYS = (
+    "transport", "hostname", "user", "port", "identity_file", "proxy_jump", "python", "directory",
+)  # fmt: skip
+AGENT_VERSION = re.compile(r"[0-9a-f]+")
+
+
+@dataclass(frozen=True, order=True)
+class StoredRecord:
+    """A record on some host: of the run `id`, after its `starts`-th start, with these contents."""
+
+    id: str
+    starts: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class RecoveredRun:
+    """The run whose record was written again, and the hosts that have it."""
+
+    run: Run
+    hosts: tuple[str, ...]
+
+
+def recover_record(hosts_file: Path, run_id: str | None, missing: RunError) -> RecoveredRun:
+    """Find a run on the hosts and write its record: the run `run_id`, or the newest that is not
+    part of a sweep.
+
+    Raises `missing`, with the hosts that did not answer, if no host knows it; RunError if the hosts
+    have different records of it, or hosts.toml lacks one of its hosts.
+    """
+    if run_id and not ID.fullmatch(run_id):
+        raise missing
+    inventory = inventories.load(hosts_file)
+    with Fleet(inventory) as fleet:
+        outcomes = fleet.outcomes(
+            fleet.agents, lambda agent: _ask_records(agent, inventory.project)
+        )
+        by_host = {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
+        records = {r for stored in by_host.values() for r in stored if run_id in (None, r.id)}
+        for stored in sorted(records, reverse=True):
+            candidate = _fetch(fleet, inventory, stored, by_host)
+            if run_id or (candidate.differing == () and not candidate.run.of_sweep):
+                return _save(candidate)
+    raise _not_found(missing, errors_of(outcomes))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A run, the hosts that have this record of it, and those of its hosts that do not."""
+
+    run: Run
+    hosts: tuple[str, ...]
+    differing: tuple[str, ...]
+
+
+def _save(candidate: _Candidate) -> RecoveredRun:
+    if candidate.differing:
+        raise RunError(
+            f"{fold_names(candidate.hosts)} and {fold_names(candidate.differing)} have different "
+            f"records of run {candidate.run.id}",
+            "use the folder runs/ of the controller that started it; or start a new run",
+        )
+    runs.save(candidate.run)
+    return RecoveredRun(candidate.run, candidate.hosts)
+
+
+def _ask_records(agent: Agent, project: str) -> set[StoredRecord]:
+    return {_parse(agent.host, run) for run in agent.ask(ListRecords(project)).runs}
+
+
+def _parse(host: str, run: KnownRun) -> StoredRecord:
+    if not ID.fullmatch(run.id):
+        raise AgentError(host, f"invalid answer: {run.id!r:.40} is not the id of a run")
+    return StoredRecord(run.id, run.starts, run.digest)
+
+
+def _fetch(
+    fleet: Fleet,
+    inventory: Inventory,
+    wanted: StoredRecord,
+    by_host: Mapping[str, set[StoredRecord]],
+) -> _Candidate:
+    hosts = tuple(host for host, records in by_host.items() if wanted in records)
+    agent = fleet.agents[hosts[0]]
+    answer = agent.ask(ReadRecord(inventory.project, wanted.id))
+    text = runs.Record(answer.run, answer.hosts)
+    folder = inventory.file.parent / runs.FOLDER / wanted.id
+    run = runs.from_record(text, folder, inventory.file)
+    if digest(text.run_json, text.hosts_toml) != wanted.digest or not AGENT_VERSION.fullmatch(
+        run.agent
+    ):
+        raise RunError(f"the record of run {wanted.id} on {agent.host} is invalid")
+    differing = (host for host in run.plan.hosts if host in by_host and host not in hosts)
+    merged = replace(run, inventory=_merge_inventory(run.inventory, inventory))
+    return _Candidate(merged, hosts, tuple(differing))
+
+
+def _merge_inventory(recorded: Inventory, current: Inventory) -> Inventory:
+    """Return the recorded inventory, with the keys that hosts.toml decides."""
+    current_hosts = {host.name: host for host in current.hosts}
+    unknown = [host.name for host in recorded.hosts if host.name not in current_hosts]
+    if unknown:
+        raise RunError(
+            f"the run uses {fold_names(unknown)}, which {current.file.name} does not have",
+            f"add hosts.{unknown[0]} to it",
+        )
+    hosts = tuple(_merge_host(host, current_hosts[host.name]) for host in recorded.hosts)
+    keys = {"ssh_config": current.ssh_config, "keep_connections_s": current.keep_connections_s}
+    return recorded.model_copy(update={**keys, "source": current.source, "hosts": hosts})
+
+
+def _merge_host(recorded: Host, current: Host) -> Host:
+    return recorded.model_copy(update={key: getattr(current, key) for key in HOST_KEYS})
+
+
+def _not_found(missing: RunError, errors: Iterable[TfdeployError]) -> RunError:
+    silent = [error.names[0] for error in errors if error.names]
+    unanswered = f" ({fold_names(silent)} gave no answer)" if silent else ""
+    return RunError(f"{missing.message}, and its hosts have no record{unanswered}", missing.hint)

@@ -1,0 +1,185 @@
+"""`tfdeploy resume`: continue a run from its newest checkpoint, on the remaining hosts."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.releases import FindRelease
+from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.commands.plan import data_release, readers, source_release
+from tfdeploy.commands.start import NothingStarted, start_tasks, with_free_ports
+from tfdeploy.commands.status import status
+from tfdeploy.commands.stop import stop
+from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
+from tfdeploy.file_lock import locked
+from tfdeploy.formatting.hostlist import expand_names, fold_names
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.planning import failover, launch, placing
+from tfdeploy.transfer.checkpoint_handover import CheckpointCopy, hand_over_checkpoint
+from tfdeploy.transfer.output_handover import hand_over_outputs
+from tfdeploy.transfer.send import send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.release.snapshot import Release
+    from tfdeploy.run import Run
+
+ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
+
+
+@dataclass(frozen=True)
+class ResumeResult:
+    """The resumed run, the TensorFlow checkpoint that it continues from (None: there is none), and
+    the paths of the other files that its chief's script finds."""
+
+    run: Run
+    source: CheckpointCopy | None
+    files: tuple[str, ...] = ()
+
+
+def resume(
+    old: Run,
+    without: Sequence[str] = (),
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    transfers: Transfers | None = None,
+) -> ResumeResult:
+    """Stop what is left of the run, plan it without the hosts `without`, bring the newest
+    checkpoint to its chief, and start it again under the same id.
+
+    Raises RunError if the run has succeeded or is well, PlanError if the remaining hosts can't run
+    it, and what `stop` and `start` raise.
+    """
+    without = _expand_hosts(without)
+    inventory = _without_hosts(old, without)
+    remaining = _restrict(old, [host.name for host in inventory.hosts])
+    with (
+        _exclusive(old),
+        Fleet(old.inventory, version=old.agent, transfers=transfers) as old_fleet,
+        Fleet(inventory, transfers=transfers) as fleet,
+    ):
+        _refuse_if_not_needed(old_fleet, old, remaining, without)
+        new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
+        _send_releases(fleet, new)
+        # Everything that can be refused was refused by now, while the run is as it was.
+        stop(old_fleet, remaining)
+        source = hand_over_checkpoint(fleet, old, new)
+        files = tuple(hand_over_outputs(fleet, old, new))
+        try:
+            return ResumeResult(start_tasks(fleet, new, on_report), source, files)
+        except NothingStarted as refused:
+            raise refused.error from None
+
+
+@contextmanager
+def _exclusive(run: Run) -> Iterator[None]:
+    """Refuse a second resume of the run at the same time: each would stop the other's tasks."""
+    refusal = RunError(f"another resume of run {run.id} is running", f"tfdeploy status {run.flags}")
+    with locked(run.folder / ".resuming", refusal):
+        yield
+
+
+def _expand_hosts(without: Sequence[str]) -> list[str]:
+    try:
+        return [name for text in without for name in expand_names(text)]
+    except ValueError as error:
+        raise PlanError(f"--without: {error}") from None
+
+
+def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
+    """Return the run's inventory without some hosts; "auto" ports will be chosen again."""
+    inventory = run.inventory
+    for host in without:
+        inventory = failover.remove_host(inventory, host)
+    hosts = (
+        host.model_copy(update={"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
+        for host in inventory.hosts
+    )
+    return inventory.model_copy(update={"hosts": tuple(hosts)})
+
+
+def _restrict(run: Run, hosts: Sequence[str]) -> Run:
+    """Return the run with only the tasks on these hosts."""
+    placements = tuple(p for p in run.plan.placements if p.host in hosts)
+    return replace(run, plan=replace(run.plan, placements=placements))
+
+
+def _refuse_if_not_needed(
+    old_fleet: Fleet, old: Run, remaining: Run, without: Sequence[str]
+) -> None:
+    """Raise unless the run has ended on a host, or `without` names a host; and if other hosts than
+    those give no answer."""
+    found = status(old_fleet, remaining)
+    chief = found.report(str(old.plan.chief.task))
+    if chief and chief.state == SUCCEEDED:
+        raise RunError(
+            f"run {old.id} has succeeded: nothing to resume",
+            f"tfdeploy collect {old.flags}",
+        )
+    gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
+    if gone:
+        flags = " ".join(f"--without {host}" for host in (*without, *gone))
+        raise_all(found.errors, f"continue without them: tfdeploy resume {old.flags} {flags}")
+    all_active = all(task.report and task.report.state in ACTIVE for task in found.tasks)
+    if all_active and not without:
+        raise RunError(
+            f"run {old.id} is active on all of its hosts: nothing to resume",
+            f"tfdeploy status {old.flags}",
+        )
+
+
+def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts: bool) -> Run:
+    """Return the run as it will be started again."""
+    if on_other_hosts:
+        inventory = failover.rotate_ports(inventory, old.plan)
+    inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
+    plan = placing.make_plan_from_addresses(inventory)
+    launch.make(inventory, plan, old.id, old.release, "", old.data)  # raises what it refuses
+    return replace(old, agent=agent_bundle.current_version(), inventory=inventory, plan=plan)
+
+
+def _send_releases(fleet: Fleet, new: Run) -> None:
+    """Send the run's releases to the hosts that lack them. Spare hosts have them since the first
+    push."""
+    inventory, plan = new.inventory, new.plan
+    _send_release(fleet, new.release, plan.hosts, partial(source_release, inventory))
+    for place, release in new.data.items():
+        hosts = readers(inventory, plan, place)
+        _send_release(fleet, release, hosts, partial(data_release, inventory, place))
+
+
+def _send_release(
+    fleet: Fleet, wanted: str, hosts: Sequence[str], read: Callable[[], Release]
+) -> None:
+    """Send one release. Raises RunError if a host lacks it, and the source (or the data set) has
+    changed since the start."""
+    project = fleet.inventory.project
+    request = FindRelease(project, wanted)
+    offers = fleet.each(hosts, lambda agent: agent.ask(request))
+    lacking = [host for host, offer in offers.items() if not offer.present]
+    if not lacking:
+        return
+    current = read()
+    if current.id != wanted:
+        raise RunError(
+            f"release {wanted} is not on {fold_names(lacking)}, and {current.root} has changed "
+            f"since: it is release {current.id} now",
+            "restore the files as they were at the start, or start a new run",
+        )
+    with ExitStack() as stack:
+        progress = {
+            host: stack.enter_context(fleet.transfers.begin(f"to {host}", current.size))
+            for host in lacking
+        }
+        send(
+            fleet, project, current, lacking,
+            lambda host, release, arrived: progress[host]("", arrived),
+        )  # fmt: skip

@@ -1,0 +1,97 @@
+"""`tfdeploy run`, after the start: follow the run to its end, stop what is left, collect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.commands.collect import CollectResult, collect_reachable
+from tfdeploy.commands.resume import ResumeResult, resume
+from tfdeploy.commands.run_follow import RunEnd, Watcher, follow
+from tfdeploy.commands.stop import stop_reachable
+from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
+
+if TYPE_CHECKING:
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+
+# `run --resilient` resumes without a host that has been silent for this time.
+HOST_PATIENCE_S = 60.0
+MAX_RESUMES = 10
+
+
+@dataclass(frozen=True)
+class FinishedRun(RunEnd):
+    """A run whose processes have all exited, except on the hosts that `errors` name."""
+
+    collected: CollectResult
+    states: dict[str, str]
+    errors: tuple[TfdeployError, ...] = ()
+
+
+def follow_to_end(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[Run, RunEnd]:
+    """Follow as `follow` does; a lost task ends the run.
+
+    Raises HostError if a host that the run depends on is silent for as long as the run itself would
+    wait for it. The run then goes on.
+    """
+    outcome = follow(fleet, run, watcher, run.inventory.training.orphan_timeout_s)
+    if isinstance(outcome, RunEnd):
+        return run, outcome
+    if outcome.hosts:
+        raise outcome.error
+    return run, RunEnd(1, outcome.error, "failed")
+
+
+def follow_resiliently(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[Run, RunEnd]:
+    """Follow as `follow` does; after an interruption, resume without the lost hosts, up to
+    MAX_RESUMES times.
+
+    Return the run as it was at its end, on some of the fleet's hosts, and how it ended. Raises what
+    `resume` raises.
+    """
+    resumes = 0
+    while True:
+        outcome = follow(fleet, run, watcher, HOST_PATIENCE_S)
+        if isinstance(outcome, RunEnd):
+            return run, outcome
+        watcher.on_interruption(outcome.error)
+        if resumes == MAX_RESUMES:
+            return run, RunEnd(1, outcome.error, "failed")
+        resumed = _resume_without(fleet, run, outcome.hosts, watcher)
+        watcher.on_resumed(resumed)
+        run, resumes = resumed.run, resumes + 1
+
+
+def _resume_without(
+    fleet: Fleet, run: Run, lost: tuple[str, ...], watcher: Watcher
+) -> ResumeResult:
+    """Resume without the lost hosts, and without others that turn out to be unreachable."""
+    without = lost
+    while True:
+        try:
+            return resume(run, without, watcher.on_report, fleet.transfers)
+        except TfdeployError as error:
+            more = {e.host for e in individual_errors(error) if isinstance(e, Unreachable)}
+            if more <= {*without} or more >= {*run.plan.hosts} - {*without}:
+                raise
+            watcher.on_interruption(error)
+            without = (*without, *sorted(more - {*without}))
+
+
+def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
+    """Stop what is left of a run, and collect from all hosts.
+
+    Raises RunError, after the failure of the run, if another collect of it is running.
+    """
+    stopped = stop_reachable(fleet, run)
+    try:
+        collected = collect_reachable(fleet, run)
+    except RunError as error:
+        raise_all([*([ended.failure] if ended.failure else []), *stopped.errors, error])
+        raise
+    errors = {str(error): error for error in (*stopped.errors, *collected.errors)}
+    code = ended.exit or int(bool(errors))
+    return FinishedRun(
+        code, ended.failure, ended.result, collected, stopped.states, tuple(errors.values())
+    )

@@ -1,0 +1,221 @@
+"""Follow a started run to the end of its chief, or to a failure that it does not recover from."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
+from tfdeploy.agent.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.commands.collect_follow import BackgroundCollector
+from tfdeploy.commands.failure_report import root_cause
+from tfdeploy.commands.status import status
+from tfdeploy.errors import HostError, TaskError, TfdeployError
+from tfdeploy.hosts.following import HostIsBack, may_return
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.following import Event, Following
+    from tfdeploy.run import Run
+
+LOG_LINES = 20  # of each log that an error shows
+TICK_S = 0.5
+# Added to the time that the tasks have to end after their chief.
+END_MARGIN_S = 15.0
+SIGTERM_EXIT = 143  # 128 + 15: the exit code of `run` if another command stopped its run
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Callbacks for what happens while a run is followed."""
+
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None
+    on_lines: Callable[[str, str, list[str]], None] = lambda task, host, lines: None
+    on_lost: Callable[[HostError], None] = lambda error: None
+    on_back: Callable[[str], None] = lambda host: None
+    on_collected: Callable[[CollectResult], None] = lambda collected: None
+    on_collect_failed: Callable[[TfdeployError], None] = lambda error: None
+    on_interruption: Callable[[TfdeployError], None] = lambda error: None
+    on_resumed: Callable[[ResumeResult], None] = lambda resumed: None
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a training ended.
+
+    `exit` is the exit code of the chief, as a shell shows it (128 + n for signal n), or 1 if the
+    failure of another task ended it. `failure` is the root cause; None if another command stopped
+    the run, or max_duration_s ended it.
+    """
+
+    exit: int
+    failure: TfdeployError | None
+    result: Literal["succeeded", "failed", "stopped", "ended"]
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """A failure that the run does not recover from by itself.
+
+    `hosts` have been silent for too long; if there are none, a supervisor is gone from a host that
+    answers.
+    """
+
+    hosts: tuple[str, ...]
+    error: TfdeployError
+
+
+def follow(fleet: Fleet, run: Run, watcher: Watcher, patience_s: float) -> RunEnd | Interruption:
+    """Follow a started run until its chief has ended, or until a task that it depends on is lost
+    permanently. A host counts as lost after `patience_s` of silence, if another host answers. Each
+    new checkpoint is fetched.
+
+    Raises HostError if the chief's host refuses the request.
+    """
+    with (
+        BackgroundCollector(
+            fleet, run, watcher.on_collected, watcher.on_collect_failed
+        ) as collector,
+        fleet.follow(run, run.plan.placements, logs=True) as following,
+    ):
+        progress = _Progress(run, watcher, collector)
+        while progress.chief is None and not progress.lost:
+            silent = progress.silent_for(patience_s)
+            if silent:
+                return Interruption(tuple(silent), _silent_hosts(run, silent))
+            _take_events(following, progress)
+        if progress.chief and progress.chief.state == SUCCEEDED:
+            _wait_for_other_tasks(following, progress, _linger_s(run))
+    if progress.chief is None or progress.chief.state == LOST:
+        return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
+    if progress.chief.state == SUCCEEDED:
+        return RunEnd(0, None, "succeeded")
+    return _unsuccessful_end(fleet, run, progress.chief)
+
+
+def _unsuccessful_end(fleet: Fleet, run: Run, chief: TaskReport) -> RunEnd:
+    if chief.planned:
+        return RunEnd(0, None, "ended")
+    found = status(fleet, run, LOG_LINES)
+    if chief.state == STOPPED and _was_stopped_by_command(found, chief.task):
+        return RunEnd(SIGTERM_EXIT, None, "stopped")
+    code = 1 if chief.cause else _shell_exit_code(chief.exit or 1)
+    return RunEnd(code, root_cause(found), "failed")
+
+
+def _was_stopped_by_command(found: RunStatus, task: str) -> bool:
+    """Return whether a command stopped the task, or the task that caused its end."""
+    report = found.report(task)
+    if not report or report.state != STOPPED:
+        return False
+    return not report.cause or (
+        report.cause != task and _was_stopped_by_command(found, report.cause)
+    )
+
+
+class _Progress:
+    """What is known of a run while it is followed.
+
+    `chief` is the chief's last report, once it has ended; `lost` is the first task that was LOST
+    and that the chief depends on; `active` are the tasks that have not ended.
+    """
+
+    def __init__(self, run: Run, watcher: Watcher, collector: BackgroundCollector) -> None:
+        self.run = run
+        self.watcher = watcher
+        self.collector = collector
+        self.chief: TaskReport | None = None
+        self.lost = ""
+        self.active = {str(p.task) for p in run.plan.placements}
+        self._essential = {str(p.task) for p in run.plan.essential}
+        self._silent: dict[str, tuple[float, HostError]] = {}
+
+    def take(self, host: str, event: Event) -> None:
+        if isinstance(event, HostError):
+            self._take_error(host, event)
+        elif isinstance(event, HostIsBack):
+            self._silent.pop(host, None)
+            self.watcher.on_back(host)
+        elif isinstance(event, LogLines):
+            self.watcher.on_lines(event.task, host, event.lines)
+        elif isinstance(event, NewCheckpoint):
+            self.collector.announce_checkpoint(event.checkpoint)
+        elif isinstance(event, NewOutputs):
+            self.collector.announce_outputs()
+        elif isinstance(event, StateChange):
+            self._take_report(host, event.state)
+
+    def silent_for(self, patience_s: float) -> dict[str, HostError]:
+        """Return the hosts that the run depends on and that have not answered for `patience_s`.
+
+        There are none while all hosts except this machine are silent: then the controller's own
+        network has failed.
+        """
+        hosts = self.run.plan.hosts
+        if len(self._silent) == sum(not self.run.inventory.host(h).is_local for h in hosts):
+            return {}
+        essential = {p.host for p in self.run.plan.essential}
+        before = time.monotonic() - patience_s
+        return {h: e for h, (at, e) in self._silent.items() if h in essential and at < before}
+
+    def _take_error(self, host: str, error: HostError) -> None:
+        if host == self.run.plan.chief.host and not may_return(error):
+            raise error.with_hint(
+                f"the run continues; follow it again: tfdeploy logs -f {self.run.flags}"
+            )
+        self._silent.setdefault(host, (time.monotonic(), error))
+        self.watcher.on_lost(error)
+
+    def _take_report(self, host: str, report: TaskReport) -> None:
+        self.watcher.on_report(host, report)
+        if report.state not in ENDED:
+            return
+        self.active.discard(report.task)
+        if report.task == str(self.run.plan.chief.task):
+            self.chief = report
+        if report.state == LOST and report.task in self._essential:
+            self.lost = self.lost or report.task
+
+
+def _take_events(following: Following, progress: _Progress) -> None:
+    """Take the events of one tick, up to the first sign of the run's end."""
+    deadline = time.monotonic() + TICK_S
+    for host, event in following.events(deadline):
+        progress.take(host, event)
+        if progress.chief or progress.lost or time.monotonic() > deadline:
+            return
+    if time.monotonic() < deadline:  # no host will send another event
+        chief = progress.run.plan.chief
+        raise TaskError(
+            str(chief.task), chief.host, "its host stopped reporting before the task ended"
+        )
+
+
+def _wait_for_other_tasks(following: Following, progress: _Progress, limit_s: float) -> None:
+    """Wait up to `limit_s` for the tasks that end by themselves after the chief."""
+    deadline = time.monotonic() + limit_s
+    for host, event in following.events(deadline):
+        progress.take(host, event)
+        if not progress.active:
+            return
+
+
+def _linger_s(run: Run) -> float:
+    evaluates = any(p.task.job == "evaluator" for p in run.plan.placements)
+    return END_MARGIN_S + (run.inventory.training.evaluator_grace_s if evaluates else 0.0)
+
+
+def _silent_hosts(run: Run, silent: dict[str, HostError]) -> TfdeployError:
+    flags = " ".join(f"--without {host}" for host in silent)
+    first = next(iter(silent.values()))
+    return first.with_hint(f"to continue without it: tfdeploy resume {run.flags} {flags}")
+
+
+def _shell_exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code

@@ -1,0 +1,157 @@
+"""`tfdeploy runs`: list every run of a project on the hosts, and the disk space that they use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.runs import DiskUse, HeldRelease, HeldRun, MeasureDisk
+from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.run import FOLDER
+from tfdeploy.transfer.stored_results import StoredResult, stored_results
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.errors import TfdeployError
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+
+# The ids that run.new_id makes. Other folders among the runs are neither shown nor deleted.
+ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class HostDisk:
+    """What one host stores of the project, and the size of its disk.
+
+    `left_bytes` are the remains of interrupted pushes and removals; `results` are the files that
+    its runs have written.
+    """
+
+    runs: tuple[HeldRun, ...]
+    releases: tuple[HeldRelease, ...]
+    left_bytes: int
+    free_bytes: int
+    total_bytes: int
+    results: tuple[StoredResult, ...] = ()
+
+    @property
+    def releases_bytes(self) -> int:
+        return sum(release.bytes for release in self.releases)
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(run.bytes for run in self.runs) + self.releases_bytes + self.left_bytes
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run on all hosts together.
+
+    `result` is going, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
+    `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
+    `collected` say whether its record and checkpoints are on the controller. `results` is the
+    number of files that it has written, `at_home` the number of those that the controller has in
+    their newest form.
+    """
+
+    id: str
+    result: str
+    age_s: float
+    tasks: Mapping[str, str]
+    hosts: tuple[str, ...]
+    bytes: int
+    recorded: bool
+    collected: bool
+    results: int = 0
+    at_home: int = 0
+
+
+@dataclass(frozen=True)
+class ProjectRuns:
+    """The runs, newest first; what each host stores; the errors of hosts that did not answer."""
+
+    project: str
+    runs: tuple[RunSummary, ...]
+    disks: Mapping[str, HostDisk]
+    errors: tuple[TfdeployError, ...]
+
+
+def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
+    """Ask every host for its runs, including those that other controllers started. Raises
+    nothing."""
+
+    base = inventory.file.parent / FOLDER
+
+    def ask(agent: Agent) -> HostDisk:
+        disk = _parse_disk(agent.ask(MeasureDisk(inventory.project), TIMEOUT_S))
+        ids = [run.run for run in disk.runs if is_run(run)]
+        return replace(disk, results=stored_results(agent, inventory.project, ids, base))
+
+    outcomes = fleet.outcomes(fleet.agents, ask)
+    disks = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
+    summaries = summarize_runs(disks, base)
+    return ProjectRuns(inventory.project, summaries, disks, tuple(errors_of(outcomes)))
+
+
+def summarize_runs(disks: Mapping[str, HostDisk], base: Path) -> tuple[RunSummary, ...]:
+    """Return one summary for each run, newest first. `base` is the folder runs/ on the
+    controller."""
+    parts: dict[str, dict[str, HeldRun]] = {}
+    for host, disk in disks.items():
+        for run in filter(is_run, disk.runs):
+            parts.setdefault(run.run, {})[host] = run
+    found = [result for disk in disks.values() for result in disk.results]
+    return tuple(
+        _summarize(parts[run_id], base / run_id, [r for r in found if r.run == run_id])
+        for run_id in sorted(parts, reverse=True)
+    )
+
+
+def is_run(held: HeldRun) -> bool:
+    return bool(ID.fullmatch(held.run))
+
+
+def run_result(tasks: Mapping[str, str], chief: str) -> str:
+    """Return the result of a run from the states of its tasks: it succeeds if its chief does.
+
+    If the chief's state is unknown, a failed task counts before one that succeeded.
+    """
+    states = set(tasks.values())
+    if states - set(ENDED):
+        return "going"
+    if tasks.get(chief) == SUCCEEDED:
+        return "succeeded"
+    by_priority = (FAILED, LOST) if chief in tasks else (FAILED, LOST, SUCCEEDED)
+    return next((state.lower() for state in by_priority if state in states), "stopped")
+
+
+def _parse_disk(use: DiskUse) -> HostDisk:
+    sizes = (use.left_bytes, use.free_bytes, use.total_bytes)
+    return HostDisk(tuple(use.runs), tuple(use.releases), *sizes)
+
+
+def _summarize(
+    parts: Mapping[str, HeldRun], folder: Path, results: Sequence[StoredResult]
+) -> RunSummary:
+    # A run that was resumed without a host left older states of the same tasks on it.
+    newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
+    tasks = {task: state for run in newest_last for task, state in run.tasks.items()}
+    return RunSummary(
+        id=folder.name,
+        result=run_result(tasks, newest_last[-1].chief),
+        age_s=newest_last[-1].age_s,
+        tasks=tasks,
+        hosts=tuple(parts),
+        bytes=sum(run.bytes for run in parts.values()),
+        recorded=(folder / "run.json").is_file(),
+        collected=(folder / "checkpoints" / "checkpoint").is_file(),
+        results=len({(result.task, result.path) for result in results}),
+        at_home=len({(r.task, r.path) for r in results if r.collected}),
+    )

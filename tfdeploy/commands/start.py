@@ -1,0 +1,221 @@
+"""`tfdeploy start`: start every task of a plan and wait until all are READY; else stop all."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdeploy import run as runs
+from tfdeploy.agent.protocol.preflight import Ports
+from tfdeploy.agent.protocol.runs import RunRecord, Start, Started
+from tfdeploy.commands.collect import collect_events_and_logs
+from tfdeploy.commands.plan_warnings import unlisted_gpus
+from tfdeploy.commands.reachability import check_reachability
+from tfdeploy.commands.readiness import wait_until_ready
+from tfdeploy.commands.signals import delay_signals
+from tfdeploy.commands.stop import stop
+from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.errors import (
+    AgentError,
+    CommandFailed,
+    LeaseConflict,
+    TfdeployError,
+    individual_errors,
+    raise_all,
+)
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.planning import launch, placing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfdeploy.agent.records import Launch, TaskReport
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Plan
+    from tfdeploy.run import Run
+
+LEASE_WAIT_S = 20.0
+LEASE_RETRY_S = 0.5
+
+
+def start(
+    fleet: Fleet,
+    intent: Intent,
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    on_note: Callable[[TfdeployError], None] = lambda note: None,
+) -> Run:
+    """Start the run that `intent` describes and wait until every task is READY.
+
+    `on_report(host, report)` is called at each change of a task's state, `on_note(note)` for what
+    may matter about a host. Raises what went wrong on any host or task (HostError, TaskFailed,
+    TaskNotReady), after everything was stopped again.
+    """
+    return start_run(fleet, plan_run(fleet, intent), on_report, on_note)
+
+
+def plan_run(fleet: Fleet, intent: Intent) -> Run:
+    """Return the run for an intent, with ports that are free now. Nothing is started."""
+    inventory = with_free_ports(fleet, intent.inventory, intent.plan)
+    plan = placing.make_plan_from_addresses(inventory)
+    auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO_PORTS)
+    agent, data = agent_bundle.current_version(), intent.data_ids
+    return runs.Run(runs.new_id(), intent.release.id, agent, inventory, plan, auto, data=data)
+
+
+def start_run(
+    fleet: Fleet,
+    run: Run,
+    on_report: Callable[[str, TaskReport], None],
+    on_note: Callable[[TfdeployError], None] = lambda note: None,
+) -> Run:
+    """Start a planned run, as `start` does."""
+    try:
+        return start_tasks(fleet, run, on_report, on_note)
+    except NothingStarted as refused:
+        runs.delete_record(run)
+        raise refused.error from None
+
+
+class NothingStarted(Exception):
+    """No task was left running: some hosts refused to start theirs, the others stopped theirs."""
+
+    def __init__(self, error: TfdeployError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def start_tasks(
+    fleet: Fleet,
+    run: Run,
+    on_report: Callable[[str, TaskReport], None],
+    on_note: Callable[[TfdeployError], None] = lambda note: None,
+) -> Run:
+    """Write the run's record, start its tasks, and wait until every one is READY.
+
+    The secret that authenticates the tasks to each other is sent with them and stored nowhere
+    else. Raises what went wrong, after everything was stopped again; NothingStarted if no record
+    is needed, because no task can be running.
+    """
+    secret = secrets.token_hex(32)
+    launches = launch.make(run.inventory, run.plan, run.id, run.release, secret, run.data)
+    run = replace(run, launched=launches[0].heartbeat.name, starts=run.starts + 1)
+    runs.save(run)
+    try:
+        for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches)):
+            on_note(note)
+        _wait_or_stop(fleet, run, on_report)
+    except KeyboardInterrupt:
+        with delay_signals():
+            errors = _try_to_stop(fleet, run)
+        raise_all(errors, f"interrupted; to stop tasks that may be left: tfdeploy stop {run.flags}")
+        raise
+    return run
+
+
+def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory:
+    """Return the inventory with ports that are free now for the plan's hosts with "auto" ports."""
+    auto = [host for host in plan.hosts if inventory.host(host).ports == AUTO_PORTS]
+
+    def ask(agent: Agent) -> tuple[int, ...]:
+        # One more than its tasks need: the supervisor on the chief's host takes it.
+        return tuple(agent.ask(Ports(len(plan.placements_on(agent.host)) + 1)).ports)
+
+    free = fleet.each(auto, ask)
+    hosts = (
+        host.model_copy(update={"ports": free[host.name]}) if host.name in free else host
+        for host in inventory.hosts
+    )
+    return inventory.model_copy(update={"hosts": tuple(hosts)})
+
+
+def _launch_or_stop(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[str, Started]:
+    """Start the tasks on all hosts and return the hosts' answers.
+
+    If a host fails, stop the others. Raises NothingStarted if all failures were refusals and the
+    others have stopped; a host that was lost might still run its tasks.
+    """
+    try:
+        return _launch(fleet, run, launches)
+    except TfdeployError as error:
+        stop_errors = _try_to_stop(fleet, run)
+        only_refusals = all(
+            isinstance(part, AgentError | CommandFailed) for part in individual_errors(error)
+        )
+        if only_refusals and not stop_errors:
+            raise NothingStarted(error) from None
+        raise_all([error, *stop_errors])
+        raise
+
+
+def _launch(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[str, Started]:
+    """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record."""
+    text = runs.to_record(run)
+    record = RunRecord(run.starts, text.run_json, text.hosts_toml)
+
+    def ask(agent: Agent) -> Started:
+        tasks = {str(p.task) for p in run.plan.placements_on(agent.host)}
+        request = Start([launch for launch in launches if launch.task in tasks], record)
+        return _start_on_host(agent, run, request)
+
+    return fleet.each(run.plan.hosts, ask)
+
+
+def _start_on_host(agent: Agent, run: Run, request: Start) -> Started:
+    """Start a host's tasks; if another run holds their ports or GPUs, wait up to LEASE_WAIT_S.
+
+    If two runs that start at the same moment hold a host that the other one needs, the run with the
+    smaller id waits and the other one fails, so that one of them gets all hosts. A run on a single
+    host never waits: whichever came first has all that it needs.
+    """
+    deadline = time.monotonic() + (LEASE_WAIT_S if len(run.plan.hosts) > 1 else 0.0)
+    while True:
+        try:
+            return agent.ask(request)
+        except LeaseConflict as conflict:
+            if run.id > conflict.run or time.monotonic() > deadline:
+                raise
+        time.sleep(LEASE_RETRY_S)
+
+
+def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:
+    """Yield a note for each host with GPUs that hosts.toml does not list."""
+    for name, answer in answers.items():
+        host = run.inventory.host(name)
+        if answer.gpus > 0 and host.workers and not host.gpus:
+            yield unlisted_gpus(name, answer.gpus)
+
+
+def _wait_or_stop(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+    """Wait until all tasks are READY and reach each other; stop them if that fails."""
+    try:
+        wait_until_ready(fleet, run, on_report)
+        check_reachability(fleet, run)
+    except TfdeployError as error:
+        stop_errors = _try_to_stop(fleet, run)
+        raise_all([error, *stop_errors], _collect_logs(fleet, run))
+
+
+def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:
+    """Stop everything; return what failed, to be reported after the first failure."""
+    try:
+        stop(fleet, run)
+    except TfdeployError as error:
+        return [error]
+    return []
+
+
+def _collect_logs(fleet: Fleet, run: Run) -> str:
+    """Fetch the logs of a start that failed; return a hint that says where they are.
+
+    A host that does not answer is among the errors already.
+    """
+    with suppress(TfdeployError):
+        collect_events_and_logs(fleet, run)
+    folder = run.folder / "logs"
+    return f"the logs are in {folder}" if folder.is_dir() else ""

@@ -1,0 +1,150 @@
+"""`tfdeploy stop`: end every process of one run, and verify it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import Going
+from tfdeploy.agent.protocol.runs import Stop, StoppedTask
+from tfdeploy.agent.records import STOPPED
+from tfdeploy.cluster import Task
+from tfdeploy.errors import TaskError, TfdeployError, raise_all
+
+if TYPE_CHECKING:
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+MARGIN_S = 40.0
+# Supervisors ask the chief's supervisor every second, in a cluster of 500 tasks every 10 seconds.
+HEARTBEAT_WAIT_S = 10.0
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class StopResult:
+    """The state in which each task was left.
+
+    `saved` is the name of the chief's newest checkpoint and its age in seconds, if the chief was
+    still training and has one. `errors` are those of hosts that could not be asked. Of their tasks,
+    `ended_unasked` learned of the stop from the chief's supervisor and ended; `unconfirmed` may
+    still run.
+    """
+
+    states: dict[str, str]
+    saved: tuple[str, float] | None
+    errors: tuple[TfdeployError, ...] = ()
+    ended_unasked: tuple[Placement, ...] = ()
+    unconfirmed: tuple[Placement, ...] = ()
+
+
+def stop(fleet: Fleet, run: Run) -> StopResult:
+    """Stop as `stop_reachable` does; then raise what went wrong: a host that can't be reached, a
+    process that survived SIGKILL."""
+    stopped = stop_reachable(fleet, run)
+    raise_all(stopped.errors)
+    return stopped
+
+
+def stop_reachable(fleet: Fleet, run: Run) -> StopResult:
+    """Stop all tasks on all hosts that can be reached. Raises nothing.
+
+    Workers stop before the ps: a worker without its ps ignores SIGTERM for most of a minute. A
+    chief that saves when it ends (save_on_stop) stops first, because its last step may need the
+    others.
+
+    The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
+    can't reach to end.
+    """
+    states: dict[str, str] = {}
+    saved: tuple[str, float] | None = None
+    errors: list[TfdeployError] = []
+    for wave in _waves(run):
+        for outcome in _stop_tasks(fleet, run, wave, keep_supervisor=True).values():
+            if isinstance(outcome, TfdeployError):
+                errors.append(outcome)
+                continue
+            states |= {answer.task: answer.state for answer in outcome}
+            saved = saved or _saved_checkpoint(outcome)
+            errors += [_survivors(run, answer) for answer in outcome if answer.survivors]
+    chief = _chief(run)
+    if chief and not errors:
+        _stop_tasks(fleet, run, [chief], keep_supervisor=False)
+    unasked = [p for p in run.plan.placements if str(p.task) not in states]
+    unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
+    ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
+    unique = tuple({str(error): error for error in errors}.values())
+    return StopResult(states, saved, unique, ended_unasked, tuple(unconfirmed))
+
+
+def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[Placement]:
+    """Give the tasks that could not be asked time to end; return those that did not report to the
+    chief's supervisor that they ended."""
+    chief = _chief(run)
+    if chief is None:
+        return unasked
+    request = Going(run.inventory.project, run.id, str(chief.task), POLL_S)
+    deadline, unconfirmed = time.monotonic() + HEARTBEAT_WAIT_S, unasked
+    while unconfirmed and chief not in unasked:
+        try:
+            active = fleet.agents[chief.host].ask(request).going
+        except TfdeployError:
+            break
+        unconfirmed = [p for p in unconfirmed if str(p.task) in active]
+        if not unconfirmed or time.monotonic() > deadline:
+            break
+        time.sleep(POLL_S)
+    return unconfirmed
+
+
+def _waves(run: Run) -> list[list[Placement]]:
+    """Return the tasks in groups that are stopped one after another."""
+    ps = [p for p in run.plan.placements if p.task.job == "ps"]
+    others = [p for p in run.plan.placements if p.task.job != "ps"]
+    if run.inventory.training.save_on_stop and others:
+        chief = _chief(run)
+        first = [chief] if chief else []
+        return [first, [p for p in others if p not in first], ps]
+    return [others, ps]
+
+
+def _chief(run: Run) -> Placement | None:
+    """Return the run's chief; None if its host is lost and only the other hosts are stopped."""
+    chiefs = [p for p in run.plan.placements if p.task in (Task("chief", 0), Task("worker", 0))]
+    return chiefs[-1] if chiefs else None
+
+
+def _saved_checkpoint(answers: list[StoppedTask]) -> tuple[str, float] | None:
+    for answer in answers:
+        if answer.state == STOPPED and answer.saved:
+            return answer.saved.name, answer.saved.age_s
+    return None
+
+
+def _stop_tasks(
+    fleet: Fleet, run: Run, placements: list[Placement], *, keep_supervisor: bool
+) -> dict[str, list[StoppedTask] | TfdeployError]:
+    """Stop tasks; with `keep_supervisor` the chief's supervisor goes on and reports the stop."""
+
+    def ask(agent: Agent) -> list[StoppedTask]:
+        tasks = [str(p.task) for p in placements if p.host == agent.host]
+        request = Stop(run.inventory.project, run.id, tasks, run.launched, keep_supervisor)
+        timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
+        return agent.ask(request, timeout_s).tasks
+
+    return fleet.outcomes(dict.fromkeys(p.host for p in placements), ask)
+
+
+def _survivors(run: Run, answer: StoppedTask) -> TaskError:
+    host = next(p.host for p in run.plan.placements if str(p.task) == answer.task)
+    pids = ", ".join(str(pid) for pid in answer.survivors)
+    noun = "process" if len(answer.survivors) == 1 else "processes"
+    return TaskError(
+        answer.task,
+        host,
+        f"{noun} {pids} survived SIGKILL",
+        "the kernel is waiting for a lost disk or GPU: only a reboot ends such processes",
+    )

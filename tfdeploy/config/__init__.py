@@ -1,0 +1,1 @@
+"""hosts.toml: its schema, its defaults, and the messages that refuse a wrong value."""

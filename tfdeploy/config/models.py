@@ -1,0 +1,294 @@
+"""The tables of hosts.toml: their keys, types and defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tfdeploy.cluster import JOBS
+from tfdeploy.config.types import (
+    ANY_SIGNAL,
+    Address,
+    CheckpointDir,
+    Command,
+    Count,
+    Directory,
+    Environment,
+    Exits,
+    GpuIds,
+    JobName,
+    Jobs,
+    Name,
+    Outputs,
+    Place,
+    PlainWord,
+    Port,
+    Ports,
+    Ready,
+    Role,
+    Seconds,
+    StringList,
+    Timeout,
+    Workers,
+)
+
+
+class Table(BaseModel):
+    """A table of hosts.toml. It refuses unknown keys and converts no types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
+
+
+class Source(Table):
+    """The source that tfdeploy pushes.
+
+    `path` is relative to hosts.toml; `exclude` has patterns as in .gitignore. With `relay` the
+    controller sends a large release to one host, and the hosts send it to each other.
+    """
+
+    path: str = "."
+    exclude: StringList = ()
+    relay: bool = True
+
+
+class DataSet(Table):
+    """A folder of data that tasks read; its table's name is its place in the task's directory.
+
+    `path` is relative to hosts.toml; None means the same place below the source. `compare` decides
+    whether a file has changed: "mtime" by its size and time, "hash" by reading it on the
+    controller.
+    """
+
+    path: str | None = None
+    jobs: Jobs = ("worker", "chief", "evaluator")
+    compare: Literal["mtime", "hash"] = "mtime"
+    exclude: StringList = ()
+
+
+class JobTraining(Table):
+    """[training.worker] and the like: keys for one job that override those of [training].
+
+    `name` is the job's name in scripts.
+    """
+
+    name: JobName | None = None
+    command: Command | None = None
+    role_args: StringList | None = None
+    role_env: Environment = {}
+    env: Environment = {}
+    outputs: Outputs | None = None
+
+
+class Training(Table):
+    """[training]: the command of every task, how it learns its role, when it is READY, where the
+    chief saves checkpoints, and which files tfdeploy collects.
+
+    `outputs` is only for the chief; another job has its own `outputs`, or none.
+    """
+
+    command: Command
+    role: Role = "tf_config"
+    role_args: StringList = ()
+    role_env: Environment = {}
+    role_files: dict[Place, str] = {}
+    env: Environment = {}
+    ready: Ready | None = None
+    ps: JobTraining = JobTraining()
+    worker: JobTraining = JobTraining()
+    chief: JobTraining = JobTraining()
+    evaluator: JobTraining = JobTraining()
+    checkpoint_dir: CheckpointDir = "checkpoints"
+    keep_checkpoints: Annotated[Count, Field(ge=1)] = 5
+    outputs: Outputs = ("*",)
+    outputs_limit_mb: Annotated[int, Field(ge=0)] = 1024
+    checkpoints_on_chief: bool = True
+    save_on_stop: bool = False
+    replicas: Annotated[Count, Field(le=8)] = 0
+    ready_timeout_s: Timeout = 180.0
+    stop_grace_s: Seconds = 10.0
+    evaluator_grace_s: Seconds = 120.0
+    max_duration_s: Timeout | None = None
+    orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0
+    log_limit_mb: Annotated[int, Field(ge=1)] = 100
+
+    def job_name(self, job: str) -> str:
+        """Return the name that scripts, and so TensorFlow, use for the job."""
+        own: JobTraining = getattr(self, job)
+        return own.name or job
+
+    def command_and_args(self, job: str) -> tuple[Command, StringList]:
+        """Return the command of a job's tasks, and the arguments after those of its role."""
+        own: JobTraining = getattr(self, job)
+        command = self.command if own.command is None else own.command
+        return command, self.role_args if own.role_args is None else own.role_args
+
+    def env_and_role_env(self, job: str) -> tuple[Environment, Environment]:
+        """Return the environment of a job's tasks, and the templates of its `role_env`."""
+        own: JobTraining = getattr(self, job)
+        return {**self.env, **own.env}, {**self.role_env, **own.role_env}
+
+    def outputs_of(self, job: str, *, is_chief: bool) -> Outputs:
+        """Return the `outputs` of a job's tasks."""
+        own: JobTraining = getattr(self, job)
+        if own.outputs is not None:
+            return own.outputs
+        return self.outputs if is_chief else ()
+
+    def key_path(self, job: str, key: str, name: str = "") -> str:
+        """Return the path in hosts.toml of the `key` that applies to a job; `name` is an entry of
+        `key`, if that is a table."""
+        own = getattr(getattr(self, job), key)
+        is_overridden = name in own if name else own is not None
+        return f"training.{job}.{key}" if is_overridden else f"training.{key}"
+
+    @model_validator(mode="after")
+    def _refuse_equal_job_names(self) -> Self:
+        job_by_name: dict[str, str] = {}
+        for job in JOBS:
+            first = job_by_name.setdefault(self.job_name(job), job)
+            if first != job:
+                raise ValueError(
+                    f'{first} and {job} have the same name "{self.job_name(job)}"; '
+                    "expected a different one for each job"
+                )
+        return self
+
+
+class RestartSettings(Table):
+    """When the supervisor restarts a task that exited, and when it ends one that hangs."""
+
+    attempts: Count = 10
+    window_s: Timeout = 3600.0
+    delay_s: Seconds = 1.0
+    max_delay_s: Seconds = 60.0
+    exits: Exits = (1, ANY_SIGNAL)
+    frozen_timeout_s: Timeout = 20.0
+    stall_timeout_s: Timeout | None = None
+
+
+class Restart(RestartSettings):
+    """[restart] for every job; [restart.worker] and the like override it for one job."""
+
+    ps: RestartSettings = RestartSettings()
+    worker: RestartSettings = RestartSettings()
+    chief: RestartSettings = RestartSettings()
+    evaluator: RestartSettings = RestartSettings()
+
+    def for_job(self, job: str) -> RestartSettings:
+        """Return the settings of one job. The `stall_timeout_s` of [restart] does not apply to a
+        ps, which has no steps."""
+        own: RestartSettings = getattr(self, job)
+        general = {name: getattr(self, name) for name in RestartSettings.model_fields}
+        if job == "ps":
+            general["stall_timeout_s"] = None
+        return own.model_copy(
+            update={name: general[name] for name in general if name not in own.model_fields_set}
+        )
+
+
+class HostSettings(Table):
+    """The keys that both [defaults] and a host may have."""
+
+    transport: Literal["ssh", "local"] = "ssh"
+    user: PlainWord | None = None
+    port: Port | None = None
+    identity_file: str | None = None
+    proxy_jump: PlainWord | None = None
+    gpus: GpuIds = ()
+    gpus_per_worker: Count | None = None
+    gpus_per_chief: Count | None = None
+    ps: Count = 0
+    workers: Workers = 0
+    ports: Ports = tuple(range(2222, 2300))
+    python: PlainWord = "python3"
+    directory: Directory = "~/.tfdeploy"
+    env: Environment = {}
+
+
+class Host(HostSettings):
+    """One machine: its SSH settings, the address its peers connect to, its GPUs and its tasks."""
+
+    name: Name
+    hostname: Address | None = None
+    address: Address | None = None
+    chief: bool = False
+    evaluator: bool = False
+    spare: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether it is the controller itself."""
+        return self.transport == "local"
+
+    @property
+    def uses_ssh(self) -> bool:
+        """Return whether SSH reaches it: then SSH's keys and configuration apply, and rsync."""
+        return self.transport == "ssh"
+
+    @property
+    def machine(self) -> str:
+        """Return what is equal for two hosts of hosts.toml that are one machine."""
+        if self.uses_ssh:
+            return f"{(self.hostname or self.name).lower()} port {self.port or 22}"
+        return f'transport = "{self.transport}"'
+
+    @property
+    def root(self) -> str:
+        """Return `directory` with the host's name for `{host}`, which keeps hosts on one shared
+        file system apart."""
+        return self.directory.replace("{host}", self.name)
+
+    @model_validator(mode="after")
+    def _refuse_ssh_keys_of_a_local_host(self) -> Self:
+        ssh_keys = [key for key in SSH_KEYS if getattr(self, key) is not None]
+        if not self.uses_ssh and ssh_keys:
+            raise ValueError(
+                f'{ssh_keys[0]} is for SSH, which transport = "{self.transport}" does not use; '
+                f"remove {ssh_keys[0]}"
+            )
+        return self
+
+
+class FileFields(Table):
+    """The keys and tables of hosts.toml, without its hosts."""
+
+    project: Name
+    ssh_config: str | None = None
+    keep_connections_s: Seconds = 300.0
+    source: Source = Source()
+    data: dict[Place, DataSet] = {}
+    training: Training
+    restart: Restart = Restart()
+
+
+class Inventory(FileFields):
+    """A validated hosts.toml. Relative paths in it start at the folder of `file`."""
+
+    file: Path
+    hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+
+    @property
+    def source_root(self) -> Path:
+        return (self.file.parent / Path(self.source.path).expanduser()).resolve()
+
+    def data_root(self, place: str) -> Path:
+        """Return the folder of a data set on the controller; symbolic links are not resolved."""
+        path = self.data[place].path
+        if path is None:
+            return self.source_root / place
+        return self.file.parent / Path(path).expanduser()
+
+    def host(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+
+class HostsFile(FileFields):
+    """The file as it is written: a table for each host, [defaults] not yet merged into them."""
+
+    defaults: HostSettings = HostSettings()
+    hosts: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]

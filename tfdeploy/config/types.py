@@ -1,0 +1,256 @@
+"""The types of the values in hosts.toml; each refuses a wrong value with a message."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+import signal
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+)
+
+PER_GPU = -1
+"""The value of `workers = "per-gpu"`: one worker for each of the host's GPUs."""
+AUTO_PORTS: tuple[int, ...] = ()
+"""The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
+ANY_SIGNAL = "signals"
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+RESERVED_VARIABLES = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
+
+
+def _check_address(value: str) -> str:
+    """Accept a host name, an IPv4 or an IPv6 address, without port, user or scheme."""
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        label = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})"
+        looks_like_ipv4 = re.fullmatch(r"[0-9.]+", value)
+        if looks_like_ipv4 or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
+            raise ValueError(
+                "expected a host name or an IP address, without user, port or scheme"
+            ) from None
+        return value
+    if address.is_unspecified:
+        raise ValueError(
+            "expected an address that other hosts can connect to; this one is only for listening"
+        )
+    return str(address)  # one spelling, so that equal addresses are found
+
+
+def _check_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value) or value == "agent":
+        raise ValueError(
+            'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'
+        )
+    return value
+
+
+def _check_plain_word(value: str) -> str:
+    if value.startswith("-") or not value.isprintable() or not value.strip():
+        raise ValueError('expected printable text that does not start with "-"')
+    return value
+
+
+def _check_job_name(value: str) -> str:
+    """Source: TensorFlow's DeviceNameUtils, which parses it from /job:NAME/task:0."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
+        raise ValueError('expected letters, digits and "_", first a letter, such as "master"')
+    return value
+
+
+def _check_directory(value: str) -> str:
+    """Accept a folder that is absolute or below the home directory; `{host}` in it stands for the
+    host's name."""
+    inside = value.removeprefix("~/").strip("/")
+    unknown = re.search(r"\{[^}]*\}?|\}", value.replace("{host}", ""))
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]}; expected {{host}}, the host's name")
+    if not value.startswith(("~/", "/")) or inside in ("", ".") or ".." in inside.split("/"):
+        raise ValueError('expected a folder such as "~/.tfdeploy" or "/scratch/me/tfdeploy"')
+    return value
+
+
+def _check_checkpoint_dir(value: str) -> str:
+    """Accept only a path that means the same to the script, which gets it as it is, and to
+    tfdeploy."""
+    if URL.match(value):
+        raise ValueError(
+            "expected a folder on the chief's disk, from which tfdeploy fetches checkpoints, "
+            "not a URL"
+        )
+    if not value or value.startswith("~") or ".." in value.split("/") or "\0" in value:
+        raise ValueError(
+            'expected a path without "~" and "..", absolute or relative to the task\'s directory'
+        )
+    return value
+
+
+def _check_outputs(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept .gitignore patterns inside a task's directory, and absolute folders."""
+    for pattern in value:
+        path = pattern.removeprefix("!")
+        if URL.match(path):
+            raise ValueError(f'"{pattern}" is a URL; expected files on the task\'s own disk')
+        if not path.strip() or not path.isprintable() or path[0] == "~" or ".." in path.split("/"):
+            raise ValueError(
+                'expected patterns such as "models/", or absolute folders, without "~" and ".."'
+            )
+        if pattern.startswith("!/") or (path[0] == "/" and not path.strip("/")):
+            raise ValueError(f'"{pattern}": expected an absolute folder such as "/scratch/models"')
+    if value and value[0].startswith("!"):
+        raise ValueError(
+            f'"{value[0]}" excludes files; expected a pattern before it that includes some'
+        )
+    return value
+
+
+def _check_place(value: str) -> str:
+    """Accept a path inside the task's directory that has only one spelling."""
+    names = value.split("/")
+    if not value.isprintable() or {"", ".", ".."} & {*names} or value[0] == "~" or "\\" in value:
+        raise ValueError('expected a path inside the task\'s directory, such as "data/mnist"')
+    return value
+
+
+def _parse_ports(value: Any) -> Any:
+    """Convert `"2222-2299"`, `2222` (only that port), a list or "auto" to ports in the order of
+    their use."""
+    if value == "auto":
+        return AUTO_PORTS
+    if value == []:
+        raise ValueError('expected at least one port, or "auto"')
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    if isinstance(value, str):
+        span = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
+        if not span or int(span[1]) > int(span[2]):
+            raise ValueError(
+                'expected a range such as "2222-2299", a list such as [2222, 2223], or "auto"'
+            )
+        if not 1 <= int(span[1]) <= int(span[2]) <= 65535:
+            raise ValueError("expected ports from 1 to 65535")
+        return tuple(range(int(span[1]), int(span[2]) + 1))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_distinct(value: tuple[int, ...]) -> tuple[int, ...]:
+    found: set[int] = set()
+    for number in value:
+        if number in found:
+            raise ValueError(f"expected each number once, but {number} occurs twice")
+        found.add(number)
+    return value
+
+
+def _split_command(value: Any) -> Any:
+    """Split a string into words as a shell does; the command itself never runs in a shell."""
+    if not isinstance(value, str):
+        return _list_to_tuple(value)
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(f"can't be split into words: {str(error).lower()}") from None
+
+
+def _check_command(value: tuple[str, ...]) -> tuple[str, ...]:
+    if value and not value[0]:
+        raise ValueError("expected a program as the first word")
+    if any("\0" in word for word in value):
+        raise ValueError("expected words without a NUL character")
+    return value
+
+
+def _list_to_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _check_exit(value: Any) -> Any:
+    """Accept an exit code, the name of a signal, or "signals" for every signal."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= 255:
+            raise ValueError("expected an exit code from 1 to 255")
+    elif not isinstance(value, str) or value not in (ANY_SIGNAL, *signal.Signals.__members__):
+        raise ValueError(
+            'expected an exit code, a signal such as "SIGKILL", or "signals" for every signal'
+        )
+    return value
+
+
+def _parse_gpus(value: Any) -> Any:
+    """Convert a count n to the ids 0 to n-1."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= 64:
+            raise ValueError("expected a count from 0 to 64, or a list of ids such as [0, 1]")
+        return tuple(range(value))
+    return _list_to_tuple(value)
+
+
+def _parse_workers(value: Any) -> Any:
+    if value == "per-gpu":
+        return PER_GPU
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 1024:
+        raise ValueError('expected a count from 0 to 1024, or "per-gpu"')
+    return value
+
+
+def _check_environment(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if name in RESERVED_VARIABLES:
+            raise ValueError(f"tfdeploy itself sets {name}; remove it")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is not a valid name of an environment variable")
+        if "\0" in value[name]:
+            raise ValueError(f"expected a value of {name} without a NUL character")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
+CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
+Directory = Annotated[str, AfterValidator(_check_directory)]
+Place = Annotated[str, AfterValidator(_check_place)]
+PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
+Name = Annotated[str, AfterValidator(_check_name)]
+JobName = Annotated[str, AfterValidator(_check_job_name)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=0, le=1024)]
+Workers = Annotated[
+    int,
+    BeforeValidator(_parse_workers),
+    PlainSerializer(lambda count: "per-gpu" if count == PER_GPU else count),
+]
+Ports = Annotated[
+    tuple[Port, ...],
+    BeforeValidator(_parse_ports),
+    AfterValidator(_check_distinct),
+    PlainSerializer(lambda ports: list(ports) if ports else "auto"),
+]
+Exits = Annotated[
+    tuple[Annotated[int | str, BeforeValidator(_check_exit)], ...],
+    BeforeValidator(lambda value: _list_to_tuple(value)),
+]
+GpuId = Annotated[int, Field(ge=0)]
+GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_parse_gpus), AfterValidator(_check_distinct)]
+Environment = Annotated[dict[str, str], AfterValidator(_check_environment)]
+Command = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_split_command),
+    Field(min_length=1),
+    AfterValidator(_check_command),
+]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
+Outputs = Annotated[StringList, AfterValidator(_check_outputs)]
+Jobs = Annotated[
+    tuple[Literal["ps", "worker", "chief", "evaluator"], ...],
+    BeforeValidator(_list_to_tuple),
+    Field(min_length=1),
+]
+Role = Literal["flags", "dashed", "positional", "environment", "tf_config"]
+Ready = Literal["server", "port", "process"]

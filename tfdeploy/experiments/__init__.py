@@ -1,0 +1,1 @@
+"""Measure and compare trainings: sweeps, speed-ups, scalars and plots."""

@@ -1,0 +1,97 @@
+"""Which cells a sweep measures, and the plan of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tfdeploy.commands.plan import Intent
+from tfdeploy.errors import PlanError
+from tfdeploy.experiments.rescale import rescale
+from tfdeploy.experiments.speedup import Cell
+from tfdeploy.planning import placing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.config.inventory import Inventory
+
+MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
+MAX_COUNT = 1024
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells to measure, each for `seconds`. Steps are read from the run's events, or with
+    `pattern` from its chief's log; the other fields are those of Sweep."""
+
+    cells: tuple[Cell, ...]
+    seconds: float = 60.0
+    pattern: str | None = None
+    examples_per_step: int | None = None
+    synchronous: bool = False
+
+
+def cells(ps: str, workers: str) -> tuple[Cell, ...]:
+    """Return each number of workers with each number of ps, the smallest cell first. Raises
+    PlanError."""
+    pairs = product(_parse_counts("--workers", workers, 1), _parse_counts("--ps", ps, 0))
+    return tuple(sorted(Cell(*pair) for pair in pairs))
+
+
+def _parse_counts(flag: str, text: str, least: int) -> set[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and least <= int(word) <= MAX_COUNT for word in words):
+        raise PlanError(
+            f'{flag}: found "{text}", expected whole numbers from {least} to {MAX_COUNT}',
+            f"separate them with commas: {flag} 1,2,4",
+        )
+    return {int(word) for word in words}
+
+
+def default_ps(inventory: Inventory) -> str:
+    """Return the default of --ps."""
+    return "1" if any(host.ps for host in inventory.hosts) else "0"
+
+
+def refuse_shared_checkpoints(checkpoint_dir: str) -> None:
+    """Raise PlanError if all runs would write their checkpoints to one folder."""
+    if checkpoint_dir.startswith("/"):
+        raise PlanError(
+            f"training.checkpoint_dir is {checkpoint_dir}: each run would continue from the "
+            "checkpoint of the run before",
+            "use a relative path, so that each run has its own folder",
+        )
+
+
+def plan_cells(whole: Intent, grid: Grid) -> dict[Cell, Intent]:
+    """Return the plan of each cell, with the releases of the whole plan. Raises one PlanError for
+    all cells that can't be planned."""
+    intents: dict[Cell, Intent] = {}
+    problems: dict[str, str] = {}
+    for cell in grid.cells:
+        try:
+            intents[cell] = _plan_cell(whole, cell, grid.seconds)
+        except PlanError as error:
+            problems[f"{cell}: {error.message}"] = error.hint
+    if problems:
+        raise PlanError("\n".join(problems), "\n  ".join(dict.fromkeys(problems.values())))
+    return intents
+
+
+def _plan_cell(whole: Intent, cell: Cell, seconds: float) -> Intent:
+    """Twice `seconds`, because `measure` waits that long for the first step, too."""
+    limit_s = whole.inventory.training.ready_timeout_s + 2 * seconds + MARGIN_S
+    inventory = rescale(whole.inventory, whole.plan, cell.ps, cell.workers, limit_s)
+    data = {place: whole.data[place] for place in inventory.data}
+    intent = Intent(inventory, placing.make_plan_from_addresses(inventory), whole.release, data)
+    intent.launches()  # finds a wrong {field} before anything runs
+    return intent
+
+
+def used_hosts(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventory:
+    """Return the inventory with only the hosts that any cell needs."""
+    names = {host for intent in intents.values() for host in intent.plan.hosts}
+    hosts = tuple(host for host in inventory.hosts if host.name in names)
+    return inventory.model_copy(update={"hosts": hosts})

@@ -1,0 +1,135 @@
+"""Draw line plots with matplotlib. The same data gives the same file, byte by byte, whatever the
+user's matplotlibrc says."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+SUFFIXES = (".svg", ".png")
+# Okabe and Ito's palette: colour-blind people can tell the colours apart. Markers and dashes help.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX*"
+DASHES = ("-", "--", ":")
+MARKERS_PER_LINE = 8  # if it has more than twice as many points
+PANEL_SIZE = (4.6, 3.8)  # inches
+LEGEND_WIDTH = 1.6
+METADATA = {".svg": {"Date": None}, ".png": {"Software": None}}
+
+
+@dataclass(frozen=True)
+class Line:
+    """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap."""
+
+    label: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    raw: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines with one x axis and one y axis. `log` names the logarithmic axes, such as "y" or "xy";
+    `ticks` are the numbers on the x axis, by default those that matplotlib chooses."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    lines: Sequence[Line]
+    ideal: Line | None = None
+    log: str = ""
+    ticks: Sequence[float] = ()
+
+
+def check_file(file: Path) -> None:
+    """Raise RunError if the plot can't be written to this file. Call it before the work is done."""
+    if file.suffix not in SUFFIXES:
+        found = f"found {file.name!r}, expected a file name that ends in {' or '.join(SUFFIXES)}"
+        example = file.with_suffix(SUFFIXES[0]) if file.name else f"NAME{SUFFIXES[0]}"
+        raise RunError(found, f"use {example}")
+    if not file.parent.is_dir():
+        raise RunError(f"{file} can't be written: there is no folder {file.parent}")
+
+
+def draw(file: Path, panels: Sequence[Panel]) -> None:
+    """Draw the panels side by side, with one legend. A line has the same colour in every panel.
+    Raises RunError if they can't be drawn, or the file can't be written."""
+    import matplotlib
+
+    check_file(file)
+    content, suffix = io.BytesIO(), file.suffix
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"
+        try:
+            _figure(panels).savefig(content, format=suffix[1:], metadata=METADATA[suffix], dpi=150)
+        except (ValueError, ArithmeticError) as error:  # numbers near the limits of a float
+            raise RunError(f"{file} can't be drawn: {error}") from None
+    try:
+        file.write_bytes(content.getvalue())
+    except OSError as error:
+        raise RunError(f"{file} can't be written: {error.strerror}") from None
+
+
+def _figure(panels: Sequence[Panel]) -> Figure:
+    from matplotlib.figure import Figure
+
+    width, height = PANEL_SIZE
+    figure = Figure((width * len(panels) + LEGEND_WIDTH, height), layout="constrained")
+    labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
+    style_numbers = {label: number for number, label in enumerate(labels)}
+    drawn: dict[str, Line2D] = {}
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        drawn |= _draw_panel(axes, panel, style_numbers)
+    texts = [_escape_formulas(label) for label in drawn]
+    figure.legend([*drawn.values()], texts, loc="outside right upper", frameon=False)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict[str, Line2D]:
+    for axis in panel.log:
+        axes.set(**{f"{axis}scale": "log"})
+    drawn = {line.label: _draw_line(axes, line, style_numbers[line.label]) for line in panel.lines}
+    if panel.ideal:
+        ideal = panel.ideal
+        [drawn[ideal.label]] = axes.plot(ideal.xs, ideal.ys, "--", color="grey", linewidth=1)
+    texts = {"title": panel.title, "xlabel": panel.xlabel, "ylabel": panel.ylabel}
+    axes.set(**{name: _escape_formulas(text) for name, text in texts.items()})
+    if panel.ticks:
+        axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
+        axes.set_xticks([], minor=True)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+def _draw_line(axes: Axes, line: Line, style_number: int) -> Line2D:
+    """Markers start at a different point in each line, to tell lines apart where they overlap."""
+    colour = COLOURS[style_number % len(COLOURS)]
+    if line.raw:
+        axes.plot(line.xs, line.raw, color=colour, alpha=0.25, linewidth=0.8)
+    many = len(line.xs) > 2 * MARKERS_PER_LINE
+    every = len(line.xs) // MARKERS_PER_LINE if many else 1
+    [drawn] = axes.plot(
+        line.xs, line.ys, color=colour, linewidth=1.6, markersize=4,
+        linestyle=DASHES[style_number // len(COLOURS) % len(DASHES)],
+        marker=MARKERS[style_number % len(MARKERS)],
+        markevery=(style_number * every // 3 % every, every),
+    )  # fmt: skip
+    return drawn
+
+
+def _escape_formulas(text: str) -> str:
+    """Escape dollar signs: matplotlib would set the text between two of them as a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,221 @@
+"""Read steps, times and scalars that a training reported, without TensorFlow.
+
+They come from event files (source: event.proto of tensorflow/core/util, summary.proto and
+tensor.proto of tensorflow/core/framework), or from a log, by a pattern with named groups.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfdeploy.agent.outputs.event_files import EVENTS
+from tfdeploy.agent.reports import progress
+from tfdeploy.agent.reports.progress import read_varint
+from tfdeploy.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+GROUPS = r"use (?P<step>\d+), and optionally (?P<loss>…) or (?P<value>…), and (?P<time>…)"
+PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
+EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
+EVALUATION = re.compile(r"(^|/)(eval|validation)")  # the folders of Estimator, Keras, tf_models
+# The fields that are read. Others are skipped.
+WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
+TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
+DTYPE, SHAPE, CONTENT = 1, 2, 4
+# DT_FLOAT, DT_DOUBLE, DT_INT32 and DT_INT64: the struct code, and the field for values of the type.
+NUMBERS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10)}
+VARINT, LENGTH_DELIMITED, FIXED_SIZES = 0, 2, {1: 8, 5: 4}  # wire types
+
+
+class Point(NamedTuple):
+    """What was reported for a step. `time_s` is in seconds since the epoch, NaN if unknown; `value`
+    is None if only the step was reported."""
+
+    step: int
+    time_s: float
+    value: float | None
+
+
+Series = tuple[Point, ...]
+"""The points of one scalar, with rising steps."""
+
+
+def read_events(folder: Path) -> dict[str, Series]:
+    """Return every scalar of all event files below the folder, by its name.
+
+    The name is the tag alone for the folder that reports the tag most often; an evaluation's folder
+    gets it only if no other folder reports the tag. For all other folders the name begins with the
+    folder, such as `eval/loss`, and for evaluator tasks always, such as `evaluator-0/eval/loss`.
+    Files and events that can't be read are skipped.
+    """
+    tags: dict[str, dict[str, list[Point]]] = {}
+    for file_folder, points in sorted(_read_files(folder), key=lambda file: file[1][0][1].time_s):
+        for tag, point in points:
+            tags.setdefault(tag, {}).setdefault(file_folder, []).append(point)
+    scalars: dict[str, Series] = {}
+    for tag, folders in sorted(tags.items()):
+        ordered = sorted(folders, key=lambda name: _folder_rank(name, len(folders[name])))
+        for name in ordered:
+            is_plain = name == ordered[0] and not EVALUATOR.match(name)
+            scalars[tag if is_plain else f"{name}/{tag}"] = _with_rising_steps(folders[name])
+    return scalars
+
+
+def _folder_rank(folder: str, points: int) -> tuple[bool, bool, int, str]:
+    return bool(EVALUATOR.match(folder)), bool(EVALUATION.search(folder)), -points, folder
+
+
+def of_same_clock(scalars: Mapping[str, Series], name: str) -> dict[str, Series]:
+    """Return the named scalar, and all others that the same task reported."""
+    task = _evaluator_task(name)
+    return {other: series for other, series in scalars.items() if _evaluator_task(other) == task}
+
+
+def _evaluator_task(name: str) -> str:
+    match = EVALUATOR.match(name)
+    return match.group() if match else ""
+
+
+def parse_log(text: str, pattern: re.Pattern[str]) -> Series:
+    """Return a point for each line that contains the pattern. A time is a number of seconds, or a
+    date and time."""
+    matches = (pattern.search(line) for line in text.splitlines())
+    points = (_parse_point(match.groupdict()) for match in matches if match)
+    return _with_rising_steps(point for point in points if point)
+
+
+def log_pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern for `parse_log`. Raises RunError if it is invalid or has no step group."""
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        found = f'the pattern "{text}" is not a valid regular expression: {error}'
+        raise RunError(found, GROUPS) from None
+    if "step" not in pattern.groupindex:
+        raise RunError(f'the pattern "{text}" has no group (?P<step>…)', GROUPS)
+    return pattern
+
+
+def step_times(scalars: Mapping[str, Series]) -> Series:
+    """Return when each step was first reported, by any of the scalars. The points have no values;
+    their steps and times rise."""
+    reports = sorted((point.time_s, point.step) for series in scalars.values() for point in series
+                     if math.isfinite(point.time_s))  # fmt: skip
+    points: list[Point] = []
+    for time_s, step in reports:
+        if not points or step > points[-1].step:
+            points.append(Point(step, time_s, None))
+    return tuple(points)
+
+
+def _with_rising_steps(points: Iterable[Point]) -> Series:
+    """Drop what a restarted training had reported after the checkpoint from which it continued."""
+    series: list[Point] = []
+    for point in points:
+        while series and series[-1].step >= point.step:
+            series.pop()
+        series.append(point)
+    return tuple(series)
+
+
+# Logs
+
+
+def _parse_point(groups: dict[str, str | None]) -> Point | None:
+    """Return None if a group holds no number, or no time."""
+    value = groups.get("value") or groups.get("loss")
+    try:
+        step, time_s = int(groups["step"] or ""), _parse_time(groups.get("time"))
+        return Point(step, time_s, float(value.strip(PUNCTUATION)) if value else None)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _parse_time(text: str | None) -> float:
+    if not text:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+# Event files
+
+
+def _read_files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:
+    """Yield the relative folder of each event file that has scalars, and its (tag, point) pairs."""
+    for path in sorted(folder.rglob(f"*{EVENTS}*")):
+        if path.is_file() and not path.is_symlink():
+            points = list(_read_scalars(path.read_bytes()))
+            if points:
+                yield path.parent.relative_to(folder).as_posix(), points
+
+
+def _read_scalars(data: bytes) -> Iterator[tuple[str, Point]]:
+    for event in progress.events(data):
+        try:
+            yield from list(_read_event(event))
+        except (AttributeError, LookupError, TypeError, ValueError, struct.error):
+            continue  # these bytes are not an Event
+
+
+def _read_event(event: bytes) -> Iterator[tuple[str, Point]]:
+    fields = dict(_read_fields(event))
+    step, time_s = fields.get(STEP, 0), struct.unpack("<d", fields[WALL_TIME])[0]
+    if step >> 63 or not math.isfinite(time_s):  # a negative step
+        return
+    summary = _read_fields(fields.get(SUMMARY, b""))
+    for value in [dict(_read_fields(content)) for field, content in summary if field == VALUE]:
+        number = _read_number(value)
+        if number is not None:
+            yield value[TAG].decode(), Point(step, time_s, number)
+
+
+def _read_number(value: dict[int, Any]) -> float | None:
+    """Return the number, or None for an image, a text or the like. compat.v1 writes a simple_value,
+    TensorFlow 2 a tensor."""
+    if SIMPLE_VALUE in value:
+        return float(struct.unpack("<f", value[SIMPLE_VALUE])[0])
+    tensor = dict(_read_fields(value.get(TENSOR, b"")))
+    if tensor.get(SHAPE) or tensor.get(DTYPE) not in NUMBERS:
+        return None
+    code, field = NUMBERS[tensor[DTYPE]]
+    if CONTENT in tensor:
+        return float(struct.unpack(code, tensor[CONTENT])[0])
+    return _first_number(code, tensor.get(field, b"\0" * 8))
+
+
+def _first_number(code: str, field: bytes | int) -> float:
+    """Return the first number of a repeated field, packed or not. A negative integer is encoded as
+    a 64-bit one."""
+    if code in ("<f", "<d"):
+        return float(struct.unpack_from(code, field)[0])  # type: ignore[arg-type]
+    number = field if isinstance(field, int) else read_varint(field, 0)[0]
+    return float(number - (number >> 63 << 64))
+
+
+def _read_fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the content of each field: an integer, or bytes."""
+    position = 0
+    while position < len(message):
+        key, position = read_varint(message, position)
+        wire_type = key & 7
+        if wire_type == VARINT:
+            value, position = read_varint(message, position)
+            yield key >> 3, value
+            continue
+        if wire_type == LENGTH_DELIMITED:
+            size, position = read_varint(message, position)
+        else:
+            size = FIXED_SIZES[wire_type]
+        yield key >> 3, message[position : position + size]
+        position += size

@@ -1,0 +1,190 @@
+"""`tfdeploy sweep`: the same training with different numbers of ps and workers, one short run each.
+
+sweep/sweep.json     the results (see record.py), and
+sweep/speedup.svg    their plot
+runs/<run>/          the record, the events and the logs of each run, as of any other run
+
+Commands without --run never choose a sweep's run. A measured run is deleted from the hosts, so
+that the runs of a grid don't displace other runs there. A failed run stays on the hosts, where it
+can be inspected, until its cell is measured again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy import run
+from tfdeploy.commands.plan import plan_all
+from tfdeploy.commands.prune import remove_run
+from tfdeploy.commands.push import push
+from tfdeploy.commands.signals import delay_signals
+from tfdeploy.commands.start import plan_run, start_run
+from tfdeploy.commands.stop import stop
+from tfdeploy.errors import TaskError, TfdeployError, individual_errors
+from tfdeploy.experiments import plots, scalars
+from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
+from tfdeploy.experiments.measure import measure
+from tfdeploy.experiments.plots import Line, Panel
+from tfdeploy.experiments.record import SweepRecord, lock_folder
+from tfdeploy.experiments.speedup import FAILED, GOING, Cell, Result, Sweep
+from tfdeploy.hosts.fleet import Fleet
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.experiments.grid import Grid
+    from tfdeploy.run import Run
+
+FOLDER, PICTURE = "sweep", "speedup.svg"
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """`on_start` is called with a cell and its run's id before the run starts, `on_result` with
+    each result."""
+
+    on_start: Callable[[Cell, str], None] = lambda cell, run: None
+    on_result: Callable[[Sweep, Result], None] = lambda sweep, result: None
+
+
+def sweep(
+    inventory: Inventory,
+    grid: Grid,
+    folder: Path,
+    watcher: Watcher = Watcher(),
+    *,
+    accept_new: bool = False,
+) -> Sweep:
+    """Measure every cell of the grid that the record in `folder` lacks.
+
+    Raises PlanError if any cell can't be planned, and RunError if the record has other terms, both
+    before anything runs; the errors of hosts that `push`, `start` and `stop` raise; and
+    KeyboardInterrupt at Ctrl-C, after its run was stopped. Finished measurements are kept.
+    """
+    pattern = scalars.log_pattern(grid.pattern) if grid.pattern else None
+    refuse_shared_checkpoints(inventory.training.checkpoint_dir)
+    whole = plan_all(inventory)
+    intents = plan_cells(whole, grid)
+    with lock_folder(folder):
+        record = SweepRecord(folder, _empty_sweep(inventory, whole, grid))
+        _stop_orphaned_runs(inventory, record)
+        with Fleet(used_hosts(whole.inventory, intents), accept_new=accept_new) as fleet:
+            runner = CellRunner(CellRuns(fleet, grid.seconds, pattern), record, watcher)
+            for cell, intent in intents.items():
+                runner.measure(cell, intent)
+    return record.sweep
+
+
+class CellRuns:
+    """What is done to the run of a cell, on its hosts."""
+
+    def __init__(self, fleet: Fleet, seconds: float, pattern: re.Pattern[str] | None) -> None:
+        self._fleet, self._seconds, self._pattern = fleet, seconds, pattern
+
+    def plan(self, intent: Intent) -> Run:
+        """Push the release, which the hosts have after the first cell, and plan a run."""
+        push(self._fleet, intent)
+        return replace(plan_run(self._fleet, intent), of_sweep=True)
+
+    def measure(self, cell: Cell, planned: Run) -> Result:
+        """Start a run, and measure it. A failed task is a result; a failed host raises."""
+        try:
+            started = start_run(self._fleet, planned, lambda host, report: None)
+        except TfdeployError as error:
+            if not all(isinstance(part, TaskError) for part in individual_errors(error)):
+                raise
+            return Result(cell, planned.id, FAILED, str(error))
+        return measure(self._fleet, started, cell, self._seconds, self._pattern)
+
+    def stop(self, planned: Run) -> None:
+        """Stop a run, also one that has started but was not watched yet."""
+        stop(self._fleet, planned)
+
+    def remove(self, intent: Intent, run_id: str) -> None:
+        """Delete a run from its hosts. Its events and logs are on the controller."""
+        remove_run(self._fleet, intent.inventory.project, run_id, intent.plan.hosts)
+
+
+class CellRunner:
+    """Measure cell after cell. Each is written to the record before it starts, and after it ends,
+    so that the next sweep finds the run of a sweep that was killed."""
+
+    def __init__(self, runs: CellRuns, record: SweepRecord, watcher: Watcher) -> None:
+        self._runs, self._record, self._watcher = runs, record, watcher
+
+    def measure(self, cell: Cell, intent: Intent) -> None:
+        """Measure a cell, unless the record has it."""
+        previous = self._record.sweep.results.get(cell)
+        if previous and previous.rate:
+            self._watcher.on_result(self._record.sweep, previous)
+            return
+        next_run = self._runs.plan(intent)
+        self._watcher.on_start(cell, next_run.id)
+        self._record.put(Result(cell, next_run.id))
+        if previous:
+            self._runs.remove(intent, previous.run)
+        result = self._measure_or_forget(cell, intent, next_run)
+        self._record.put(result)
+        self._watcher.on_result(self._record.sweep, result)
+        if result.rate:
+            self._runs.remove(intent, result.run)
+
+    def _measure_or_forget(self, cell: Cell, intent: Intent, next_run: Run) -> Result:
+        """Return the result. At Ctrl-C stop the run, delete it, and raise KeyboardInterrupt."""
+        try:
+            return self._runs.measure(cell, next_run)
+        except KeyboardInterrupt:
+            with delay_signals():
+                self._runs.stop(next_run)
+            self._record.delete(cell)
+            self._runs.remove(intent, next_run.id)
+            raise
+
+
+def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
+    """Return the sweep without results. Results with other terms must not be mixed with its own."""
+    hosts = {h.name: h.model_dump(mode="json", exclude={"name"}) for h in inventory.hosts}
+    table = inventory.model_dump(mode="json", exclude={"file", "hosts"})
+    terms = {
+        "project": inventory.project,
+        "release": whole.release.id,
+        "data": whole.data_ids,
+        "seconds": grid.seconds,
+        "pattern": grid.pattern,
+        inventory.file.name: {**table, "hosts": hosts},
+    }
+    chief = any(host.chief for host in inventory.hosts)
+    return Sweep({}, terms, grid.examples_per_step, grid.synchronous, chief)
+
+
+def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
+    """Stop and delete the run that a killed sweep left. A run without a record never started."""
+    for result in [each for each in record.sweep if each.result == GOING]:
+        if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
+            orphan = run.load(inventory.file, result.run)
+            with Fleet(orphan.inventory, version=orphan.agent) as fleet:
+                stop(fleet, orphan)
+                remove_run(fleet, orphan.inventory.project, orphan.id, orphan.plan.hosts)
+        record.delete(result.cell)
+
+
+def draw(measured_sweep: Sweep, file: Path) -> None:
+    """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
+    nothing if nothing was measured."""
+    measured = [result for result in measured_sweep if result.rate]
+    if not measured or not measured_sweep.base:
+        return
+    lines = []
+    for ps in sorted({result.cell.ps for result in measured}):
+        results = [result for result in measured if result.cell.ps == ps]
+        speedups = [measured_sweep.speedup(result) or 0.0 for result in results]
+        lines.append(Line(f"{ps} ps", [result.cell.workers for result in results], speedups))
+    workers = sorted({result.cell.workers for result in measured})
+    ideal = Line("ideal", workers, [measured_sweep.ideal(count) for count in workers])
+    title = f"{measured_sweep.terms['project']}: speed-up over {measured_sweep.base.cell}"
+    plots.draw(file, [Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)])

@@ -1,0 +1,1 @@
+"""Write values for people: lists of hosts, sizes, durations, terminal text. Pure."""

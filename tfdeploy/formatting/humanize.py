@@ -1,0 +1,91 @@
+"""Write sizes, durations, counts and lists of names for people. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+KILO = 1000
+MAX_NAMES_WIDTH = 40  # characters for names that share a line with other text
+
+
+def escape_control(text: str) -> str:
+    """Return `text` with its control characters, such as terminal escapes, written out; newlines
+    and tabs stay."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+    )
+
+
+def escape_line(text: str) -> str:
+    """Return `text` as `escape_control`, in one line: a value from a host can't look like a row of
+    its own."""
+    return escape_control(text).replace("\n", "\\n")
+
+
+def format_size(count: int) -> str:
+    """Return a number of bytes such as `15.2 MB`."""
+    if count < KILO:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB"):  # noqa: B007
+        value /= KILO
+        if round(value, 1) < KILO:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return `42s`, `3m 05s`, `2h 10m` or `4d 3h`."""
+    whole = int(seconds)
+    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {whole % 60:02}s" if minutes else f"{whole}s"
+
+
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Return `0,1`; more than three numbers as `0-3,6`."""
+    texts = [str(number) for number in numbers]
+    return fold_names(texts).strip("[]") if len(texts) > MAX_LISTED else ",".join(texts)
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return `1 host` or `2 hosts`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def format_job_counts(jobs: Mapping[str, int]) -> str:
+    """Return the number of tasks of each job: `1 ps, 2 workers`."""
+    return ", ".join(
+        f"{count} ps" if job == "ps" else format_count(count, job) for job, count in jobs.items()
+    )
+
+
+def shorten_names(names: Sequence[str]) -> str:
+    """Return all names if they fit into a line with other text; else the first, and how many more
+    there are."""
+    text = fold_names(names)
+    return text if len(text) <= MAX_NAMES_WIDTH else f"{names[0]} and {len(names) - 1} more"
+
+
+def summarize_groups(groups: Mapping[str, Sequence[str]]) -> str:
+    """Return how many names each group has: `gpu[001-950] done · 37 to go`. The names of the first
+    group are listed if they fit."""
+    first = next(iter(groups), "")
+    first_names = fold_names(groups.get(first, ()))
+    counts = {label: str(len(names)) for label, names in groups.items() if names}
+    if first in counts and len(first_names) <= MAX_NAMES_WIDTH:
+        counts[first] = first_names
+    return " · ".join(f"{count} {label}" for label, count in counts.items())
+
+
+def or_dash(value: int | None) -> str:
+    """Return the number, or `-` if it is unknown."""
+    return "-" if value is None else str(value)

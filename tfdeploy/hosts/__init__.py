@@ -1,0 +1,1 @@
+"""The hosts of a run, asked in parallel: agents, sessions, and validation of answers."""

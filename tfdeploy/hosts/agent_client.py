@@ -1,0 +1,262 @@
+"""The client of a host's agent: send the agent if it is missing, send requests, read answers."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfdeploy.agent.protocol.message import Invalid, Request, first_that_fits
+from tfdeploy.agent.verbs import ABSENT, ANOTHER_VERSION
+from tfdeploy.errors import AgentError, AgentExitedEarly, CommandFailed, HostError, LeaseConflict
+from tfdeploy.hosts.agent_bundle import bundle, current_version
+from tfdeploy.hosts.agent_session import AgentExited, Answer, Query, Session, query
+from tfdeploy.hosts.byte_progress import Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tfdeploy.config.inventory import Host
+    from tfdeploy.transport import CompletedCommand, Transport
+
+    Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
+
+A = TypeVar("A")
+TIMEOUT_S = 60.0
+NOT_WRITTEN = 95
+FOREIGN = 94
+# $1 is the agent's path, absolute or relative to the home directory; $2 the Python; $3 UNPACK. The
+# shell finds the home directory, and stores the agent that it reads from its standard input. -S -E:
+# neither the environment nor site-packages affect the agent. Supervisors change their directory, so
+# SERVE makes the agent's path absolute. The owner of the agent's folder, or of the one around it,
+# could replace what is run: both must belong to the user (test -O).
+RESOLVE_HOME = 'cd "$HOME" && case $2 in "~/"*) set -- "$1" "$PWD/${2#??}" "$3" ;; esac'
+SERVE = (
+    f'{RESOLVE_HOME} && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
+    f'&& test -d "$1" || exit {ABSENT}; test -O "$1" && test -O "${{1%/*}}" || exit {FOREIGN}; '
+    'exec "$2" -S -E "$1" serve'
+)
+SEND_AGENT = (
+    f'{RESOLVE_HOME} && umask 077 && mkdir -p "${{1%/*}}" || exit {NOT_WRITTEN}; '
+    f'test -O "${{1%/*}}" || exit {FOREIGN}; archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
+    f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
+)
+# Any Python 3 can run this. The folder appears whole; a faster controller has stored the same.
+UNPACK = """
+import os, shutil, sys, zipfile
+archive, folder = sys.argv[1:]
+with zipfile.ZipFile(archive) as file:
+    file.extractall(archive + ".d")
+os.remove(archive)
+try:
+    os.rename(archive + ".d", folder)
+except OSError:
+    shutil.rmtree(archive + ".d")
+    os.listdir(folder)
+"""
+
+
+class Agent:
+    """The agent of one host. A run is always asked with the `version` that started it.
+
+    Its process is used again for the next request, so there is one for each host, or as many as
+    there are requests at the same time.
+    """
+
+    def __init__(self, transport: Transport, host: Host, version: str | None = None) -> None:
+        self.transport = transport
+        self.host = host.name
+        self.root = host.root
+        self.transfers = Transfers()  # the fleet sets its own
+        self._python = host.python
+        self._path = f"{_below_home(self.root)}/agent/{version or current_version()}"
+        self._current = version in (None, current_version())
+        self._idle: list[Session] = []
+        self._lock = threading.Lock()
+
+    def ask(self, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
+        """Send a request and return its answer.
+
+        Raises AgentError if the agent refuses or its answer is invalid, otherwise HostError.
+        """
+        return self.ask_encoded(self.query(request), timeout_s)
+
+    def ask_encoded(
+        self, query: Query[A], timeout_s: float = TIMEOUT_S, payload: Payload = tuple
+    ) -> A:
+        """As `ask`, for a request that is encoded already; `payload()` is sent after it."""
+        session, answer = self.begin(query, timeout_s, payload)
+        self.reuse(session)
+        return self.parse(query, answer)
+
+    def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
+        """Send a request that has many answers. `silence_s` limits the time between two of them
+        (None: no limit)."""
+        return AnswerStream(self, self.query(request), silence_s)
+
+    def query(self, request: Request[A]) -> Query[A]:
+        """Encode a request for this agent."""
+        return query(request) if self._current else query(request, **{ANOTHER_VERSION: True})
+
+    def close(self) -> None:
+        """Release the sessions; the connection daemon may keep them."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            session.keep()
+        self.transport.close()
+
+    def begin(
+        self, query: Query[A], timeout_s: float | None, payload: Payload = tuple
+    ) -> tuple[Session, Answer]:
+        """Send a query; return its session and the first answer, not yet parsed. If the host has no
+        agent, send it first."""
+        try:
+            return self._send(query, timeout_s, payload)
+        except AgentExited as exited:
+            if exited.command.exit != ABSENT:
+                raise self._no_answer(exited.command) from None
+        self._send_agent()
+        try:
+            return self._send(query, timeout_s, payload)
+        except AgentExited as exited:
+            raise self._no_answer(exited.command) from None
+
+    def _send(
+        self, query: Query[A], timeout_s: float | None, payload: Payload
+    ) -> tuple[Session, Answer]:
+        session = self._session()
+        try:
+            with suppress(HostError):  # if the agent has exited, reading its answer says why
+                session.send(query.data, payload())
+            return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
+        except BaseException:
+            session.close()
+            raise
+
+    def _session(self) -> Session:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        argv = ["sh", "-c", SERVE, "tfdeploy", self._path, self._python]
+        return Session(self.host, self.transport.stream(argv))
+
+    def reuse(self, session: Session) -> None:
+        """Keep a session, which has answered, for the next request."""
+        with self._lock:
+            self._idle.append(session)
+
+    def _send_agent(self) -> None:
+        if not self._current:
+            raise AgentError(
+                self.host,
+                f"the agent that started this run is gone ({self._path})",
+                "was the directory on the host deleted?",
+            )
+        # One line: a csh as login shell accepts no line break within quotes.
+        unpack = f"exec({UNPACK!r})"
+        argv = ["sh", "-c", SEND_AGENT, "tfdeploy", self._path, self._python, unpack]
+        command = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
+        if command.exit == NOT_WRITTEN:
+            raise CommandFailed(
+                self.host,
+                f"can't write {self._path}: {_last_line(command.stderr)}",
+                "set the host's directory in hosts.toml to one that its user may write",
+            )
+        if command.exit != 0:
+            raise self._no_answer(command)
+
+    def _no_answer(self, command: CompletedCommand) -> HostError:
+        if command.exit == FOREIGN:
+            return CommandFailed(
+                self.host,
+                f"{posixpath.dirname(self._path)} belongs to another user, who could replace the "
+                "agent",
+                "set the host's directory in hosts.toml to a folder of your own",
+            )
+        if command.exit in (126, 127):
+            return CommandFailed(
+                self.host,
+                f"can't run {self._python}: {_last_line(command.stderr)}",
+                "set the host's python in hosts.toml to the path of a Python, 3.8 or newer",
+            )
+        return AgentError(
+            self.host,
+            f"the agent gave no answer (exit {command.exit}): {_last_line(command.stderr)}",
+            f"check that {self._python}, the host's python in hosts.toml, is Python 3.8 or newer",
+        )
+
+    def parse(self, query: Query[A], answer: Answer) -> A:
+        """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""
+        self._raise_refusal(answer)
+        try:
+            parsed: A = first_that_fits(query.request.ANSWER, answer)
+        except Invalid as error:
+            raise AgentError(self.host, f"invalid answer: {error}") from None
+        return parsed
+
+    def _raise_refusal(self, answer: Answer) -> None:
+        if "refused" in answer:
+            message, hint = str(answer["refused"]), str(answer.get("hint", ""))
+            if answer.get("held_by"):
+                raise LeaseConflict(self.host, message, hint, str(answer["held_by"]))
+            raise AgentError(self.host, message, hint)
+        if "failed" in answer:
+            raise AgentError(self.host, f"the agent failed: {answer['failed']}")
+
+
+class AnswerStream(Generic[A]):
+    """The answers to one request. Any thread may end or close it."""
+
+    def __init__(self, agent: Agent, query: Query[A], silence_s: float | None = None) -> None:
+        self._agent = agent
+        self._query = query
+        self._silence_s = silence_s
+        self._session: Session | None = None
+        self._finishing = False
+
+    def __iter__(self) -> Iterator[A]:
+        """Yield each answer. Raises AgentExitedEarly if the agent exits before it has finished."""
+        session, answer = self._agent.begin(self._query, self._silence_s)
+        self._session = session
+        if self._finishing:
+            self.finish()
+        try:
+            while "end" not in answer:
+                yield self._agent.parse(self._query, answer)
+                answer = session.answer(self._silence_s, self._query.request.MAX_ANSWER_BYTES)
+            self._session = None
+            self._agent.reuse(session)
+        except AgentExited:
+            raise AgentExitedEarly(
+                self._agent.host,
+                "the agent exited before it finished its answer",
+                "check whether it was killed or its directory deleted; tfdeploy status asks again",
+            ) from None
+        finally:
+            self.close()  # if the session is not kept
+
+    def finish(self) -> None:
+        """Ask the agent to finish: its last answer still arrives."""
+        self._finishing = True
+        session = self._session
+        if session:
+            with suppress(HostError):
+                session.finish()
+
+    def close(self) -> None:
+        """Hang up."""
+        session, self._session = self._session, None
+        if session:
+            session.close()
+
+
+def _below_home(directory: str) -> str:
+    """Return a path relative to the home directory: the shell does not expand `~` in quotes."""
+    return directory.removeprefix("~/").rstrip("/")
+
+
+def _last_line(output: bytes) -> str:
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it printed nothing"

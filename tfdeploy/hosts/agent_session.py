@@ -1,0 +1,143 @@
+"""A session with the agent of one host: requests and answers over one channel, in turn."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tfdeploy.agent.protocol.message import Request, to_json
+from tfdeploy.agent.verbs import MARK
+from tfdeploy.errors import AgentError, CommandTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tfdeploy.transport import CompletedCommand, Stream
+
+A = TypeVar("A")
+Answer = dict[str, Any]
+NEXT = b"\n"
+STUCK_S = 60.0  # how long an agent may read nothing of what it is sent
+SMALL = 16 << 10  # bytes that pipes, windows and buffers always have room for
+
+
+@dataclass(frozen=True)
+class Query(Generic[A]):
+    """A request and its encoding, which is the same for many hosts."""
+
+    request: Request[A]
+    data: bytes
+
+
+def query(request: Request[A], **more: bool) -> Query[A]:
+    """Encode a request, with more fields that any request may have."""
+    return Query(request, json.dumps([request.VERB, {**to_json(request), **more}]).encode() + b"\n")
+
+
+class AgentExited(Exception):
+    """The agent has exited instead of answering."""
+
+    def __init__(self, command: CompletedCommand) -> None:
+        super().__init__(f"exit {command.exit}")
+        self.command = command
+
+
+class Session:
+    """One agent process. After any error except a refusal it cannot be used again."""
+
+    def __init__(self, host: str, stream: Stream) -> None:
+        self.host = host
+        self._stream = stream
+        self._lines: deque[bytes] = deque()
+        self._rest: list[bytes] = []  # the parts of the line that has not ended
+        self._is_stuck = False
+
+    def send(self, query: bytes, payload: Iterable[memoryview] = ()) -> None:
+        """Send a request and its payload. Raises HostError."""
+        self._send(query)
+        for part in payload:
+            self._send(part)
+
+    def answer(self, timeout_s: float | None, max_bytes: int) -> Answer:
+        """Return the next answer.
+
+        A host may send without end, also what is no answer: both limits count everything. Raises
+        AgentExited, AgentError if it is no JSON object or too large, CommandTimedOut, Unreachable.
+        """
+        if self._is_stuck:
+            raise CommandTimedOut(self.host, f"the agent read nothing for {STUCK_S:g} s")
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        received = 0
+        while True:
+            while self._lines:
+                _, marked, text = self._lines.popleft().decode(errors="replace").partition(MARK)
+                if marked:
+                    return self._parse(text)
+            chunk = self._read(deadline, timeout_s)
+            if not chunk:
+                raise AgentExited(self._stream.result())
+            received += len(chunk)
+            if received > max_bytes:
+                raise AgentError(self.host, f"invalid answer: more than {max_bytes} bytes")
+            self._split(chunk)
+
+    def _split(self, chunk: bytes) -> None:
+        """Add what was read to the lines, at a cost that does not grow with a line's length."""
+        first, *more = chunk.split(b"\n")
+        self._rest.append(first)
+        if more:
+            self._lines.append(b"".join(self._rest))
+            self._lines += more[:-1]
+            self._rest = more[-1:]
+
+    def finish(self) -> None:
+        """Ask the agent to finish a stream of answers: its last answer still arrives."""
+        self._stream.send(NEXT)
+
+    def keep(self) -> None:
+        """Leave the session to the connection daemon, for the next command."""
+        self._stream.park()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _send(self, data: bytes | memoryview) -> None:
+        if len(data) <= SMALL:
+            self._stream.send(data)
+            return
+        watch = threading.Timer(STUCK_S, self._give_up)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._stream.send(data)
+        finally:
+            watch.cancel()
+
+    def _give_up(self) -> None:
+        self._is_stuck = True
+        self._stream.close()  # the sending thread then gets an error
+
+    def _read(self, deadline: float | None, timeout_s: float | None) -> bytes:
+        left_s = None if deadline is None else deadline - time.monotonic()
+        try:
+            if left_s is None or left_s > 0:
+                return self._stream.read(left_s)
+        except CommandTimedOut:
+            pass
+        message = f"the agent gave no answer within {timeout_s:g} s"
+        raise CommandTimedOut(self.host, message)
+
+    def _parse(self, text: str) -> Answer:
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):  # nested too deeply
+            answer = None
+        if not isinstance(answer, dict):
+            raise AgentError(
+                self.host, f"invalid answer: expected a JSON object, found {text[:80]!r}"
+            )
+        return answer

@@ -1,0 +1,166 @@
+"""Do the same on many hosts in parallel and keep every outcome: one bad host hides no other."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from tfdeploy.agent.protocol.reports import Follow
+from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.hosts import parallel
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.byte_progress import Transfers
+from tfdeploy.hosts.following import Following
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+    from tfdeploy.transport import Transport
+
+R = TypeVar("R")
+# An unreachable host occupies a thread for its whole timeout. There are many more threads than
+# cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
+THREADS = 128
+MAX_DESCRIPTORS = 1 << 16  # some child processes close every descriptor up to the limit
+MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
+
+
+class Fleet:
+    """The agents of an inventory's hosts.
+
+    Each host has one connection, opened at its first use. With more hosts than there can be
+    connections, `stays_connected` is false, and a connection is closed after each use. `transfers`
+    has the progress of the files on their way to and from the hosts.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        version: str | None = None,
+        accept_new: bool = False,
+        transfers: Transfers | None = None,
+    ) -> None:
+        self.inventory = inventory
+        self.transfers = transfers or Transfers()
+        self.agents: Mapping[str, Agent] = {
+            host.name: Agent(_transport(host, inventory, accept_new), host, version)
+            for host in inventory.hosts
+        }
+        for agent in self.agents.values():
+            agent.transfers = self.transfers
+        self._locks = {host: threading.Lock() for host in self.agents}
+        count = len(self.agents)
+        self.stays_connected = count <= MANY_HOSTS or count < _max_connections()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for agent in self.agents.values():
+            agent.close()
+
+    def outcomes(
+        self,
+        hosts: Iterable[str],
+        act: Callable[[Agent], R],
+        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+    ) -> dict[str, R | TfdeployError]:
+        """Call `act` for every host in parallel; return what it returned, or the error it raised.
+
+        `on_failed` is called with each error at once, from any thread. Ctrl-C skips the hosts that
+        have not started, and waits only shortly for the others.
+        """
+
+        def act_on(host: str) -> R | TfdeployError:
+            try:
+                with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
+                    return act(self.agents[host])
+            except TfdeployError as error:
+                on_failed(error)
+                return error
+            finally:
+                if not self.stays_connected:
+                    self.agents[host].close()
+
+        names = list(hosts)
+        return dict(zip(names, parallel.each(act_on, names, THREADS), strict=True))
+
+    def each(
+        self,
+        hosts: Iterable[str],
+        act: Callable[[Agent], R],
+        on_failed: Callable[[TfdeployError], None] = lambda error: None,
+    ) -> dict[str, R]:
+        """As `outcomes`, but raise all errors together when every host is done."""
+        outcomes = self.outcomes(hosts, act, on_failed)
+        raise_all(errors_of(outcomes))
+        return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
+
+    def follow(
+        self,
+        run: Run,
+        placements: Iterable[Placement],
+        *,
+        logs: bool,
+        lines: int | None = None,
+        forever: bool = True,
+        announce: bool = True,
+    ) -> Following:
+        """Report what happens to these tasks until all of them have ended, or with `forever` false
+        once.
+
+        With `logs`, report what they write, after each log's last `lines` lines (None: all). With
+        `announce`, the chief's host reports each new checkpoint and that there are new outputs.
+        """
+        tasks: dict[str, list[str]] = {}
+        for placement in placements:
+            tasks.setdefault(placement.host, []).append(str(placement.task))
+        chief = run.plan.chief
+        requests = {
+            self.agents[host]: Follow(
+                run.inventory.project,
+                run.id,
+                of_host,
+                logs,
+                lines,
+                forever,
+                chief=str(chief.task) if announce and host == chief.host else "",
+            )
+            for host, of_host in tasks.items()
+        }
+        return Following(requests)
+
+
+def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
+    """Return the errors among outcomes."""
+    return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
+
+
+def _max_connections() -> int:
+    """Raise the limit of open descriptors as far as allowed, and return how many connections fit:
+    half of it stays free for files and child processes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:
+    if host.is_local:
+        from tfdeploy.transport.local import LocalTransport
+
+        return LocalTransport(host.name)
+    if inventory.keep_connections_s and not accept_new:
+        from tfdeploy.transport.daemon.client import DaemonTransport
+
+        return DaemonTransport(host, inventory)
+    from tfdeploy.transport.ssh.transport import SshTransport
+
+    return SshTransport(host, inventory, accept_new=accept_new)

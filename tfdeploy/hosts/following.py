@@ -1,0 +1,177 @@
+"""Follow a run on many hosts: one stream of events, which survives the loss of a connection."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateChange
+from tfdeploy.errors import (
+    AgentError,
+    AuthenticationFailed,
+    CommandFailed,
+    HostKeyRefused,
+    TfdeployError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+
+# A host that refuses a request will refuse it again; any other may be back later.
+REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
+RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+END_S = 2.0
+MAX_CONNECTING = 128
+CONNECT_S = 30.0
+MAX_WAITING_EVENTS = 256  # then hosts have to wait until events are handled
+
+
+def may_return(error: TfdeployError) -> bool:
+    """Return whether a host with this error may answer later."""
+    return not isinstance(error, REFUSALS)
+
+
+@dataclass(frozen=True)
+class HostIsBack:
+    """A host that was lost answers again."""
+
+
+Event = RunEvent | TfdeployError | HostIsBack
+
+
+class Following:
+    """The events of many hosts, merged. Leaving the context ends all streams, from any thread.
+
+    If a host is lost while it is followed forever, it is asked again until it answers, and
+    continues where it was: no line is lost or repeated.
+    """
+
+    def __init__(self, requests: Mapping[Agent, Follow]) -> None:
+        self._events: queue.Queue[tuple[str, Event | None]] = queue.Queue(MAX_WAITING_EVENTS)
+        self._streams: dict[str, AnswerStream[RunEvent]] = {}
+        self._closed = threading.Event()
+        self._active_hosts = len(requests)
+        self._connecting = threading.Semaphore(MAX_CONNECTING)
+        self._listeners = [
+            threading.Thread(target=self._listen, args=(agent, request), daemon=True)
+            for agent, request in requests.items()
+        ]
+        for listener in self._listeners:
+            listener.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        with suppress(queue.Full):  # then no thread waits for an event
+            self._events.put_nowait(("", None))
+        for stream in list(self._streams.values()):
+            stream.finish()
+        deadline = time.monotonic() + END_S  # so that their sessions can be used again
+        for listener in self._listeners:
+            listener.join(max(0.0, deadline - time.monotonic()))
+        for stream in list(self._streams.values()):
+            stream.close()
+
+    def events(self, deadline: float | None = None) -> Iterator[tuple[str, Event]]:
+        """Yield (host, event) as they come, until all hosts have finished, or until `deadline` (of
+        time.monotonic). A host that is lost gives (host, its HostError); if `may_return(error)` and
+        it is followed forever, (host, HostIsBack) comes when it answers again.
+        """
+        while self._active_hosts and not self._closed.is_set():
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                host, event = self._events.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if event is None:
+                self._active_hosts -= 1
+            else:
+                yield host, event
+
+    def _listen(self, agent: Agent, request: Follow) -> None:
+        """Pass on a host's events until it has finished; of several failures in a row the first."""
+        failures, cursors = 0, dict[str, str]()
+        try:
+            while not self._closed.is_set():
+                try:
+                    for event in self._of_host(agent, request, cursors):
+                        if failures:
+                            self._put(agent.host, HostIsBack())
+                        failures = 0
+                        self._put(agent.host, event)
+                    return
+                except TfdeployError as error:
+                    again = request.forever and may_return(error)
+                    if failures == 0 or not again:
+                        self._put(agent.host, error)
+                    if not again:
+                        return
+                    failures += 1
+                    self._closed.wait(_pause_s(failures))
+        finally:
+            self._put(agent.host, None)
+
+    def _of_host(
+        self, agent: Agent, request: Follow, cursors: dict[str, str]
+    ) -> Iterator[RunEvent]:
+        """Yield one stream's events. `cursors` say where each log continues, and are kept up to
+        date."""
+        arguments = {**vars(request), "cursors": {**cursors} or None}
+        stream = agent.stream(Follow(**arguments))
+        self._streams[agent.host] = stream
+        if self._closed.is_set():
+            stream.finish()
+        try:
+            for event in self._connected_in_turn(stream):
+                _refuse_foreign_tasks(agent.host, request.tasks, event)
+                if isinstance(event, LogLines):
+                    cursors[event.task] = event.cursor
+                    if not event.lines:  # it only reports where the log begins
+                        continue
+                yield event
+        finally:
+            stream.close()
+
+    def _connected_in_turn(self, stream: AnswerStream[RunEvent]) -> Iterator[RunEvent]:
+        """Limit how many hosts are connected to at the same time: a thousand handshakes would
+        delay each other."""
+        answers = iter(stream)
+        # With a timeout: hosts that hang must not block the others forever.
+        in_turn = self._connecting.acquire(timeout=CONNECT_S)
+        try:
+            first = None if self._closed.is_set() else next(answers, None)
+        finally:
+            if in_turn:
+                self._connecting.release()
+        if first is not None:
+            yield first
+            yield from answers
+
+    def _put(self, host: str, event: Event | None) -> None:
+        while not self._closed.is_set():
+            with suppress(queue.Full):
+                self._events.put((host, event), timeout=1.0)
+                return
+
+
+def _pause_s(failures: int) -> float:
+    """Return the pause after so many failures in a row, with jitter: hosts that were lost together
+    must not all be asked at the same moment."""
+    return RETRY_S[min(failures, len(RETRY_S)) - 1] * random.uniform(0.75, 1.25)
+
+
+def _refuse_foreign_tasks(host: str, tasks: list[str], event: RunEvent) -> None:
+    """Raise AgentError if a host reports a task of another host: it may lie."""
+    task = event.task if isinstance(event, LogLines) else tasks[0]
+    task = event.state.task if isinstance(event, StateChange) else task
+    if task not in tasks:
+        raise AgentError(host, f"it reported task {task!r:.40}, which is not one of its tasks")

@@ -1,0 +1,87 @@
+"""What hosts store: the tables of `runs` and `prune`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.formatting.humanize import format_count, format_duration, format_size, shorten_names
+from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdeploy.commands.prune import PruneResult, Removal
+    from tfdeploy.commands.runs import ProjectRuns, RunSummary
+
+
+class DiskOutput(Terminal):
+    def print_runs(self, runs: ProjectRuns) -> None:
+        if runs.runs:
+            self._print_run_table(runs.runs)
+        else:
+            self.print_text(f"no run of {runs.project} is on its hosts")
+        table = new_table("HOST", "USED", "RELEASES", "FREE")
+        for host, disk in runs.disks.items():
+            releases = f"{len(disk.releases)}, {format_size(disk.releases_bytes)}"
+            free = f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}"
+            table.add_row(host, format_size(disk.used_bytes), releases, free)
+        if runs.disks:
+            self.print_text("")
+            self._print_table(table)
+
+    def print_prune_plan(self, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
+        """Print what is about to be deleted from each host."""
+        ids = {run.run for removal in plan.values() for run in removal.runs}
+        if ids:
+            self._print_run_table([run for run in runs.runs if run.id in ids])
+        table = new_table("HOST", "RUNS", "RELEASES", "LEFTOVERS", "TOTAL")
+        for host, removal in plan.items():
+            table.add_row(
+                host,
+                _count_and_size([run.bytes for run in removal.runs]),
+                _count_and_size([release.bytes for release in removal.releases]),
+                format_size(removal.left_bytes),
+                format_size(removal.bytes),
+            )
+        if plan:
+            self.print_text("" if ids else "no run to delete")
+            self._print_table(table)
+
+    def print_prune_result(self, plan: Mapping[str, Removal], pruned: PruneResult | None) -> None:
+        """Print what was freed; without `pruned` it was a dry run."""
+        if not plan:
+            self.print_text("nothing to delete")
+        elif pruned is None:
+            total = format_size(sum(removal.bytes for removal in plan.values()))
+            self.print_text(f"\ndry run: nothing was deleted; it would free {total}")
+        else:
+            freed = format_size(sum(pruned.freed.values()))
+            self.print_text(f"\nfreed {freed}; results on the controller were not touched")
+
+    def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
+        table = new_table("RUN", "RESULT", "STARTED", "TASKS", "HOSTS", "ON HOSTS", "COLLECTED")
+        for run in runs:
+            style = STATE_STYLES.get(run.result.upper(), "default")
+            result = f"[{style}]{run.result}[/]"
+            table.add_row(
+                run.id,
+                result,
+                f"{format_duration(run.age_s)} ago",
+                str(len(run.tasks)),
+                shorten_names(run.hosts),
+                format_size(run.bytes),
+                _collected_text(run),
+            )
+        self._print_table(table)
+
+
+def _count_and_size(sizes: Sequence[int]) -> str:
+    return f"{len(sizes)}, {format_size(sum(sizes))}"
+
+
+def _collected_text(run: RunSummary) -> str:
+    """Return how much of what a run wrote is on the controller."""
+    if run.at_home:
+        return f"{run.at_home} of {format_count(run.results, 'result')}"
+    none = f", none of {format_count(run.results, 'result')}" if run.results else ""
+    return ("record" if run.recorded else "-") + none

@@ -1,0 +1,102 @@
+"""What a run is going to be: the plan, what `check` found on the hosts, and pushed releases."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import escape_line, format_count, format_size, shorten_names
+from tfdeploy.output import push_progress, status_table
+from tfdeploy.output.terminal import Terminal, new_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.output.push_progress import PushProgress
+    from tfdeploy.release.snapshot import Release
+
+
+class PlanOutput(Terminal):
+    def print_plan(self, intent: Intent) -> None:
+        self._print_placements(intent)
+        chief, port = intent.plan.chief, intent.plan.heartbeat_port
+        if port and len(intent.plan.placements) > 1:
+            address = f"{chief.address}:{port}"
+            self.print_text(
+                f"\n{chief.host} also listens on {address}, for supervisors' heartbeats"
+            )
+        self.print_text(f"\ncluster  {json.dumps(intent.plan.cluster)}")
+        self.print_text(f"release  {_release_text(intent.release)}")
+        for place, data in intent.data.items():
+            jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
+            readers = f"for {', '.join(jobs)} on {shorten_names(hosts)}"
+            self.print_text(f"data     {place}  {_release_text(data)}, {readers}")
+        for launch in intent.launches():
+            self._print_command(launch)
+
+    def check_progress(self, intent: Intent) -> AbstractContextManager[object]:
+        """Return a context that shows, on a terminal, that `check` takes its time."""
+        hosts = format_count(len(intent.inventory.hosts), "host")
+        return self._spinner(f"checking {hosts}; each imports TensorFlow")
+
+    def print_check(self, checked: CheckResult, intent: Intent) -> None:
+        table = new_table(*status_table.HOST_COLUMNS)
+        for row in status_table.host_rows(checked.hosts):
+            table.add_row(*(escape(escape_line(cell)) for cell in row))
+        if checked.hosts:
+            self._print_table(table)
+        self.print_notes(checked.notes)
+        if not checked.errors:
+            tasks = format_count(len(intent.plan.placements), "task")
+            hosts = format_count(len(checked.hosts), "host")
+            self.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
+
+    def push_progress(
+        self, needs: Mapping[str, Mapping[str, int]]
+    ) -> AbstractContextManager[PushProgress]:
+        """Return a context that shows how far a push is; `needs` as in PushProgress."""
+        return push_progress.show(self._progress_stream, needs)
+
+    def print_push_result(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
+        """Print, for each release, the hosts that received it and those that already had it.
+        `outcome` says by release and host whether it was sent."""
+        data = {f"data {place}, release": release for place, release in intent.data.items()}
+        for name, release in {"release": intent.release, **data}.items():
+            was_sent = outcome[release.id]
+            receivers = [host for host, sent in was_sent.items() if sent]
+            holders = [host for host, sent in was_sent.items() if not sent]
+            if receivers:
+                total = format_size(release.size)
+                self.print_text(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
+            if holders:
+                self.print_text(f"{name} {release.id} is already on {fold_names(holders)}")
+
+    def _print_placements(self, intent: Intent) -> None:
+        table = new_table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
+        for placement in intent.plan.placements:
+            chief = "chief" if placement == intent.plan.chief else ""
+            endpoint = placement.endpoint if placement.port else "-"
+            gpus = status_table.gpu_indices(placement)
+            table.add_row(str(placement.task), placement.host, endpoint, gpus, chief)
+        self._print_table(table)
+
+    def _print_command(self, launch: Launch) -> None:
+        self._out.print(f"\n[bold]{launch.task}[/]")
+        for name, value in launch.env.items():
+            self.print_text(f"  {name}={shlex.quote(value)}")
+        for path, text in launch.files.items():
+            self.print_text(f"  {path}: {text}")
+        self.print_text(f"  $ {shlex.join(launch.argv)}")
+
+
+def _release_text(release: Release) -> str:
+    files = f"{format_count(len(release.manifest), 'file')}, {format_size(release.size)}"
+    return f"{release.id}  {files} from {release.root}"

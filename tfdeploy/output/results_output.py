@@ -1,0 +1,194 @@
+"""What a run wrote: what was fetched to the controller, and what was not, and why."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from tfdeploy.formatting.humanize import escape_control, format_count, format_size, shorten_names
+from tfdeploy.output import fetch_progress
+from tfdeploy.output.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.run import Run
+    from tfdeploy.transfer.checkpoints import BadCheckpoint, SavedElsewhere
+    from tfdeploy.transfer.outputs import SkippedOutput
+
+MAX_FILE_LINES = 10
+MAX_NAMES = 4  # in one line
+
+
+class ResultsOutput(Terminal):
+    def __init__(self, *, for_json: bool = False) -> None:
+        super().__init__(for_json=for_json)
+        self._printed_bad: set[BadCheckpoint] = set()
+        self._verified: dict[str, bool] = {}  # by the names of the checkpoints that were printed
+        self._printed_outputs: set[tuple[str, str]] = set()
+
+    def fetch_progress(
+        self, transfers: Transfers, *, beside_events: bool = False
+    ) -> AbstractContextManager[None]:
+        """Return a context that shows running transfers. `beside_events`: log lines and events are
+        printed meanwhile, so nothing is redrawn in place."""
+        if self._progress_stream.is_terminal and not beside_events:
+            return fetch_progress.in_place(self._progress_stream, transfers)
+        return fetch_progress.in_lines(self._print_progress, transfers, notes=not beside_events)
+
+    def _print_progress(self, line: str) -> None:
+        with self._lock:
+            self._err.out(escape_control(line), highlight=False)
+
+    def print_new_results(self, collected: CollectResult) -> None:
+        """Print one line for each result that this object has not printed yet."""
+        self._print_new_checkpoints(collected)
+        for bad in [bad for bad in collected.bad if bad not in self._printed_bad]:
+            self.print_text(
+                f"checkpoint {bad.name} is broken on its host and was not fetched: {bad.error}"
+            )
+        self._printed_bad |= set(collected.bad)
+        self._print_new_outputs(collected)
+
+    def print_collected(self, collected: CollectResult) -> None:
+        self.print_new_results(collected)
+        if not collected.chief_answered:
+            self.print_text("no checkpoint: the chief's host did not answer")
+        elif not collected.checkpoints:
+            self.print_text(_no_checkpoint(collected))
+        for line in _output_summary(collected):
+            self.print_text(line)
+        events = format_count(collected.events, "event file")
+        logs = format_count(collected.logs, "log")
+        self.print_text(f"{events} and {logs} in {collected.folder}")
+
+    def print_fetched(self, fetched: FetchResult) -> None:
+        for output in fetched.fetched[:MAX_FILE_LINES]:
+            self.print_text(f"{output.folder}/{output.path} ({format_size(output.size)})")
+        for skipped in fetched.skipped[:MAX_FILE_LINES]:
+            self.print_text(_skipped_text(skipped))
+        files = format_count(len(fetched.fetched), "file")
+        total = format_size(sum(output.size for output in fetched.fetched))
+        more = f"; {format_count(len(fetched.skipped), 'file')} skipped" if fetched.skipped else ""
+        self.print_text(f"fetched {files} ({total}) into {fetched.folder}{more}")
+
+    def print_finished(self, run: Run, finished: FinishedRun) -> None:
+        self.print_collected(finished.collected)
+        result = {
+            "failed": f"failed (exit {finished.exit})",
+            "stopped": "was stopped",
+            "ended": "ended after max_duration_s",
+        }.get(finished.result, finished.result)
+        if finished.result == "succeeded" and _wrote_nothing(finished.collected):
+            result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
+            if any(saved.exists for saved in finished.collected.elsewhere):
+                result = "ended with exit 0; everything that it saved is on its host only"
+        self.print_text(f"run {run.id} {result}")
+
+    def _print_new_checkpoints(self, collected: CollectResult) -> None:
+        newest, *older = collected.checkpoints or (None,)
+        if newest and any(each.name not in self._verified for each in collected.checkpoints):
+            more = f" (and {len(older)} older)" if older else ""
+            self.print_text(f"checkpoint {collected.folder / 'checkpoints' / newest.name}{more}")
+            if not newest.verified and all(self._verified.values()):  # this remark comes once
+                self.print_text(
+                    "not verified: the chief's host has no TensorFlow, or too little memory, to "
+                    "read it"
+                )
+        self._verified |= {each.name: each.verified for each in collected.checkpoints}
+
+    def _print_new_outputs(self, collected: CollectResult) -> None:
+        new = {(output.folder, output.path): output for output in collected.outputs.fetched}
+        new = {path: output for path, output in new.items() if path not in self._printed_outputs}
+        self._printed_outputs |= set(new)
+        outputs = list(new.values())
+        for output in outputs[:MAX_FILE_LINES]:
+            self.print_text(f"output {output.folder}/{output.path} ({format_size(output.size)})")
+        more = outputs[MAX_FILE_LINES:]
+        if more:
+            total = format_size(sum(output.size for output in more))
+            self.print_text(f"and {format_count(len(more), 'more output')} ({total})")
+
+
+def resume_source(resumed: ResumeResult) -> str:
+    """Return what the chief's script finds when it starts again."""
+    source, files = resumed.source, resumed.files
+    found = [f"{source.name} on {source.host or 'the controller'}"] if source else []
+    if files:
+        count = len(files) - MAX_NAMES
+        more = f" and {format_count(count, 'more file')}" if count > 0 else ""
+        found.append(f"its chief's files {', '.join(files[:MAX_NAMES])}{more}")
+    return " and ".join(found) or "the beginning"
+
+
+def _no_checkpoint(collected: CollectResult) -> str:
+    """Return where checkpoints were looked for, and what was found there instead."""
+    source, names = collected.source, collected.found_names
+    if not source:
+        return "no checkpoint: the chief was never started"
+    if collected.outputs.fetched or collected.outputs.unchanged:
+        return f"no TensorFlow checkpoint in the chief's {source}; its other outputs were fetched"
+    if names is None:
+        return f"no checkpoint: the chief created no folder {source}"
+    if names == ():
+        return f"no checkpoint: the chief's {source} is empty"
+    more = f"; it has {', '.join(names)}" if names else ""
+    return f"no checkpoint: the chief's {source} has no complete one{more}"
+
+
+def _output_summary(collected: CollectResult) -> Iterator[str]:
+    """Yield lines about the outputs on the controller, and about those that were not fetched."""
+    outputs = collected.outputs
+    fetched = (*outputs.fetched, *outputs.unchanged)
+    if fetched:
+        total = format_size(sum(output.size for output in fetched))
+        yield f"{format_count(len(fetched), 'output')} ({total}) in {collected.folder}/outputs"
+    for skipped in outputs.skipped[:MAX_FILE_LINES]:
+        arguments = f"{skipped.task} {skipped.path} {collected.flags}"
+        yield f"{_skipped_text(skipped)}; tfdeploy fetch {arguments}"
+    more = outputs.skipped[MAX_FILE_LINES:]
+    if more:
+        total = format_size(sum(skipped.size for skipped in more))
+        yield f"and {format_count(len(more), 'more file')} ({total}) skipped"
+    for saved in collected.elsewhere:
+        if saved.exists or not (fetched or collected.checkpoints):
+            yield _elsewhere_text(saved, collected.flags)
+    if outputs.unlisted:
+        files = format_count(sum(unlisted.files for unlisted in outputs.unlisted), "file")
+        total = format_size(sum(unlisted.size for unlisted in outputs.unlisted))
+        tasks = shorten_names([unlisted.task for unlisted in outputs.unlisted])
+        yield (
+            f"{files} ({total}) of {tasks} skipped: no `outputs` pattern in hosts.toml matches "
+            f"them; tfdeploy fetch {outputs.unlisted[0].task} . {collected.flags}"
+        )
+
+
+def _skipped_text(skipped: SkippedOutput) -> str:
+    file = f"{skipped.path} of {skipped.task} ({format_size(skipped.size)})"
+    return f"skipped on {skipped.host}: {file}: {skipped.why}"
+
+
+def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
+    if not saved.exists:
+        return (
+            f"{saved.task} on {saved.host} saved in {saved.path}, which was deleted: "
+            "save in checkpoint_dir, or add the folder to `outputs`"
+        )
+    fetch = f"tfdeploy fetch {saved.task} {shlex.quote(saved.path)} {flags}".rstrip()
+    return (
+        f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: {fetch}; "
+        "a folder whose path does not change can be added to `outputs`"
+    )
+
+
+def _wrote_nothing(collected: CollectResult) -> bool:
+    """Return whether the run wrote nothing but logs."""
+    outputs = collected.outputs
+    files = (*outputs.fetched, *outputs.unchanged, *outputs.skipped)
+    return not (collected.checkpoints or collected.bad or collected.events or files)

@@ -1,0 +1,166 @@
+"""What happens while a run starts, trains and stops: task states, log lines, lost hosts."""
+
+from __future__ import annotations
+
+import atexit
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.text import Text
+
+from tfdeploy.agent.records import STOPPED, SUCCEEDED
+from tfdeploy.errors import FleetError
+from tfdeploy.formatting import terminal_text
+from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_duration,
+    shorten_names,
+)
+from tfdeploy.output import results_output, status_table
+from tfdeploy.output.batching import Batch
+from tfdeploy.output.terminal import STATE_STYLES, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.stop import StopResult
+    from tfdeploy.errors import HostError, TfdeployError
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
+SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
+
+
+class RunEvents(Terminal):
+    def __init__(self, *, for_json: bool = False) -> None:
+        super().__init__(for_json=for_json)
+        self._reports = Batch(self._print_reports, SINGLE_REPORTS)
+        self._lost_hosts = Batch(self._print_lost_hosts, MAX_LISTED)
+        self._returned_hosts = Batch(self._print_returned_hosts, MAX_LISTED)
+        self._printed_reports: dict[str, tuple[Any, ...]] = {}
+        atexit.register(self.flush)  # main() prints the error that ends a command by a new Console
+
+    def flush(self) -> None:
+        for batch in (self._reports, self._lost_hosts, self._returned_hosts):
+            batch.flush()
+
+    # Tasks
+
+    def print_report(self, host: str, report: TaskReport) -> None:
+        """Print one line for a change of a task's state, and nothing if it repeats the last one."""
+        change = (report.state, report.pid, report.restarts)
+        if self._printed_reports.get(report.task) == change:
+            return
+        self._printed_reports[report.task] = change
+        self._reports.add((host, report))
+
+    def _print_reports(self, reports: Sequence[tuple[str, TaskReport]]) -> None:
+        for state, tasks, hosts, pid, reason in status_table.change_rows(reports):
+            style = STATE_STYLES.get(state, "default")
+            line = f"[{style}]{_escaped(f'{state!s:<9}')}[/] {escape(f'{tasks:<10} {hosts}')}"
+            line += f"  pid {_escaped(pid)}" if pid else ""
+            line += f"  {_escaped(reason)}" if reason else ""
+            with self._lock:
+                self._out.print(line)
+
+    def print_log_lines(self, task: str, host: str, lines: list[str]) -> None:
+        """Print each line behind its task and host, in a colour of the task's own."""
+        style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
+        for line in lines:
+            parts = terminal_text.styled_spans(line)
+            with self._lock:
+                self._out.out(f"{task}@{host} | ", style=style, end="", highlight=False)
+                if any(colours for _, colours in parts) and self._out.is_terminal:
+                    self._out.print(_coloured(parts))
+                else:
+                    self._out.out(escape_line("".join(text for text, _ in parts)), highlight=False)
+
+    # The run
+
+    def print_started(self, run: Run) -> None:
+        tasks = format_count(len(run.plan.placements), "task")
+        hosts = format_count(len(run.plan.hosts), "host")
+        succeeded = sum(state == SUCCEEDED for state, *_ in self._printed_reports.values())
+        ended = format_count(succeeded, "task")
+        state = f"has started, {ended} succeeded already" if succeeded else "is READY"
+        self.print_text(f"run {run.id} {state}: {tasks} on {hosts}")
+
+    def print_resumed(self, resumed: ResumeResult) -> None:
+        source = results_output.resume_source(resumed)
+        self.print_text(f"run {resumed.run.id} resumes from {source}")
+        self.print_started(resumed.run)
+
+    def print_restored_record(self, run: Run, hosts: Sequence[str]) -> None:
+        source = shorten_names(hosts)
+        text = f"run {run.id} had no record on the controller: restored it from {source}"
+        self._err.print(f"[yellow]{escape(text)}[/]")
+
+    def print_stopped(self, run: Run, stopped: StopResult) -> None:
+        for state, task in status_table.end_rows(stopped.states):
+            self.print_text(f"{state:<9} {task}")
+        if stopped.saved:
+            name, age_s = stopped.saved
+            age = format_duration(age_s)
+            self.print_text(
+                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost\n"
+                "(with save_on_stop = true, a session saves before it exits)"
+            )
+        for placement in stopped.ended_unasked:
+            self.print_text(
+                f"{STOPPED:<9} {placement.task} on {placement.host}  "
+                f"{run.plan.chief.task}'s supervisor passed on the stop"
+            )
+        if stopped.unconfirmed:
+            self.print_text(_still_running(run, stopped.unconfirmed))
+        elif not stopped.errors or stopped.ended_unasked:
+            self.print_text(f"all processes of run {run.id} have exited")
+
+    # Hosts
+
+    def print_host_lost(self, error: HostError) -> None:
+        self._lost_hosts.add(error)
+
+    def _print_lost_hosts(self, errors: Sequence[HostError]) -> None:
+        error = errors[0] if len(errors) == 1 else FleetError(errors)
+        hosts = fold_names(error.host for error in errors)
+        answer = "it answers" if len(errors) == 1 else "they answer"
+        self._print_warning(error, f"retrying {hosts} until {answer}; the run continues")
+
+    def print_host_back(self, host: str) -> None:
+        self._lost_hosts.flush()
+        self._returned_hosts.add(host)
+
+    def _print_returned_hosts(self, hosts: Sequence[str]) -> None:
+        answer = "answers" if len(hosts) == 1 else "answer"
+        self._err.print(f"[yellow]{escape(fold_names(hosts))} {answer} again[/]")
+
+    def print_collect_failed(self, error: TfdeployError) -> None:
+        self._print_warning(error, "tfdeploy tries again with the next checkpoint")
+
+    def print_resuming(self, error: TfdeployError) -> None:
+        self._print_warning(error, "it will not recover by itself; resuming the run")
+
+
+def _escaped(text: object) -> str:
+    return escape(escape_line(str(text)))
+
+
+def _coloured(parts: Sequence[tuple[str, str]]) -> Text:
+    """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
+    texts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in parts]
+    return Text.assemble(*texts)
+
+
+def _still_running(run: Run, placements: Sequence[Placement]) -> str:
+    tasks = fold_names(str(placement.task) for placement in placements)
+    hosts = fold_names(placement.host for placement in placements)
+    limit = format_duration(run.inventory.training.orphan_timeout_s)
+    return (
+        f"{tasks} on {hosts} may still be running: no answer. Each task exits once its supervisor\n"
+        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit}"
+    )

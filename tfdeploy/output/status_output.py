@@ -1,0 +1,79 @@
+"""The table of `status`. On a narrow terminal whole columns are left out; nothing is cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.output import status_table
+from tfdeploy.output.status_table import COLUMNS
+from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.output.status_table import Row
+
+GAP = 2  # spaces between columns
+NO_VALUE = {"", "-", "0"}
+# Columns are left out in this order. TASK and STATE always stay.
+OPTIONAL = ("REASON", "PORT", "PID", "RESTARTS", "SINCE", "GPUS", "HEALTH", "TRAINING", "HOST")
+
+
+class StatusOutput(Terminal):
+    def print_status(self, status: RunStatus) -> None:
+        self.print_text(f"run {status.run.id}  release {status.run.release}")
+        rows = [tuple(map(escape_line, row)) for row in status_table.rows(status.tasks)]
+        columns = fitting_columns(rows, self._out.width if self._out.is_terminal else None)
+        table = new_table(*columns)
+        for row in rows:
+            cells = [escape(cell) for cell in select_cells(row, columns)]
+            state = columns.index("STATE")
+            style = STATE_STYLES.get(row[status_table.STATE], "default")
+            cells[state] = f"[{style}]{cells[state]}[/]"
+            table.add_row(*cells)
+        self._print_table(table)
+        self._print_hidden(rows, hidden_columns(rows, columns))
+
+    def _print_hidden(self, rows: Sequence[Row], hidden: Sequence[str]) -> None:
+        """Print reasons below a table without that column, and name the other hidden columns."""
+        if status_table.REASON in hidden:
+            for task, *_, reason in rows:
+                if reason:
+                    self.print_text(f"{task}: {reason}")
+        others = [column for column in hidden if column != status_table.REASON]
+        if others:
+            self._out.print(f"[dim]hidden: {' '.join(others)} (--json has all)[/]")
+
+
+def fitting_columns(rows: Sequence[Row], width: int | None) -> list[str]:
+    """Return those of COLUMNS that fit `width` characters (None: all of them), in their order.
+    Columns that have no value in any row are left out first."""
+    columns = list(COLUMNS)
+    for column in sorted(OPTIONAL, key=lambda name: not _is_empty(rows, name)):
+        if width is None or _table_width(rows, columns) <= width:
+            break
+        columns.remove(column)
+    return columns
+
+
+def hidden_columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Return the columns that are not in `columns` although they have a value."""
+    return [name for name in COLUMNS if name not in columns and not _is_empty(rows, name)]
+
+
+def select_cells(row: Row, columns: Sequence[str]) -> list[str]:
+    return [row[COLUMNS.index(name)] for name in columns]
+
+
+def _is_empty(rows: Sequence[Row], column: str) -> bool:
+    return {row[COLUMNS.index(column)] for row in rows} <= NO_VALUE
+
+
+def _table_width(rows: Sequence[Row], columns: Sequence[str]) -> int:
+    lines = [columns, *(select_cells(row, columns) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return sum(widths) + GAP * (len(columns) - 1)

@@ -1,0 +1,145 @@
+"""Rows of the tables about tasks and hosts: many that are alike share one row. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.records import READY, RUNNING
+from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
+from tfdeploy.output.status_exit_code import is_healthy, is_stalled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.host_facts import HostFacts
+    from tfdeploy.commands.status import TaskStatus
+    from tfdeploy.planning.plan import Placement
+
+    Row = tuple[str, ...]
+
+COLUMNS = (
+    *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
+    *("TRAINING", "REASON"),
+)
+HOST_COLUMNS = ("HOSTS", "PYTHON", "TENSORFLOW", "GPUS", "RSYNC", "FREE")
+STATE = COLUMNS.index("STATE")
+REASON = "REASON"
+MAX_TASKS = 60  # tables of more tasks are grouped
+MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
+DIFFERENT = "…"
+
+
+def rows(tasks: Sequence[TaskStatus]) -> list[Row]:
+    """Return one row of COLUMNS for each task. Of more than MAX_TASKS tasks, those that are alike
+    share a row, and unhealthy ones come first."""
+    if len(tasks) <= MAX_TASKS:
+        return [_row(task) for task in tasks]
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for task in sorted(tasks, key=_is_healthy):
+        groups.setdefault((_is_healthy(task), *_kind(task)), []).append(_row(task))
+    grouped: list[Row] = []
+    for (healthy, *_), group in groups.items():
+        grouped += (
+            [_merge(group)] if len(group) > (MAX_LISTED if healthy else MAX_UNHEALTHY) else group
+        )
+    return grouped
+
+
+def change_rows(reports: Sequence[tuple[str, TaskReport]]) -> list[Row]:
+    """Return (state, tasks, hosts, pid, reason) rows for reports that came at the same time. Only
+    the last report of each task counts; each report comes with its host."""
+    groups: dict[tuple[str, str], list[tuple[str, TaskReport]]] = {}
+    for host, report in {report.task: (host, report) for host, report in reports}.values():
+        groups.setdefault((report.state, report.reason), []).append((host, report))
+    grouped: list[Row] = []
+    for (state, reason), group in groups.items():
+        pid = str(group[0][1].pid or "") if len(group) == 1 else ""
+        tasks = fold_names(report.task for _, report in group)
+        hosts = fold_names(host for host, _ in group)
+        grouped.append((state, tasks, hosts, pid, reason))
+    return grouped
+
+
+def end_rows(states: Mapping[str, str]) -> list[Row]:
+    """Return (state, tasks) rows of tasks that have ended, from their states by task."""
+    if len(states) <= MAX_TASKS:
+        return [(state, task) for task, state in states.items()]
+    groups: dict[str, list[str]] = {}
+    for task, state in states.items():
+        groups.setdefault(state, []).append(task)
+    return [(state, fold_names(tasks)) for state, tasks in groups.items()]
+
+
+def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
+    """Return rows of HOST_COLUMNS: hosts that are alike share a row, with the smallest free space
+    among them."""
+    groups: dict[Row, list[HostFacts]] = {}
+    for facts in hosts:
+        gpu_names, rsync = _gpus_by_name(facts), facts.rsync or "-"
+        cells = (facts.python_version, facts.tensorflow or "-", gpu_names, rsync)
+        groups.setdefault(cells, []).append(facts)
+    return [
+        (
+            fold_names(facts.host for facts in group),
+            *cells,
+            format_size(min(facts.free_bytes for facts in group)),
+        )
+        for cells, group in groups.items()
+    ]
+
+
+def _gpus_by_name(facts: HostFacts) -> str:
+    indices: dict[str, list[int]] = {}
+    for index, name in facts.gpus.items():
+        indices.setdefault(name, []).append(index)
+    return ", ".join(f"{format_numbers(group)} {name}" for name, group in indices.items()) or "-"
+
+
+def _is_healthy(task: TaskStatus) -> bool:
+    return task.report is not None and is_healthy(task.report)
+
+
+def _kind(task: TaskStatus) -> tuple[object, ...]:
+    job, report = task.placement.task.job, task.report
+    if report is None:
+        return (job,)
+    return job, report.state, report.health, is_stalled(report), report.reason
+
+
+def _row(task: TaskStatus) -> Row:
+    placement, report = task.placement, task.report
+    place = (str(placement.task), placement.host, or_dash(placement.port), gpu_indices(placement))
+    if report is None:
+        return (*place, "-", "UNKNOWN", *"-----")
+    process = (
+        or_dash(report.pid),
+        report.state,
+        format_duration(report.age_s),
+        str(report.restarts),
+    )
+    return (*place, *process, report.health, training_text(report), report.reason)
+
+
+def _merge(group: Sequence[Row]) -> Row:
+    tasks, hosts, *others = zip(*group, strict=True)
+    same = (column[0] if len({*column}) == 1 else DIFFERENT for column in others)
+    return fold_names(tasks), fold_names(hosts), *same
+
+
+def gpu_indices(placement: Placement) -> str:
+    """Return the GPUs' indices, as hosts.toml gives them."""
+    return format_numbers(placement.gpus) or "-"
+
+
+def training_text(report: TaskReport) -> str:
+    """Return whether training makes progress: from the script's event files, else from its log."""
+    if report.state not in (READY, RUNNING):
+        return "-"
+    if report.step is not None and report.step_age_s is not None:
+        stalled = "stalled at " if is_stalled(report) else ""
+        return f"{stalled}step {report.step}, {format_duration(report.step_age_s)} ago"
+    if report.quiet_s is None:
+        return "unknown"
+    return f"unknown, log {format_duration(report.quiet_s)} ago"

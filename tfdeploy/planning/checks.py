@@ -1,0 +1,101 @@
+"""Refuse a plan that contradicts the files of the release or the paths in hosts.toml. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+from typing import TYPE_CHECKING
+
+from tfdeploy.cluster import JOBS
+from tfdeploy.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tfdeploy.config.inventory import Inventory, Training
+    from tfdeploy.planning.plan import Plan
+
+PYTHON_WORDS = ("python", "python3")
+
+
+def check_script(inventory: Inventory, files: Collection[str]) -> None:
+    """Raise PlanError if a command runs a script that is not among the release's files."""
+    training = inventory.training
+    commands = {
+        "training.command": training.command,
+        **{f"training.{job}.command": getattr(training, job).command or () for job in JOBS},
+    }
+    for key, command in commands.items():
+        script = _script_of(command)
+        if script and script not in files:
+            close = difflib.get_close_matches(script, files, n=1)
+            raise PlanError(
+                f"{key}: {script} is not among the files that would be pushed "
+                f"from {inventory.source_root}",
+                f"did you mean {close[0]}?"
+                if close
+                else "check source.path, source.exclude and .gitignore",
+            )
+
+
+def _script_of(command: tuple[str, ...]) -> str:
+    """Return the file of the source that a command runs; "" if that is unknown."""
+    if len(command) < 2 or command[0] not in PYTHON_WORDS or not command[1].endswith(".py"):
+        return ""
+    script = command[1].removeprefix("./")
+    return "" if script.startswith(("/", "~/")) or "{" in script else script
+
+
+def check_chief(training: Training, plan: Plan) -> None:
+    """Raise PlanError for [training.chief] if worker:0 is the chief: it would be ignored."""
+    if plan.chief.task.job != "chief" and training.chief.model_fields_set:
+        raise PlanError(
+            f"training.chief: no host has chief = true, so {plan.chief.task} is the chief",
+            "rename it to [training.worker], or set chief = true on a host",
+        )
+
+
+def check_files(inventory: Inventory, files: Collection[str]) -> None:
+    """Raise PlanError if the path of a role file is taken."""
+    training = inventory.training
+    checkpoints = posixpath.normpath(training.checkpoint_dir)
+    for place in training.role_files:
+        others = [other for other in training.role_files if other != place]
+        paths = (checkpoints, *files, *inventory.data, *others)
+        taken = next((path for path in paths if _overlap(place, path)), None)
+        if taken:
+            raise PlanError(
+                f"training.role_files.{place}: its path is taken by {taken}",
+                "give the file another name",
+            )
+
+
+def check_data(inventory: Inventory, plan: Plan, files: Collection[str]) -> None:
+    """Raise PlanError for a data set that no task reads, or whose path is taken by a file of the
+    release or by the checkpoints."""
+    jobs = {p.task.job for p in plan.placements}
+    checkpoint_dir = inventory.training.checkpoint_dir
+    for place, data in inventory.data.items():
+        if not jobs & {*data.jobs}:
+            raise PlanError(
+                f"data.{place}.jobs: no task is a {' or '.join(data.jobs)}",
+                f"the plan has the jobs {', '.join(sorted(jobs))}",
+            )
+        if _overlap(place, posixpath.normpath(checkpoint_dir)):
+            raise PlanError(
+                f"data.{place} is read-only, but it overlaps training.checkpoint_dir, "
+                f"{checkpoint_dir}",
+                "give one of them another path",
+            )
+        taken = next((file for file in files if _overlap(place, file)), None)
+        if taken:
+            raise PlanError(
+                f"data.{place}: its path is taken by {taken} of the source",
+                f'add "/{min(taken, place, key=len)}" to source.exclude, or give the data set '
+                "another path",
+            )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two paths are equal, or one is inside the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")

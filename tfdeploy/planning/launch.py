@@ -1,0 +1,236 @@
+"""Turn a Plan and a Release into Launches: all that a host needs to start a task. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.records import (
+    PEER_ERRORS,
+    PROCESS,
+    SERVER,
+    HeartbeatSettings,
+    Launch,
+    Outputs,
+    Policy,
+)
+from tfdeploy.config.types import ANY_SIGNAL
+from tfdeploy.errors import PlanError
+from tfdeploy.planning import roles
+from tfdeploy.planning.checks import PYTHON_WORDS
+from tfdeploy.release import gitignore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.config.inventory import Host, Inventory, Restart, Training
+    from tfdeploy.planning.plan import Placement, Plan
+
+NO_GPU = "-1"
+DEFAULT_ENV = {
+    "GRPC_FAIL_FAST": "use_caller",  # else an RPC to a dead peer fails where TensorFlow would wait
+    "PYTHONUNBUFFERED": "1",  # else a log shows nothing until Python's buffer is full
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers GPUs as nvidia-smi and the leases do
+    "PYTHONFAULTHANDLER": "1",  # the stacks of a task that crashes, or that is ended as it hangs
+}
+# How long other tasks may run after the chief. Asynchronous workers end almost together; a worker
+# in server.join() never ends.
+STRAGGLERS_S = 4.0
+MB = 1000 * 1000
+# From a task's directory to the host's copy of the newest checkpoint (see agent/paths.py).
+REPLICA = "../../replica"
+
+
+def make(
+    inventory: Inventory,
+    plan: Plan,
+    run: str,
+    release: str,
+    secret: str,
+    data: Mapping[str, str] = {},
+) -> tuple[Launch, ...]:
+    """Return one Launch per placement, in the plan's order.
+
+    `secret` signs the messages between the run's tasks; `data` has the release of each data set by
+    its place. Raises PlanError for an unknown {field}, or for more replicas than other hosts.
+    """
+    heartbeat = _heartbeat(inventory.training, plan, secret)
+    common = (run, release, heartbeat, data)
+    return tuple(_launch(inventory, plan, p, *common) for p in plan.placements)
+
+
+def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings:
+    return HeartbeatSettings(
+        address=plan.chief.address,
+        port=plan.heartbeat_port,
+        secret=secret,
+        chief=str(plan.chief.task),
+        tasks=[str(p.task) for p in plan.placements],
+        needed=[str(p.task) for p in plan.essential if p != plan.chief],
+        replicas=_replicas(training, plan),
+        orphan_timeout_s=training.orphan_timeout_s,
+    )
+
+
+def _replicas(training: Training, plan: Plan) -> list[str]:
+    """Return the tasks whose supervisors keep a copy of the newest checkpoint: one task on each of
+    the first hosts besides the chief's. The evaluator's host comes first: it reads its copy."""
+    reader = _host_of_remote_evaluator(training, plan)
+    hosts = [host for host in plan.hosts if host != plan.chief.host]
+    hosts.sort(key=lambda host: host != reader)  # stable: the others keep the plan's order
+    if training.replicas > len(hosts):
+        raise PlanError(
+            f"training.replicas: found {training.replicas}; expected at most {len(hosts)}, "
+            "the number of hosts besides the chief's",
+            "lower it: a copy on the chief's own host would be lost with it",
+        )
+    count = max(training.replicas, reader is not None)
+    # On the evaluator's host, its own supervisor: that of another task may end earlier.
+    return [
+        str(plan.placements_on(host)[-1 if host == reader else 0].task) for host in hosts[:count]
+    ]
+
+
+def _host_of_remote_evaluator(training: Training, plan: Plan) -> str | None:
+    """Return the evaluator's host if it is not the chief's, and so reads a copy."""
+    readers = {p.host for p in plan.placements if _links(training, plan, p)}
+    return next(iter(readers - {plan.chief.host}), None)
+
+
+def _links(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Return the symbolic link through which an evaluator finds the chief's checkpoints at its own
+    `checkpoint_dir`. An absolute path has no link: the user has to share it."""
+    path = posixpath.normpath(training.checkpoint_dir)
+    if placement.task.job != "evaluator" or path == "." or path.startswith("/"):
+        return {}
+    chief = f"../../{plan.chief.task.file_name}/work/{path}"
+    target = chief if placement.host == plan.chief.host else REPLICA
+    return {path: posixpath.relpath(target, posixpath.dirname(path) or ".")}
+
+
+def _launch(
+    inventory: Inventory,
+    plan: Plan,
+    placement: Placement,
+    run: str,
+    release: str,
+    heartbeat: HeartbeatSettings,
+    data: Mapping[str, str],
+) -> Launch:
+    training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
+    values = roles.template_fields(plan, placement, training, host)
+    is_at_chief = host.name == plan.chief.host
+    return Launch(
+        project=inventory.project,
+        run=run,
+        job=job,
+        index=placement.task.index,
+        release=release,
+        argv=_argv(training, plan, placement, values),
+        env=_env(training, plan, placement, host, values),
+        files={
+            place: roles.fill_template(text, values, f"training.role_files.{place}")
+            for place, text in training.role_files.items()
+        },
+        links=_links(training, plan, placement),
+        ready=_ready(training, plan),
+        outputs=_outputs(training, plan, placement),
+        name=values["task"],
+        port=placement.port,
+        gpus=list(placement.gpus),
+        checkpoint_dir=training.checkpoint_dir,
+        no_proxy=sorted({p.address for p in plan.placements}),
+        ready_timeout_s=training.ready_timeout_s,
+        stop_grace_s=training.stop_grace_s,
+        linger_s=training.evaluator_grace_s if job == "evaluator" else STRAGGLERS_S,
+        max_duration_s=training.max_duration_s,
+        log_limit_bytes=training.log_limit_mb * MB,
+        policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),
+        # A host need not be able to connect to its own address.
+        heartbeat=replace(heartbeat, address="localhost") if is_at_chief else heartbeat,
+        data={place: data[place] for place, each in inventory.data.items() if job in each.jobs},
+    )
+
+
+def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:
+    """Return the restart policy of a job. By default a task without peers is not restarted after
+    exit code 1, because it can't have lost a peer: its script is wrong, or done."""
+    settings, own = restart.for_job(job), getattr(restart, job)
+    is_set = "exits" in own.model_fields_set | restart.model_fields_set
+    exits = list(settings.exits) if is_set or not alone else [ANY_SIGNAL, *PEER_ERRORS]
+    return Policy(**{**settings.model_dump(), "exits": exits})
+
+
+def _outputs(training: Training, plan: Plan, placement: Placement) -> Outputs:
+    job, is_chief = placement.task.job, placement == plan.chief
+    entries = training.outputs_of(job, is_chief=is_chief)
+    patterns = [entry for entry in entries if not entry.startswith("/")]
+    checkpoints = training.checkpoint_dir if is_chief and entries else ""
+    folders = [path for path in (*entries, checkpoints) if path.startswith("/")]
+    expressions = gitignore.to_expressions(training.key_path(job, "outputs"), patterns)
+    is_copied = training.replicas or _host_of_remote_evaluator(training, plan)
+    if not is_chief or not is_copied:
+        return Outputs(expressions, folders)
+    copied_from = "" if training.replicas else posixpath.normpath(training.checkpoint_dir)
+    return Outputs(expressions, folders, training.outputs_limit_mb * MB, copied_from)
+
+
+def _argv(
+    training: Training, plan: Plan, placement: Placement, values: Mapping[str, str]
+) -> list[str]:
+    job = placement.task.job
+    command, role_args = training.command_and_args(job)
+    key = training.key_path(job, "command")
+    first, *rest = [roles.fill_template(word, values, key) for word in command]
+    program = values["python"] if first in PYTHON_WORDS else first
+    key = training.key_path(job, "role_args")
+    filled_args = [roles.fill_template(word, values, key) for word in role_args]
+    return [program, *rest, *roles.role_arguments(training, plan, placement), *filled_args]
+
+
+def _ready(training: Training, plan: Plan) -> str:
+    """Return what makes a task READY. Without peers it needs no port: nothing connects to it."""
+    alone = sum(map(len, plan.cluster.values())) == 1
+    return training.ready or (PROCESS if alone else SERVER)
+
+
+def _env(
+    training: Training, plan: Plan, placement: Placement, host: Host, values: Mapping[str, str]
+) -> dict[str, str]:
+    job = placement.task.job
+    env, templates = training.env_and_role_env(job)
+    role_env = {
+        name: roles.fill_template(
+            template, values, f"{training.key_path(job, 'role_env', name)}.{name}"
+        )
+        for name, template in templates.items()
+    }
+    return {
+        **DEFAULT_ENV,
+        **env,
+        **host.env,
+        **role_env,
+        **roles.role_environment(training, plan, placement),
+        **_hook_env(training, plan, placement),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
+    }
+
+
+def _hook_env(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Return the variables that enable the hooks of tfdeploy/inside in the training process."""
+    trains = placement.task.job in ("worker", "chief")
+    return {
+        **_checkpoint_device(training, plan, placement),
+        **({"TFDEPLOY_END_AT_EXIT": "1"} if trains and "ps" in plan.cluster else {}),
+        **({"TFDEPLOY_SAVE_ON_STOP": "1"} if trains and training.save_on_stop else {}),
+    }
+
+
+def _checkpoint_device(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Return the device on which Saver must run so that checkpoints need no shared file system."""
+    on_chief = training.checkpoints_on_chief and "ps" in plan.cluster
+    if not on_chief or not placement.task.in_cluster:
+        return {}
+    chief = roles.script_task(training, plan.chief.task)
+    return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}

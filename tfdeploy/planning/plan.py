@@ -1,0 +1,103 @@
+"""A Plan: on which host, port and GPUs each task runs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfdeploy.cluster import JOBS, Task
+from tfdeploy.errors import PlanError
+
+if TYPE_CHECKING:
+    from tfdeploy.cluster import ClusterSpec
+
+PORT_PENDING = 0
+"""The port of a task on a host with ports = "auto", until a start has chosen a free one."""
+MAX_TARGETS = 16
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One task on one host. `port` is None for an evaluator, and PORT_PENDING if it is not chosen
+    yet; without `gpus` the task sees no GPU."""
+
+    task: Task
+    host: str
+    address: str
+    port: int | None
+    gpus: tuple[int, ...]
+
+    @property
+    def endpoint(self) -> str:
+        """Return `host:port` as TensorFlow connects to it: an IPv6 address in brackets, and "auto"
+        for a port that is not chosen yet."""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{address}:{'auto' if self.port == PORT_PENDING else self.port}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All placements, in the order in which tasks start: ps, workers, chief, evaluator.
+
+    The chief's supervisor serves the run's heartbeat on `heartbeat_port` of the chief's host.
+    """
+
+    placements: tuple[Placement, ...]
+    heartbeat_port: int
+
+    @cached_property
+    def cluster(self) -> ClusterSpec:
+        return {
+            job: tuple(p.endpoint for p in self.placements if p.task.job == job)
+            for job in JOBS
+            if any(p.task.job == job and p.task.in_cluster for p in self.placements)
+        }
+
+    @cached_property
+    def chief(self) -> Placement:
+        """Return the task that saves checkpoints and whose end is the run's end: the task of job
+        chief, else worker 0 (TensorFlow's rule)."""
+        jobs = {p.task.job for p in self.placements}
+        task = Task("chief", 0) if "chief" in jobs else Task("worker", 0)
+        return self.placement(task)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(p.host for p in self.placements))
+
+    @cached_property
+    def essential(self) -> tuple[Placement, ...]:
+        """Return the tasks without which training can't continue: the chief and every ps; without
+        a ps, every worker."""
+        return tuple(
+            p for p in self.placements if p.task.job in self._serving_jobs or p == self.chief
+        )
+
+    @property
+    def _serving_jobs(self) -> tuple[str, ...]:
+        """Return the jobs that others connect to: the ps; without a ps, the workers."""
+        return ("ps",) if "ps" in self.cluster else ("worker", "chief")
+
+    def placements_on(self, host: str) -> tuple[Placement, ...]:
+        return tuple(p for p in self.placements if p.host == host)
+
+    def placement(self, task: Task) -> Placement:
+        """Return where `task` runs. Raises PlanError, which lists the plan's tasks."""
+        for placement in self.placements:
+            if placement.task == task:
+                return placement
+        tasks = ", ".join(str(p.task) for p in self.placements)
+        raise PlanError(f"there is no task {task} in this run", f"its tasks are {tasks}")
+
+    def reachability_targets(self, host: str) -> tuple[Placement, ...]:
+        """Return the tasks to which `host` tries to connect, in a check of the network: those that
+        its workers talk to, at most MAX_TARGETS. Hosts start at different ones, so that several
+        try each task, and the number of tries grows only linearly with the hosts."""
+        has_workers = any(p.task.job in ("worker", "chief") for p in self.placements_on(host))
+        others = [p for p in self.placements if p.task.job in self._serving_jobs and p.host != host]
+        if not has_workers or not others:
+            return ()
+        first = self.hosts.index(host) % len(others)
+        targets = (others[first:] + others[:first])[:MAX_TARGETS]
+        return tuple(sorted(targets, key=lambda placement: placement.task))

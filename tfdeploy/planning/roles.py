@@ -1,0 +1,113 @@
+"""Pass a task's role to its script: by flags, words, environment, files, or TF_CONFIG. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from tfdeploy.cluster import JOBS, Task, tf_config
+from tfdeploy.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.cluster import ClusterSpec
+    from tfdeploy.config.inventory import Host, Training
+    from tfdeploy.planning.plan import Placement, Plan
+
+# {name} is a field, and {{name}} is the text {name}; other braces, such as JSON's, stay.
+# {ps_hosts:;} is a list with ";" instead of "," between its items.
+FIELD = re.compile(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}|\{([a-z]+_hosts):([^{}]+)\}")
+
+
+def template_fields(
+    plan: Plan, placement: Placement, training: Training, host: Host
+) -> dict[str, str]:
+    """Return the value of every {field} of a command, role_args, role_env or role_files."""
+    cluster, task = plan.cluster, script_task(training, placement.task)
+    hosts = {f"{j}_hosts": ",".join(cluster.get(j, ())) for j in JOBS if j != "evaluator"}
+    return {
+        "task": str(task),
+        "job": task.job,
+        "index": str(task.index),
+        "address": placement.address,
+        "port": _port(placement),
+        "host": placement.host,
+        "cluster": json.dumps(script_cluster(training, plan)),
+        "num_ps": str(len(cluster.get("ps", ()))),
+        "num_workers": str(len(cluster.get("worker", ()))),
+        "is_chief": "true" if placement == plan.chief else "false",
+        "chief_address": plan.chief.address,
+        "chief_port": _port(plan.chief),
+        "checkpoint_dir": training.checkpoint_dir,
+        "python": host.python,
+        **hosts,
+    }
+
+
+def role_arguments(training: Training, plan: Plan, placement: Placement) -> tuple[str, ...]:
+    """Return the words that the role adds to the command. A job without tasks adds no flag."""
+    task, cluster = script_task(training, placement.task), script_cluster(training, plan).items()
+    match training.role:
+        case "flags":
+            hosts = (f"--{name}_hosts={','.join(a)}" for name, a in cluster)
+            return (f"--job_name={task.job}", f"--task_index={task.index}", *hosts)
+        case "dashed":
+            hosts = (f"--{name}-hosts={','.join(a)}" for name, a in cluster)
+            return (f"--job-name={task.job}", f"--task-index={task.index}", *hosts)
+        case "positional":
+            return (task.job, str(task.index))
+        case _:
+            return ()
+
+
+def role_environment(training: Training, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Return the variables that pass the role; TF_CONFIG is always one of them."""
+    cluster = script_cluster(training, plan)
+    task = script_task(training, placement.task)
+    env = {"TF_CONFIG": tf_config(cluster, task)}
+    if training.role == "environment":
+        env |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
+        env |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in cluster.items()}
+        env |= {"CLUSTER_SPEC": json.dumps(cluster)}
+    return env
+
+
+def script_task(training: Training, task: Task) -> Task:
+    """Return the task with its job's name in scripts, which its own gRPC server reports."""
+    return Task(training.job_name(task.job), task.index)
+
+
+def script_cluster(training: Training, plan: Plan) -> ClusterSpec:
+    """Return the cluster with the jobs' names in scripts."""
+    return {training.job_name(job): addresses for job, addresses in plan.cluster.items()}
+
+
+def fill_template(text: str, values: Mapping[str, str], key: str) -> str:
+    """Replace every {field} in `text`, the value of `key`. Raises PlanError for an unknown one."""
+
+    def replace(match: re.Match[str]) -> str:
+        literal, plain, hosts, separator = match.groups()
+        if literal is not None:
+            return "{" + literal + "}"
+        name = plain or hosts
+        if name not in values:
+            raise PlanError(f"{key}: unknown field {{{name}}}", _suggest_field(name, values))
+        return values[name].replace(",", separator or ",")
+
+    return FIELD.sub(replace, text)
+
+
+def _port(placement: Placement) -> str:
+    return "" if placement.port is None else str(placement.port)
+
+
+def _suggest_field(name: str, values: Mapping[str, str]) -> str:
+    if name == "evaluator_hosts":
+        return "an evaluator is not part of the cluster: no task may connect to it"
+    close = difflib.get_close_matches(name, values, n=1)
+    suggestion = f"did you mean {{{close[0]}}}? " if close else ""
+    fields = ", ".join(sorted(values))
+    return f"{suggestion}the fields are {fields}; for the text itself write {{{{{name}}}}}"

@@ -1,0 +1,207 @@
+"""Read the source tree or a data set as a Release: what every host gets, named by its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import PlanError
+from tfdeploy.release import gitignore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tfdeploy.release.gitignore import IgnorePatterns
+
+# Never part of the source: git's own files, and compiled Python.
+ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
+MAX_SLUG = 60  # characters of a place in the name of a folder
+
+
+@dataclass(frozen=True)
+class Release:
+    """An immutable snapshot of `root`.
+
+    `manifest` maps each path (POSIX, relative to root) to `["file", <content>, <executable>]` or
+    `["link", <target>]`. <content> is the file's sha256, or `<size>.<mtime in ns>` in a data set
+    that is compared by time. `id` is the hash of the manifest: equal trees have equal ids. `sizes`
+    are in bytes.
+    """
+
+    id: str
+    root: Path
+    manifest: Mapping[str, Sequence[str | bool]]
+    sizes: Mapping[str, int]
+
+    @property
+    def size(self) -> int:
+        """Return the size of all files in bytes."""
+        return sum(self.sizes.values())
+
+    def changed_files(self, paths: Iterable[str]) -> list[str]:
+        """Return the files whose size or time has changed since. It checks only those that are
+        named by size and time: the receiver verifies a hash itself."""
+        return [path for path in paths if self._has_changed(path)]
+
+    def _has_changed(self, path: str) -> bool:
+        kind, content = self.manifest[path][:2]
+        if kind != "file" or "." not in str(content):
+            return False
+        try:
+            return _size_and_time(self.root, os.lstat(f"{self.root}/{path}")) != content
+        except OSError:
+            return True
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A tree to read. `key` is its table in hosts.toml, for messages; `name_content` returns the
+    name of a file's content; `excluded_inodes` are (device, inode) pairs."""
+
+    key: str
+    root: Path
+    exclude: IgnorePatterns
+    has_gitignores: bool
+    name_content: Callable[[Path, os.stat_result], str]
+    excluded_inodes: Collection[tuple[int, int]] = ()
+
+
+def take(
+    root: Path, exclude: Sequence[str] = (), excluded_inodes: Collection[tuple[int, int]] = ()
+) -> Release:
+    """Read the tree under `root`, without what its .gitignore files, `exclude` (patterns as in
+    .gitignore) and `excluded_inodes` (device, inode) leave out.
+
+    Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
+    is not UTF-8, a socket or a device; and if the tree is missing or empty.
+    """
+    top = gitignore.from_excludes("source", [*ALWAYS_EXCLUDED, *exclude])
+    return _read(_Tree("source", root, top, True, _hash, excluded_inodes))
+
+
+def take_data_set(place: str, root: Path, exclude: Sequence[str], compare: str) -> Release:
+    """Read a data set, as `take`, but without .gitignore files. The release's id starts with the
+    `place`, which marks the versions of one data set."""
+    key, slug = f"data.{place}", _slug(place)
+    name_content = _hash if compare == "hash" else _size_and_time
+    release = _read(_Tree(key, root, gitignore.from_excludes(key, exclude), False, name_content))
+    return replace(release, id=f"{slug}-{release.id}")
+
+
+def _slug(place: str) -> str:
+    """Return the place as the start of a folder's name; it differs for different places."""
+    slug = re.sub(r"[^A-Za-z0-9_]+", "-", place).strip("-")[:MAX_SLUG] or "data"
+    return place if slug == place else f"{slug}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"
+
+
+def _read(tree: _Tree) -> Release:
+    if not tree.root.is_dir():
+        raise PlanError(f"{tree.key}.path: {tree.root} is not a folder")
+    found = ((path, _info(tree, path)) for path in sorted(_walk(tree, "", [])))
+    infos = {
+        path: info for path, info in found if (info.st_dev, info.st_ino) not in tree.excluded_inodes
+    }
+    if not infos:
+        hint = "check exclude and .gitignore" if tree.has_gitignores else "check its exclude"
+        raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
+    manifest = {path: _entry(tree, path, info) for path, info in infos.items()}
+    return Release(
+        _id(manifest), tree.root, manifest, {path: info.st_size for path, info in infos.items()}
+    )
+
+
+def _id(manifest: Mapping[str, Sequence[str | bool]]) -> str:
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _walk(tree: _Tree, folder: str, ignores: list[IgnorePatterns]) -> Iterator[str]:
+    """Yield every file under `folder` that is not left out; no .gitignore overrides `exclude`."""
+    waiting = [(folder, ignores)]  # a tree may be deeper than Python's stack
+    while waiting:
+        for path, is_folder, own_ignores in _entries(tree, *waiting.pop()):
+            if is_folder:
+                waiting.append((path + "/", own_ignores))
+            else:
+                yield path
+
+
+def _entries(
+    tree: _Tree, folder: str, ignores: list[IgnorePatterns]
+) -> Iterator[tuple[str, bool, list[IgnorePatterns]]]:
+    """Yield the path of each entry of a folder that is not left out, whether it is a folder, and
+    the ignore files that apply to it."""
+    try:
+        entries = sorted(os.scandir(tree.root / folder), key=lambda entry: entry.name)
+        own = tree.root / folder / ".gitignore"
+        if tree.has_gitignores and own.is_file() and not own.is_symlink():
+            ignores = [*ignores, gitignore.from_gitignore(folder, own.read_bytes())]
+    except OSError as error:
+        raise _unreadable(tree, os.path.relpath(error.filename, tree.root), error) from None
+    for entry in entries:
+        path, is_folder = folder + entry.name, entry.is_dir(follow_symlinks=False)
+        if tree.exclude.decide(path, is_folder) or gitignore.is_ignored(path, is_folder, ignores):
+            continue
+        yield path, is_folder, ignores
+
+
+def _info(tree: _Tree, path: str) -> os.stat_result:
+    _refuse_unprintable(path)
+    try:
+        return os.lstat(f"{tree.root}/{path}")
+    except OSError as error:
+        raise _unreadable(tree, path, error) from None
+
+
+def _entry(tree: _Tree, path: str, info: os.stat_result) -> list[str | bool]:
+    if stat.S_ISLNK(info.st_mode):
+        return ["link", _target(tree, path)]
+    if not stat.S_ISREG(info.st_mode):
+        raise PlanError(
+            f"{path} can't be pushed: it is neither a file, a folder nor a link",
+            f'add "{path}" to {tree.key}.exclude',
+        )
+    try:
+        content = tree.name_content(tree.root / path, info)
+    except OSError as error:
+        raise _unreadable(tree, path, error) from None
+    return ["file", content, bool(info.st_mode & stat.S_IXUSR)]
+
+
+def _target(tree: _Tree, path: str) -> str:
+    target = os.readlink(tree.root / path)  # noqa: PTH115 - a Path would normalize the text
+    inside = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
+    if target.startswith("/") or inside == ".." or inside.startswith("../"):
+        raise PlanError(
+            f"{path} links to {target}, which is outside of {tree.root} and so not on the hosts",
+            f'copy it in, or add "{path}" to {tree.key}.exclude',
+        )
+    return target
+
+
+def _hash(file: Path, info: os.stat_result) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _size_and_time(file: Path, info: os.stat_result) -> str:
+    return f"{info.st_size}.{info.st_mtime_ns}"
+
+
+def _unreadable(tree: _Tree, path: str, error: OSError) -> PlanError:
+    hint = f'change its permissions, or add "{path}" to {tree.key}.exclude'
+    return PlanError(f"{path} can't be read: {error.strerror}", hint)
+
+
+def _refuse_unprintable(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        shown = path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None

@@ -1,1 +1,0 @@
-"""What each command does, one file a command. Steps take and give objects, and print nothing."""

@@ -1,0 +1,141 @@
+"""Fetch files of a host: small ones over the agent's open session, large ones by rsync."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import zlib
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.agent.machine import hashing
+from tfdeploy.agent.protocol.reports import Piece, ReadFiles
+from tfdeploy.errors import AgentError, TransferFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.agent.protocol.outputs import HashedFile
+    from tfdeploy.hosts.agent_client import Agent
+
+# From this size on, files are sent and fetched by rsync on a connection of its own; smaller ones go
+# over the agent's open session, which is faster.
+BULK = 8 << 20
+GIGA = 1e9
+SILENCE_S = 60.0
+
+
+def fetch_files(
+    agent: Agent, source: str, dest: Path, files: Sequence[str], total: int | None = None
+) -> None:
+    """Fetch regular `files` (relative to `source` on the host) into `dest`.
+
+    Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
+    all files in bytes, for the progress display (None: unknown). Raises AgentError if a file name
+    leads out of `dest` or an answer was not requested, and TransferFailed.
+    """
+    for name in files:
+        if not is_safe_path(name):
+            raise AgentError(agent.host, f"it names a file {name!r}, which is refused")
+    present = {name: _size_and_hash(dest / name) for name in files}
+    request = ReadFiles(source, [(name, *have) for name, have in present.items()], BULK)
+    received: set[str] = set()
+    with agent.transfers.begin(agent.host, total) as transfer:
+        for piece in agent.stream(request, SILENCE_S):
+            data = _unpack(agent, present, piece)
+            _write(dest / piece.path, piece.begin, data, piece.mtime_ns)
+            received.add(piece.path)
+            transfer(piece.path, transfer.there + len(data))
+        large = [name for name in files if name not in received]
+        if large:
+            small_bytes = transfer.there
+            agent.transport.pull(
+                source, dest, large,
+                on_progress=lambda file, fetched: transfer(file, small_bytes + fetched),
+            )  # fmt: skip
+
+
+def is_safe_path(name: Any) -> bool:
+    """Return whether a file name from a host stays within the folder that it is joined to."""
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def difference(file: Path, expected: HashedFile) -> str:
+    """Return how a local file differs from what its host reported; "" if it does not."""
+    size = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
+    if size != expected.size:
+        return f"{size} of {expected.size} bytes"
+    same = hashing.sha256(str(file)) == expected.sha256
+    return "" if same else "content that differs from the host's"
+
+
+def verify_file(agent: Agent, file: Path, expected: HashedFile) -> None:
+    """Delete the file and raise TransferFailed if it differs from what its host reported.
+
+    If it stayed, rsync would skip it the next time, because its size and time are the same.
+    """
+    differs = difference(file, expected)
+    if differs:
+        file.unlink(missing_ok=True)
+        message = f"{file.name} arrived with {differs}"
+        raise TransferFailed(agent.host, message, "tfdeploy collect fetches it again")
+
+
+def check_free_space(agent: Agent, folder: Path, sizes: list[int]) -> None:
+    """Raise TransferFailed if files of these sizes (bytes) do not fit on the disk of `folder`."""
+    needed, free = sum(sizes), shutil.disk_usage(folder).free
+    if needed > free:
+        raise TransferFailed(
+            agent.host,
+            f"its files take {needed / GIGA:.2f} GB, but {folder.parent} on the controller has "
+            f"{free / GIGA:.2f} GB free",
+            "free disk space on the controller",
+        )
+
+
+def _size_and_hash(file: Path) -> tuple[int, str]:
+    """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
+    if not file.is_file() or file.is_symlink() or file.stat().st_size > BULK:
+        return 0, ""
+    content = file.read_bytes()
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+def _unpack(agent: Agent, requested: dict[str, tuple[int, str]], piece: Piece) -> bytes:
+    """Return the data of a piece, if it was requested and is not too large."""
+    name = piece.path
+    if name not in requested:
+        raise AgentError(agent.host, f"it sent {name!r}, which was not requested")
+    if not 0 <= piece.begin <= 2 * BULK or piece.mtime_ns < 0:
+        raise AgentError(agent.host, f"it sent {name} with an invalid position or time")
+    unpacked = zlib.decompressobj()
+    try:
+        data = unpacked.decompress(base64.b64decode(piece.data), BULK + 1)
+    except (ValueError, zlib.error):
+        raise AgentError(agent.host, f"the data that it sent for {name} can't be read") from None
+    if not unpacked.eof or len(data) > BULK:
+        raise AgentError(agent.host, f"the data that it sent for {name} is incomplete or too long")
+    return data
+
+
+def _write(file: Path, begin: int, data: bytes, mtime_ns: int) -> None:
+    """Write `data` at offset `begin`, to a temporary file that then replaces `file`.
+
+    So an interruption between two writes loses nothing that the controller had.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_name(f".{file.name}.incoming")
+    fresh.unlink(missing_ok=True)
+    if begin:
+        shutil.copyfile(file, fresh, follow_symlinks=False)
+    with fresh.open("ab") as target:
+        target.truncate(begin)
+        target.write(data)
+    os.utime(fresh, ns=(mtime_ns, mtime_ns))
+    fresh.replace(file)

@@ -1,0 +1,113 @@
+"""Hand the files of a run's earlier chief over to its new chief, by way of the controller.
+
+For Keras files, BackupAndRestore folders and other files that a script looks for when it starts;
+TensorFlow's checkpoints: see checkpoint_handover.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.machine import hashing
+from tfdeploy.agent.outputs.units import Walk
+from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
+from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
+from tfdeploy.hosts import parallel
+from tfdeploy.transfer.outputs import (
+    fetch_task_outputs,
+    list_outputs,
+    outputs_folder,
+    task_request,
+)
+from tfdeploy.transfer.run_folder import disk_errors, exclusive
+from tfdeploy.transfer.stored_results import is_current
+from tfdeploy.transfer.units import Unit, fetch_units, local_path, parse_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+
+DELIVER_TIMEOUT_S = 2000.0
+
+
+def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
+    """Bring what the chief of `old` wrote to the chief of `new`, unless it has newer files.
+
+    `old` and `new` are one run before and after it is resumed. Return the paths of all files that
+    the new chief's script finds. Raises as `collect` does.
+    """
+    chief = new.plan.chief
+    agent = fleet.agents[chief.host]
+    folder = outputs_folder(new, chief)
+    units = parse_units(agent, list_outputs(agent, new, chief).outputs)
+    present = {unit.path: unit for unit in units}
+    moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
+    if moved or not present:
+        _fetch_from_old_chief(fleet, old)
+        hosts = {*old.plan.hosts, *new.plan.hosts} & {*fleet.agents}
+        for host in sorted(hosts):
+            _fetch_replicas(fleet.agents[host], old, folder)
+    stored = _units_on_controller(old, new, folder)
+    newer = [unit for unit in stored if _is_newer(unit, present.get(unit.path))]
+    if newer:
+        _send(agent, new, folder, newer)
+    return sorted({*present, *(unit.path for unit in newer)})
+
+
+def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
+    """Fetch what the old chief's host has, if the run continues with that host."""
+    chief = old.plan.chief
+    agent = fleet.agents.get(chief.host)
+    if agent:
+        with exclusive(old), disk_errors(agent):
+            fetch_task_outputs(agent, old, chief)
+
+
+def _fetch_replicas(agent: Agent, old: Run, folder: Path) -> None:
+    """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
+    request = {"project": old.inventory.project, "run": old.id}
+    with exclusive(old), disk_errors(agent):
+        units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
+        newer = [unit for unit in units if unit.is_safe and not is_current(folder, unit)]
+        incoming = old.folder / ".incoming-outputs" / agent.host
+        fetch_units(agent, {**request, "task": REPLICAS}, newer, incoming, folder)
+
+
+def _units_on_controller(old: Run, new: Run, folder: Path) -> Iterator[Unit]:
+    """Yield the chief's units on the controller, under the paths that its script uses."""
+    other_tasks = {p.task.file_name for p in (*old.plan.placements, *new.plan.placements)}
+    training = new.inventory.training
+    wanted = training.outputs_of(new.plan.chief.task.job, is_chief=True)
+    paths = (*wanted, training.checkpoint_dir)
+    absolute = [path.strip("/") + "/" for path in paths if path.startswith("/")]
+    for unit in Walk().units(str(folder), ""):
+        if unit.path.partition("/")[0] in other_tasks:
+            continue
+        root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
+        yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
+
+
+def _is_newer(unit: Unit, on_host: Unit | None) -> bool:
+    return on_host is None or unit.mtime_ns > on_host.mtime_ns
+
+
+def _send(agent: Agent, run: Run, folder: Path, units: Sequence[Unit]) -> None:
+    request = task_request(run, run.plan.chief)
+    incoming = agent.ask(ExpectUnits(**request)).incoming
+    files = [local_path(path) for unit in units for path in unit.files]
+    digests = parallel.each(lambda name: hashing.sha256(str(folder / name)), files, hashing.THREADS)
+    hashes = dict(zip(files, digests, strict=True))
+    total = sum((folder / name).stat().st_size for name in files)
+    with agent.transfers.begin(f"to {agent.host}", total) as transfer:
+        agent.transport.push(folder, incoming, files, on_progress=transfer)
+    listed = [_describe(unit, hashes) for unit in units]
+    agent.ask(DeliverUnits(**request, units=listed), DELIVER_TIMEOUT_S)
+
+
+def _describe(unit: Unit, hashes: dict[str, str]) -> DeliveredUnit:
+    files = [(local_path(path), hashes[local_path(path)]) for path in unit.files]
+    return DeliveredUnit(unit.path, unit.kind, files)

@@ -1,0 +1,161 @@
+"""Fetch what tasks wrote: `outputs` in hosts.toml says which files, and of which tasks.
+
+runs/<run>/outputs/            the chief's
+runs/<run>/outputs/<task>/     another task's, if its job has `outputs`
+runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next one continues them
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.outputs import ListOutputs, TaskOutputs, Total
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.transfer.run_folder import exclusive
+from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
+
+if TYPE_CHECKING:
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+MEGA = 1000 * 1000
+NO_OUTPUTS = TaskOutputs("", False, [], Total(0, 0))
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file or folder that a task wrote, on the controller with the same content as on its host.
+
+    It is `path` below `folder`; `size` is in bytes.
+    """
+
+    task: str
+    folder: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class SkippedOutput:
+    """A file or folder that stays on its host, and why. `path` is an argument of `tfdeploy fetch`;
+    `size` is in bytes."""
+
+    task: str
+    host: str
+    path: str
+    size: int
+    why: str
+
+
+@dataclass(frozen=True)
+class UnlistedFiles:
+    """The number of a task's files that no key of hosts.toml selects, and their size in bytes."""
+
+    task: str
+    host: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What tasks wrote: fetched now, on the controller before, skipped, and not listed."""
+
+    fetched: tuple[Output, ...] = ()
+    unchanged: tuple[Output, ...] = ()
+    skipped: tuple[SkippedOutput, ...] = ()
+    unlisted: tuple[UnlistedFiles, ...] = ()
+
+    def __add__(self, more: Outputs) -> Outputs:
+        return Outputs(
+            self.fetched + more.fetched,
+            self.unchanged + more.unchanged,
+            self.skipped + more.skipped,
+            self.unlisted + more.unlisted,
+        )
+
+
+def fetch_outputs(agent: Agent, run: Run) -> Outputs:
+    """Fetch what the tasks of one host wrote. Raises as `fetch_files` does, and OSError."""
+    return sum(
+        (fetch_task_outputs(agent, run, p) for p in run.plan.placements_on(agent.host)), Outputs()
+    )
+
+
+def fetch_task_outputs(agent: Agent, run: Run, placement: Placement) -> Outputs:
+    """Fetch what one task wrote. Raises as `fetch_files` does, and OSError."""
+    answer = list_outputs(agent, run, placement)
+    task, dest = str(placement.task), outputs_folder(run, placement)
+    units = parse_units(agent, answer.outputs)
+    selected, skipped = _select(run, units)
+    unchanged = [unit for unit in selected if unit.is_in(dest)]
+    missing = [unit for unit in selected if unit not in unchanged]
+    incoming = run.folder / ".incoming-outputs" / placement.task.file_name
+    request = task_request(run, placement)
+    fetched, broken = fetch_units(agent, request, missing, incoming, dest)
+    why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
+    if answer.cut:
+        why["."] = "it has more files than tfdeploy lists"
+    sizes = {unit.path: unit.size for unit in units}
+    unlisted = UnlistedFiles(task, agent.host, answer.others.files, answer.others.size)
+    return Outputs(
+        tuple(Output(task, str(dest), local_path(u.path), u.size) for u in fetched),
+        tuple(Output(task, str(dest), local_path(u.path), u.size) for u in unchanged),
+        tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
+        (unlisted,) if unlisted.files else (),
+    )
+
+
+def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
+    """Return the host's answer to `outputs`; an empty one from an agent that is too old for it."""
+    try:
+        return agent.ask(ListOutputs(**task_request(run, placement)), TIMEOUT_S)
+    except AgentError:
+        if run.agent == agent_bundle.current_version():
+            raise
+        return NO_OUTPUTS
+
+
+def task_request(run: Run, placement: Placement) -> dict[str, str]:
+    """Return the keys by which an agent identifies a task."""
+    return {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
+
+
+def outputs_folder(run: Run, placement: Placement) -> Path:
+    """Return where a task's outputs are stored on the controller."""
+    folder = run.folder / "outputs"
+    return folder if placement == run.plan.chief else folder / placement.task.file_name
+
+
+def remove_output(run: Run, output: Output) -> None:
+    """Delete a fetched file or folder from the controller.
+
+    Raises RunError if a collect is running, and OSError.
+    """
+    path = Path(output.folder) / output.path
+    with exclusive(run):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _select(run: Run, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
+    """Return the newest units that fit into `outputs_limit_mb`, and why each other is skipped."""
+    limit_mb = run.inventory.training.outputs_limit_mb
+    free = limit_mb * MEGA
+    selected, skipped = [], {}
+    for unit in units:
+        if not unit.is_safe:
+            skipped[unit.path] = "its name is not allowed on the controller"
+        elif unit.size > free:
+            skipped[unit.path] = f"outputs_limit_mb = {limit_mb}"
+        else:
+            selected.append(unit)
+            free -= unit.size
+    return selected, skipped

@@ -1,0 +1,36 @@
+"""The folder of a run on the controller: one command writes to it at a time."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import RunError, TransferFailed
+from tfdeploy.file_lock import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.run import Run
+
+
+@contextmanager
+def exclusive(run: Run) -> Iterator[None]:
+    """Hold the lock of the run's folder: two collects would append to the same files.
+
+    Raises RunError if another process holds it.
+    """
+    refusal = RunError(f"another collect of run {run.id} is running", "wait until it has finished")
+    with locked(run.folder / ".collecting", refusal):
+        yield
+
+
+@contextmanager
+def disk_errors(agent: Agent) -> Iterator[None]:
+    """Raise TransferFailed with the host's name for an error of the controller's disk."""
+    try:
+        yield
+    except OSError as error:
+        message = f"can't write {error.filename} on the controller: {error.strerror}"
+        raise TransferFailed(agent.host, message) from None

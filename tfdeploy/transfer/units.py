@@ -1,0 +1,182 @@
+"""Fetch files of one task: each unit arrives whole and verified, or not at all.
+
+A unit is a set of files that is of use only as a whole: a single file, a checkpoint, the folder of
+a SavedModel. Its host keeps a consistent copy of it during the transfer and checks it
+(agent/outputs/hold.py, agent/outputs/integrity.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.machine import hashing
+from tfdeploy.agent.outputs.units import FOLDER, SAVED_MODEL
+from tfdeploy.agent.protocol.outputs import (
+    HashedFile,
+    HeldUnits,
+    HoldUnits,
+    LetGo,
+    OutputUnit,
+    UnitToHold,
+)
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import parallel
+from tfdeploy.transfer.fetch import check_free_space, difference, fetch_files, is_safe_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.hosts.agent_client import Agent
+
+TIMEOUT_S = 2000.0  # the host copies, reads and hashes the files before it answers
+PARTIAL = ".rsync-partial"  # rsync's folder for partial files, see transport/rsync.py
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files of a task that belong together.
+
+    `files` maps each path to its size (bytes) and its mtime (ns). Paths are relative to the task's
+    directory, or absolute.
+    """
+
+    path: str
+    kind: str
+    files: dict[str, tuple[int, int]]
+
+    @property
+    def size(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+    @property
+    def mtime_ns(self) -> int:
+        """The mtime of the newest file."""
+        return max(mtime_ns for _, mtime_ns in self.files.values())
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether its paths, which a host chose, stay in the folder that they are written to."""
+        inside = all(f"{path}/".startswith(f"{self.path}/") for path in self.files)
+        is_folder = self.kind in (SAVED_MODEL, FOLDER)
+        return all(is_safe_path(local_path(path)) for path in self.files) and (
+            inside or not is_folder
+        )
+
+    def is_in(self, folder: Path) -> bool:
+        """Return whether `folder` has all files with the same sizes and mtimes."""
+        return all(_stamp(folder / local_path(path)) == stamp for path, stamp in self.files.items())
+
+
+def parse_units(agent: Agent, answers: Sequence[OutputUnit]) -> list[Unit]:
+    """Return the units that a host listed. Raises AgentError if one is invalid."""
+    return [_parse_unit(agent.host, answer) for answer in answers]
+
+
+def local_path(path: str) -> str:
+    """Return where a file is stored below a task's folder: an absolute path loses its slash."""
+    return path.lstrip("/")
+
+
+def fetch_units(
+    agent: Agent, request: dict[str, str], units: Sequence[Unit], incoming: Path, dest: Path
+) -> tuple[list[Unit], dict[str, str]]:
+    """Fetch units into `dest`, by way of the folder `incoming`.
+
+    `request` names the project, the run and the task. Return the units that arrived, and for each
+    other unit, by its path, why it did not. Raises as `fetch_files` does, and OSError.
+    """
+    if not units:
+        return [], {}
+    listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
+    try:
+        with agent.transfers.begin(agent.host, note="reading its outputs"):
+            answer = agent.ask(HoldUnits(**request, units=listed), TIMEOUT_S)
+        bad = {unit.path: unit.error for unit in answer.bad}
+        held = [u for u in units if u.path not in bad]
+        expected = _parse_hashes(agent, answer, held)
+        wrong = _fetch_and_verify(agent, answer.pin, incoming, expected)
+    finally:
+        agent.ask(LetGo(**request))
+    for unit in held:
+        error = next((wrong[p] for path in unit.files if (p := local_path(path)) in wrong), "")
+        if error:
+            bad[unit.path] = error
+        else:
+            _install(unit, incoming, dest)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return [u for u in held if u.path not in bad], bad
+
+
+def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dict[str, HashedFile]:
+    """Return the size and the hash of each file. Raises AgentError unless they are the requested
+    files."""
+    hashes = {file.path: file for unit in answer.held for file in unit.files}
+    requested = {local_path(path) for unit in units for path in unit.files}
+    if {*hashes} != requested:
+        raise AgentError(agent.host, "it offers other files than those requested")
+    return hashes
+
+
+def _fetch_and_verify(
+    agent: Agent, pin: str, incoming: Path, expected: dict[str, HashedFile]
+) -> dict[str, str]:
+    """Fetch the files; return what is wrong with those that arrived with other content."""
+    incoming.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(incoming, {*expected})
+    sizes = [file.size for file in expected.values()]
+    check_free_space(agent, incoming, sizes)
+    fetch_files(agent, pin, incoming, [*expected], sum(sizes))
+    differences = parallel.each(
+        lambda name: difference(incoming / name, expected[name]), [*expected], hashing.THREADS
+    )
+    wrong = {
+        name: f"it arrived with {differs}"
+        for name, differs in zip(expected, differences, strict=True)
+        if differs
+    }
+    for name in wrong:
+        (incoming / name).unlink(missing_ok=True)
+    return wrong
+
+
+def _remove_leftovers(incoming: Path, wanted: set[str]) -> None:
+    """Delete what an interrupted fetch left, except the files that this one can complete."""
+    for file in [path for path in incoming.rglob("*") if path.is_symlink() or path.is_file()]:
+        name = file.relative_to(incoming)
+        if str(name) not in wanted and PARTIAL not in name.parts:
+            file.unlink()
+
+
+def _install(unit: Unit, incoming: Path, dest: Path) -> None:
+    """Move a unit into `dest`: a folder in one step; the index of a checkpoint last, because it is
+    what makes TensorFlow see the checkpoint."""
+    if unit.kind in (SAVED_MODEL, FOLDER):
+        names = [local_path(unit.path)]
+    else:
+        names = sorted(map(local_path, unit.files), key=lambda name: name.endswith(".index"))
+    for name in names:
+        target = dest / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir() and not target.is_symlink():
+            replaced = incoming / ".replaced"
+            shutil.rmtree(replaced, ignore_errors=True)
+            target.rename(replaced)
+        (incoming / name).replace(target)
+
+
+def _parse_unit(host: str, answer: OutputUnit) -> Unit:
+    files = {path: (size, mtime_ns) for path, size, mtime_ns in answer.files}
+    if not files:
+        raise AgentError(host, f"invalid answer: {answer.path!r:.40} has no files")
+    return Unit(answer.path, answer.kind, files)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """Return the size and the mtime (ns) of a regular file; None for anything else."""
+    if file.is_symlink() or not file.is_file():
+        return None
+    info = file.stat()
+    return info.st_size, info.st_mtime_ns

@@ -1,0 +1,1 @@
+"""The connection daemon: SSH connections that outlive a command, as OpenSSH's ControlPersist."""

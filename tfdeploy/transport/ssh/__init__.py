@@ -1,0 +1,1 @@
+"""Hosts reached by SSH: Fabric and Paramiko connect as OpenSSH's configuration says."""

@@ -1,0 +1,168 @@
+"""Resolve a host's SSH settings with `ssh -G`, so that tfdeploy and ssh agree.
+
+Paramiko's own parser ignores Include and misreads Match. A process for each host costs more than
+all other work for it, so answers of ssh are cached until something that they depend on changes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import Unreachable
+from tfdeploy.transport.ssh import config_cache, config_inputs
+
+if TYPE_CHECKING:
+    from tfdeploy.config.inventory import Host, Inventory
+
+CONNECT_TIMEOUT_S = 10
+PORT = 22
+VERBOSE_PREFIXES = ("debug1: ", "OpenSSH_")  # of the lines that -v adds to standard error
+
+
+@dataclass(frozen=True)
+class SshConfig:
+    """The resolved settings of one host, named as in ssh_config(5). `new_keys_file` is the
+    known_hosts file to which ssh would add a new host key."""
+
+    hostname: str
+    user: str
+    port: int
+    identity_files: tuple[Path, ...]
+    identities_only: bool
+    proxy_jump: str | None
+    proxy_command: str | None
+    known_hosts: tuple[Path, ...]
+    host_key_alias: str | None
+    new_keys_file: Path | None
+
+
+def ssh_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
+    """Return ssh's command line for a host, without the host's name; keys in hosts.toml override
+    those of ssh_config."""
+    checking = "accept-new" if accept_new else "yes"
+    argv = ["ssh", *_config_file(inventory)]
+    argv += ["-o", "BatchMode=yes", "-o", f"StrictHostKeyChecking={checking}"]
+    argv += ["-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
+    argv += ["-o", f"HostName={host.hostname}"] if host.hostname else []
+    argv += ["-l", host.user] if host.user else []
+    argv += ["-p", str(host.port)] if host.port else []
+    argv += ["-J", host.proxy_jump] if host.proxy_jump else []
+    if host.identity_file:
+        key = absolute_path(host.identity_file, inventory)
+        argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
+    return argv
+
+
+def resolve(host: Host, inventory: Inventory) -> SshConfig:
+    """Resolve a host's settings. Raises Unreachable if ssh or its configuration fails."""
+    argv = [*ssh_command(host, inventory), "-G", "--", host.name]
+    return _parse(_query_cached(host.name, argv, inventory), host.name)
+
+
+def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
+    """Resolve the settings of a jump host, written as for -J: [user@]host[:port]."""
+    argv = ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"]
+    return _parse(_query_cached(jump, argv, inventory), jump)
+
+
+def absolute_path(path: str, inventory: Inventory) -> Path:
+    """Return a path of hosts.toml as an absolute one; a relative path starts at its folder."""
+    return (inventory.file.parent / Path(path).expanduser()).absolute()
+
+
+def _config_file(inventory: Inventory) -> list[str]:
+    return (
+        ["-F", str(absolute_path(inventory.ssh_config, inventory))] if inventory.ssh_config else []
+    )
+
+
+def _query_cached(name: str, argv: list[str], inventory: Inventory) -> str:
+    """Return the output of ssh, from the cache if it can't have changed."""
+    program = shutil.which(argv[0]) or argv[0]
+    config = next(iter(_config_file(inventory)[1:]), None)
+    cache = config_cache.open_cache(program, config)
+    text = cache.get(argv)
+    if text is None:
+        queried_ns = time.time_ns()
+        text, messages = _query(name, argv)
+        states = config_inputs.find_inputs(program, config, text, messages, queried_ns)
+        if states is not None:
+            cache.put(argv, text, states)
+    return text
+
+
+def _query(name: str, argv: list[str]) -> tuple[str, str]:
+    """Return ssh's output and its messages of -v. Raises Unreachable."""
+    verbose_argv = [argv[0], "-v", *argv[1:]]
+    try:
+        process = subprocess.run(
+            verbose_argv, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise Unreachable(
+            name,
+            "OpenSSH's client is not installed on the controller",
+            "apt-get install openssh-client",
+        ) from None
+    except OSError as error:
+        raise Unreachable(name, f"ssh can't be run on the controller: {error.strerror}") from None
+    if process.returncode != 0:
+        lines = (
+            line for line in process.stderr.splitlines() if not line.startswith(VERBOSE_PREFIXES)
+        )
+        reason = "\n".join(lines).strip()
+        raise Unreachable(name, f"ssh refuses its configuration: {reason}")
+    return process.stdout, process.stderr
+
+
+def _parse(text: str, name: str) -> SshConfig:
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        values.setdefault(key, []).append(value)
+
+    def first(key: str) -> str | None:
+        value = values.get(key, ["none"])[0]
+        return None if value in ("none", "") else value
+
+    port = first("port") or str(PORT)
+    tokens = {"%%": "%", "%h": first("hostname") or "", "%r": first("user") or ""}
+    path_tokens = {**tokens, "%d": str(Path.home()), "%u": getpass.getuser()}
+    ssh_command = first("proxycommand")
+    users = _paths(first("userknownhostsfile"))
+    return SshConfig(
+        hostname=first("hostname") or "",
+        user=first("user") or "",
+        port=int(port),
+        identity_files=tuple(
+            Path(_expand_tokens(path, path_tokens)).expanduser()
+            for path in values.get("identityfile", [])
+        ),
+        identities_only=first("identitiesonly") == "yes",
+        proxy_jump=first("proxyjump"),
+        proxy_command=ssh_command
+        and _expand_tokens(ssh_command, {**tokens, "%p": port, "%n": name}),
+        known_hosts=(*users, *_paths(first("globalknownhostsfile"))),
+        host_key_alias=first("hostkeyalias"),
+        new_keys_file=next(iter(users), None),
+    )
+
+
+def _paths(value: str | None) -> list[Path]:
+    """Parse paths that are separated by spaces; ssh prints one path with spaces the same way."""
+    whole = Path(value or "").expanduser()
+    if value and whole.is_file():
+        return [whole]
+    return [Path(word).expanduser() for word in (value or "").split()]
+
+
+def _expand_tokens(text: str, tokens: dict[str, str]) -> str:
+    """Replace the tokens that ssh -G does not expand (ssh_config(5), TOKENS)."""
+    return re.sub("%.", lambda match: tokens.get(match[0], match[0]), text)

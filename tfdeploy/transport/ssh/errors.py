@@ -1,0 +1,124 @@
+"""Translate the exceptions of sockets and Paramiko into tfdeploy's own; no other module does."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+
+import paramiko
+from paramiko.ssh_exception import NoValidConnectionsError
+
+from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
+from tfdeploy.transport.ssh import config
+from tfdeploy.transport.ssh.host_keys import (
+    ChangedHostKey,
+    RefusedHostKey,
+    RevokedHostKey,
+    UnknownHostKey,
+)
+
+NO_ANSWER = "No existing session"  # Paramiko's message if a handshake is not finished in time
+# RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
+# an sshd that has reached MaxSessions.
+CONNECT_FAILED = 2
+SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
+"""The exceptions that Paramiko and its sockets raise."""
+
+
+class JumpHostCannotConnect(paramiko.SSHException):
+    """A jump host can't connect to the next host."""
+
+
+def translate(host: str, error: BaseException, *, via: str = "") -> HostError:
+    """Return tfdeploy's error for one of SSH_ERRORS; `via` names the jump host where it occurred.
+
+    Any other error is a defect of tfdeploy, and raised as it is.
+    """
+    translated = (
+        _translate_host_key_error(host, error)
+        or _translate_authentication_error(host, error)
+        or _translate_connection_error(host, error)
+    )
+    if not via:
+        return translated
+    message = f"at jump host {via}: {translated.message}"
+    return type(translated)(host, message, translated.hint)
+
+
+def _translate_host_key_error(host: str, error: BaseException) -> HostError | None:
+    """Translate a refusal of the host's key by the controller."""
+    match error:
+        case UnknownHostKey():
+            return HostKeyRefused(
+                host,
+                f"its host key is unknown: {error}{_why_unknown(error)}",
+                "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
+            )
+        case RevokedHostKey():
+            return HostKeyRefused(
+                host,
+                f"its host key is revoked in known_hosts: {error}",
+                "give the machine a new host key; only then remove the @revoked line",
+            )
+        case ChangedHostKey():
+            return HostKeyRefused(
+                host,
+                "its host key is not the one in known_hosts: the machine was reinstalled, "
+                "or another machine pretends to be it",
+                f"if you know the reason: ssh-keygen -R {shlex.quote(error.known.name)}",
+            )
+    return None
+
+
+def _translate_authentication_error(host: str, error: BaseException) -> HostError | None:
+    """Translate a refusal of the user's keys by the host, or the lack of a usable key."""
+    match error:
+        case paramiko.PasswordRequiredException():
+            return AuthenticationFailed(
+                host, "the key is locked with a passphrase", "unlock it for ssh-agent: ssh-add"
+            )
+        case paramiko.SSHException() if "No authentication methods" in str(error):
+            return AuthenticationFailed(
+                host, "there is no key to offer", "set identity_file in hosts.toml, or run ssh-add"
+            )
+        case paramiko.AuthenticationException():
+            return AuthenticationFailed(
+                host,
+                "it refused every key that was offered",
+                f"try: ssh {host}; then check user and identity_file in hosts.toml",
+            )
+    return None
+
+
+def _why_unknown(error: RefusedHostKey) -> str:
+    """Return why a key that ssh may accept is unknown to tfdeploy."""
+    if error.known.authority:
+        return (
+            " (known_hosts has its certificate authority; tfdeploy does not support host "
+            "certificates)"
+        )
+    unreadable = ", ".join(error.known.unreadable_lines[:3])
+    return f" (not readable: {unreadable})" if unreadable else ""
+
+
+def _translate_connection_error(host: str, error: BaseException) -> HostError:
+    """Translate an error of a host that was not reached, or whose connection was lost."""
+    match error:
+        case HostError():
+            return error
+        case NoValidConnectionsError():
+            causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
+            return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
+        case UnicodeError():
+            return Unreachable(host, f"its name is unknown: {error}")
+        case socket.gaierror():
+            return Unreachable(host, f"its name is unknown: {error.strerror}")
+        case JumpHostCannotConnect():
+            return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
+        case paramiko.SSHException() if NO_ANSWER in str(error):
+            return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")
+        case TimeoutError():
+            return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")
+        case paramiko.SSHException() | OSError() | EOFError():
+            return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
+    raise error

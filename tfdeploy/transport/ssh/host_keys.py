@@ -1,0 +1,89 @@
+"""Check a host's key: compare it with known_hosts, refuse it, or accept a new one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import paramiko
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdeploy.transport.ssh.known_hosts import KnownKeys
+
+_writing = threading.Lock()
+
+
+class RefusedHostKey(paramiko.SSHException):
+    """A host's key was refused; the subclass is the reason."""
+
+    def __init__(self, known: KnownKeys, key: paramiko.PKey) -> None:
+        super().__init__(f"{known.name} {key.get_name()} {key.fingerprint}")
+        self.known = known
+
+
+class UnknownHostKey(RefusedHostKey):
+    """known_hosts has no key of the host."""
+
+
+class ChangedHostKey(RefusedHostKey):
+    """known_hosts has another key of the host."""
+
+
+class RevokedHostKey(RefusedHostKey):
+    """known_hosts marks this key as revoked."""
+
+
+class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
+    """Check every host key as OpenSSH does with StrictHostKeyChecking=yes; with `new_keys_file`,
+    the file for new keys, as with =accept-new.
+
+    Paramiko's own store of host keys stays empty, so that it passes every key to this class.
+    """
+
+    def __init__(self, known: KnownKeys, new_keys_file: Path | None) -> None:
+        self._known = known
+        self._new_keys_file = new_keys_file
+
+    def missing_host_key(
+        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
+    ) -> None:
+        known, blob = self._known, key.asbytes()
+        if blob in known.revoked:
+            raise RevokedHostKey(known, key)
+        if any(line.blob == blob for line in known.keys):
+            return
+        if known.keys:
+            raise ChangedHostKey(known, key)
+        if self._new_keys_file is None:
+            raise UnknownHostKey(known, key)
+        _append_line(self._new_keys_file, f"{known.name} {key.get_name()} {key.get_base64()}\n")
+
+
+def transport_factory(known: KnownKeys) -> Any:
+    """Return a factory of Paramiko transports that prefer the types of the known keys, as ssh does:
+    a host with several keys would otherwise show another one."""
+    kinds = {line.kind for line in known.keys}
+
+    def create(*args: Any, **kwargs: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(*args, **kwargs)
+        options = transport.get_security_options()
+        options.key_types = sorted(options.key_types, key=lambda kind: _key_type(kind) not in kinds)
+        return transport
+
+    return create
+
+
+def _key_type(kind: str) -> str:
+    """Return the type of key of an algorithm: RSA keys have three signature algorithms."""
+    return "ssh-rsa" if kind.startswith("rsa-sha2-") else kind
+
+
+def _append_line(file: Path, line: str) -> None:
+    with _writing:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = file.read_bytes() if file.exists() else b""
+        separator = "" if not content or content.endswith(b"\n") else "\n"
+        with file.open("a") as target:
+            target.write(separator + line)
