@@ -60,6 +60,7 @@ MAY_IMPORT = {
     ),
     "agent": (),
     "inside": (),
+    "preload": (),
 }
 # The same for the agent's packages. All of them may import its top-level modules.
 AGENT_MAY_IMPORT = {

@@ -23,6 +23,7 @@ FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
 SERVER, PORT, PROCESS = "server", "port", "process"
+GUARDED, OPEN = "guarded", "open"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
@@ -110,6 +111,8 @@ class Launch:
     - `outputs` are collected by the controller.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
       or its PROCESS runs.
+    - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
+      own host only processes of its user; if OPEN, everybody.
     """
 
     project: str
@@ -135,6 +138,7 @@ class Launch:
     links: Dict[str, str] = field(default_factory=dict)
     ready: str = SERVER
     name: str = ""
+    network: str = OPEN
     outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
 
     @property

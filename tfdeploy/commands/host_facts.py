@@ -68,6 +68,7 @@ def ask_facts(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) ->
         env=example.env if example else spare_env,
         gpus=needed_gpus(launches, host),
         programs={x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
+        network=inventory.network,
     )
     return parse_facts(agent.host, agent.ask(request, TIMEOUT_S), time.time())
 

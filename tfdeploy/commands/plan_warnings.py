@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.records import OPEN
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import format_count
+from tfdeploy.formatting.humanize import format_count, shorten_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 def plan_warnings(intent: Intent) -> list[TfdeployError]:
     """Return the warnings about an intent."""
-    return [*_missing_chief(intent.inventory, intent.plan), *_unused_gpus(intent)]
+    return [
+        *_missing_chief(intent.inventory, intent.plan),
+        *_unused_gpus(intent),
+        *_open_ports(intent.inventory, intent.plan),
+    ]
 
 
 def unlisted_gpus(host: str, count: int) -> HostError:
@@ -39,6 +44,16 @@ def _missing_chief(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
             "no host has chief = true: with ParameterServerStrategy, workers and ps only serve, "
             "and no task trains",
             "chief = true on one host starts a chief; a script whose worker:0 trains needs none",
+        )
+
+
+def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
+    endpoints = [placement.endpoint for placement in plan.placements if placement.port]
+    if inventory.network == OPEN and endpoints:
+        yield TfdeployError(
+            f'network = "open": whoever reaches {shorten_names(endpoints)} can run programs there '
+            "as the tasks' user",
+            'network = "guarded", the default, admits only the hosts of the run',
         )
 
 

@@ -260,6 +260,7 @@ class FileFields(Table):
     project: Name
     ssh_config: str | None = None
     keep_connections_s: Seconds = 300.0
+    network: Literal["guarded", "open"] = "guarded"
     source: Source = Source()
     data: dict[Place, DataSet] = {}
     training: Training

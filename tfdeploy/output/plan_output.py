@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size, shorten_names
 from tfdeploy.output import push_progress, status_table
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from tfdeploy.output.push_progress import PushProgress
     from tfdeploy.release.snapshot import Release
 
+NETWORKS = {
+    GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
+    OPEN: "open: everybody who reaches the hosts can connect to its tasks",
+}
+
 
 class PlanOutput(Terminal):
     def print_plan(self, intent: Intent) -> None:
@@ -34,6 +40,7 @@ class PlanOutput(Terminal):
                 f"\n{chief.host} also listens on {address}, for supervisors' heartbeats"
             )
         self.print_text(f"\ncluster  {json.dumps(intent.plan.cluster)}")
+        self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
         for place, data in intent.data.items():
             jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)

@@ -25,7 +25,8 @@ OPTIONAL = ("REASON", "PORT", "PID", "RESTARTS", "SINCE", "GPUS", "HEALTH", "TRA
 
 class StatusOutput(Terminal):
     def print_status(self, status: RunStatus) -> None:
-        self.print_text(f"run {status.run.id}  release {status.run.release}")
+        network = status.run.inventory.network
+        self.print_text(f"run {status.run.id}  release {status.run.release}  network {network}")
         rows = [tuple(map(escape_line, row)) for row in status_table.rows(status.tasks)]
         columns = fitting_columns(rows, self._out.width if self._out.is_terminal else None)
         table = new_table(*columns)

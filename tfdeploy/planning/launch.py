@@ -137,6 +137,7 @@ def _launch(
         ready=_ready(training, plan),
         outputs=_outputs(training, plan, placement),
         name=values["task"],
+        network=inventory.network,
         port=placement.port,
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,

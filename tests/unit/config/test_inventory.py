@@ -181,8 +181,8 @@ def test_an_unknown_key_that_resembles_none_lists_all_keys():
         (hosts_toml(top="[default]\nps = 1"), 'default: unknown key; did you mean "defaults"?'),
         (
             hosts_toml(top="[zzz]"),
-            "zzz: unknown key; expected one of project, ssh_config, keep_connections_s, source, "
-            "data, training, restart, defaults, hosts",
+            "zzz: unknown key; expected one of project, ssh_config, keep_connections_s, network, "
+            "source, data, training, restart, defaults, hosts",
         ),
     ],
 )

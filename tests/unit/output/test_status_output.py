@@ -41,7 +41,7 @@ def test_status_shows_every_task_also_without_a_report(printed):
     failed = make_report(state="FAILED", health="-", reason="killed by SIGKILL \x1b[1m", restarts=2)
     status = status_of(None, failed)
     lines = printed(lambda console: console.print_status(status)).splitlines()
-    assert lines[0] == f"run {RUN_ID}  release f00d"
+    assert lines[0] == f"run {RUN_ID}  release f00d  network guarded"
     assert lines[1].split() == [
         "TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH",
         "TRAINING", "REASON",

@@ -14,7 +14,8 @@ from .. import TYPE_CHECKING, paths
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
 from ..protocol.preflight import HostFacts, TensorFlowFacts
-from ..runs.start_checks import expand_home, is_program, missing_program
+from ..records import OPEN
+from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
@@ -39,17 +40,27 @@ GPU_PROCESSES = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,
 
 
 def survey(
-    python: str, env: Dict[str, str], gpus: List[int], programs: Dict[str, List[str]]
+    python: str,
+    env: Dict[str, str],
+    gpus: List[int],
+    programs: Dict[str, List[str]],
+    network: str = OPEN,
 ) -> HostFacts:
     """Report what tasks that run `python` with `env` and these `gpus` find on this host.
 
-    `programs` has each task's `[program, PATH]`; an empty PATH means the agent's own.
+    `network` is that of records.Launch. `programs` has each task's
+    `[program, PATH]`; an empty PATH means the agent's own.
     """
     listing = nvidia.run_nvidia_smi("-L")
     resources = nvidia.parse_gpus(listing)
     wanted = {gpu: resources[gpu] for gpu in gpus if gpu in resources}
     disk = os.statvfs(paths.root())
-    hindrances = [*_logout_refusals(), *_taken_gpus(wanted), *_missing_programs(programs)]
+    hindrances = [
+        *_logout_refusals(),
+        *_taken_gpus(wanted),
+        *_missing_programs(programs),
+        *_unguarded(network),
+    ]
     return HostFacts(
         version=".".join(map(str, sys.version_info[:3])),
         tensorflow=import_tensorflow(python, {**env, **_visible_gpus(gpus)}),
@@ -113,6 +124,12 @@ def _rsync_version() -> str:
 
 def _logout_refusals() -> Iterator[Refusal]:
     refusal = logind.logout_refusal()
+    if refusal is not None:
+        yield refusal
+
+
+def _unguarded(network: str) -> Iterator[Refusal]:
+    refusal = guard_refusal(network)
     if refusal is not None:
         yield refusal
 

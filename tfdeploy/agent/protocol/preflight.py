@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
+from ..records import OPEN
 from .message import Message, Request
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ class HostFacts(Message):
 
 class Survey(Request[HostFacts]):
     """Look at a host as its tasks will find it. `programs` are the first words of commands, with
-    the tasks that run them."""
+    the tasks that run them; `network` is that of records.Launch."""
 
     VERB = "survey"
     python: str
     env: Dict[str, str]
     gpus: List[int]
     programs: Dict[str, List[str]]
+    network: str = OPEN
 
 
 class Knocked(Message):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from .. import TYPE_CHECKING, paths
-from ..machine import lock
+from ..machine import lock, preload
+from ..records import GUARDED
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Dict
+    from typing import Dict, Optional
 
     from ..records import Launch
 
@@ -25,6 +26,9 @@ def check(launch: Launch, gpus: Dict[int, str]) -> None:
         raise already_running(launch)
     check_program(launch, release)
     _check_gpus(launch, gpus)
+    refusal = guard_refusal(launch.network)
+    if refusal is not None:
+        raise refusal
 
 
 def check_program(launch: Launch, release: str) -> None:
@@ -43,6 +47,18 @@ def missing_program(program: str, task: str) -> Refusal:
     return Refusal(
         "the program {} of {} is not on this host".format(program, task),
         "give its absolute path, or set the host's python",
+    )
+
+
+def guard_refusal(network: str) -> Optional[Refusal]:
+    """Return why this host cannot guard the ports of its tasks, if `network` requires it."""
+    error = preload.load_error() if network == GUARDED else None
+    if error is None:
+        return None
+    return Refusal(
+        "the ports of its tasks cannot be guarded: {}".format(error),
+        'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the tasks, '
+        "and run programs as your user",
     )
 
 

@@ -14,12 +14,13 @@ import time
 from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
+from ..machine.peers import plain
 from ..machine.sockets import DeadlineSocket, listen
 from ..records import ENDED, HeartbeatSettings
 from . import signing
 
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple
+    from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 
     Body = Dict[str, Any]
 
@@ -48,9 +49,10 @@ class HeartbeatServer:
 
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
     offered checkpoint or None), `outputs` (the list of other offered files or None) and `going`
-    (the tasks that have not reported their end). A request with the key `advance` also gets the
-    count of run_progress.py, and one with `file` and `offset` a piece of an offered file from
-    `read`. Raises OSError if the port is taken.
+    (the tasks that have not reported their end) and `sources` (both addresses of each connection
+    on which the secret was proved: the hosts of the run). A request with the key `advance` also
+    gets the count of run_progress.py, and one with `file` and `offset` a piece of an offered file
+    from `read`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class HeartbeatServer:
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
         self.outputs: Optional[Body] = None
+        self.sources: Set[str] = set()
         self._progress_count = progress_count
         self._read = read
         self._server = _ConnectionServer(settings.port, self._answer)
@@ -83,6 +86,7 @@ class HeartbeatServer:
         line = signing.receive_line(connection)
         nonce, body = signing.verify(self.settings.secret, signing.REQUEST, line)
         data = b""
+        self.sources |= {plain(address) for address in connection.addresses()}
         if body.get("task") in self.reports:
             self._store(body)
         answer: Body = {
@@ -90,6 +94,7 @@ class HeartbeatServer:
             "checkpoint": self.checkpoint,
             "outputs": self.outputs,
             "going": self.unfinished_tasks(),
+            "sources": sorted(self.sources),
         }
         if "advance" in body:
             answer["advance"] = self._progress_count()

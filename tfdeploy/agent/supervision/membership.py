@@ -11,7 +11,7 @@ from .heartbeat import HeartbeatClient, HeartbeatServer
 from .run_progress import RunProgress
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Union
+    from typing import Any, Callable, Dict, List, Optional, Union
 
     from ..records import Launch, TaskState
     from .termination import Order
@@ -48,6 +48,10 @@ class ChiefMembership:
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._server = HeartbeatServer(launch.heartbeat, self._offer.read, self._progress.count)
         self._offer.start(self._server)
+
+    def sources(self) -> List[str]:
+        """Return the addresses of the run's other hosts, as far as their supervisors were heard."""
+        return sorted(self._server.sources)
 
     def state_changed(self) -> None:
         """Do nothing: the next request of each other task gets the new state."""
@@ -100,6 +104,11 @@ class OtherMembership:
         self._stops_run = False
         self._client = HeartbeatClient(launch.heartbeat, self._report)
         replicas.start_fetching(launch, self._client)
+
+    def sources(self) -> List[str]:
+        """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
+        found: List[str] = self._client.answer.get("sources", [])
+        return found
 
     def state_changed(self) -> None:
         """Report the new state at once."""

@@ -8,7 +8,8 @@ import signal
 import subprocess
 
 from .. import TYPE_CHECKING, paths
-from ..machine import process
+from ..machine import preload, process
+from ..records import GUARDED
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES = "TFDEPLOY_SAVES"
+PEERS = "TFDEPLOY_PEERS"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
     "TFDEPLOY_CHECKPOINT_DEVICE",
@@ -31,10 +33,13 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
 
     Raises OSError if the program cannot be run.
     """
+    env = environment(launch, dict(os.environ), mark, paths.agent(), task_dir)
+    if preload.load_error() is None:
+        env.update(preloaded(launch, env, preload.library(), task_dir))
     return subprocess.Popen(
         launch.argv,
         cwd=paths.work(task_dir),
-        env=environment(launch, dict(os.environ), mark, paths.agent(), paths.saves(task_dir)),
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -44,22 +49,33 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
 
 
 def environment(
-    launch: Launch, base: Dict[str, str], mark: str, agent: str, saves: str
+    launch: Launch, base: Dict[str, str], mark: str, agent: str, task_dir: str
 ) -> Dict[str, str]:
     """Return the task's environment: the host's, `base`, overridden by the launch. Pure.
 
-    The chief records in the file `saves` where its program saves outside of the task's directory.
+    The chief records in a file where its program saves outside of the task's directory.
     """
     env = {**base, **launch.env, process.MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
     # A proxy breaks the traffic between tasks, but the script may need it for the internet.
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
         env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
     if launch.is_chief:
-        env[SAVES] = saves
+        env[SAVES] = paths.saves(task_dir)
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
     return env
+
+
+def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) -> Dict[str, str]:
+    """Return the variables that load `library` into each process of the task. Pure.
+
+    It comes last: what the user preloads, an allocator for example, is found before it.
+    """
+    variables = {"LD_PRELOAD": ":".join(filter(None, [env.get("LD_PRELOAD", ""), library]))}
+    if launch.network == GUARDED:
+        variables[PEERS] = paths.peers(task_dir)
+    return variables
 
 
 def _die_with(supervisor: int) -> Callable[[], None]:

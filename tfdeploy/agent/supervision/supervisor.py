@@ -12,6 +12,7 @@ from dataclasses import replace
 from .. import TYPE_CHECKING, paths, records
 from ..machine import leases, lock, process
 from ..machine.filesystem import NO_SPACE
+from ..machine.peers import PeerList
 from ..records import BACKOFF, FAILED, Launch, TaskState
 from . import membership, restart
 from .log import TaskLog
@@ -71,6 +72,7 @@ class Supervisor:
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
+        self._peers = PeerList(paths.peers(task_dir), launch.no_proxy)
         self.membership = membership.join(launch, task_dir, lambda: self.state)
         self.write(records.STARTING)
 
@@ -107,6 +109,7 @@ class Supervisor:
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
         self.history.append(Attempt(time.monotonic(), ready=False))
+        self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
         try:
             child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
@@ -140,6 +143,7 @@ class Supervisor:
     def _run_order(self) -> Optional[Order]:
         """Return the run's order for this task. Called at every tick, so it serves leases, too."""
         leases.drop_queries(self._leases)
+        self._peers.add(self.membership.sources())
         return self.membership.order()
 
     def _exit_by_itself(self, child: subprocess.Popen) -> Exit:  # type: ignore[type-arg]

@@ -7,8 +7,8 @@ import signal
 import time
 
 from .. import TYPE_CHECKING
-from ..machine import grpc_health, process
-from ..records import BACKOFF
+from ..machine import grpc_health, preload, process
+from ..records import BACKOFF, FAILED, GUARDED
 from .termination import Order
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ STALL_CHECK_EVERY_S = 5.0
 READY_MARGIN_S = 15.0
 # A task without a port counts as READY for good when it has lived this long.
 SETTLED_S = 10.0
+UNGUARDED = (
+    "everybody could connect to its port: the guard is not loaded in {}; remove what changes "
+    'LD_PRELOAD, or set network = "open" in hosts.toml'
+)
 
 
 class Watch:
@@ -109,7 +113,10 @@ class Watch:
 
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
         port = self.launch.health_port
-        if verdict == grpc_health.READY and port is not None and self._is_own_port(port):
+        holder = None if port is None else process.port_holder(port)
+        if verdict == grpc_health.READY and holder is not None and self._is_own(holder):
+            if self.launch.network == GUARDED and not preload.is_loaded(holder):
+                return Order(UNGUARDED.format(process.describe(holder)), FAILED)
             self._set_ready()
         elif now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
             return Order("not READY within {:g} s".format(self.launch.ready_timeout_s), BACKOFF)
@@ -121,12 +128,12 @@ class Watch:
         self._events_changed_at = time.monotonic()
         self._on_ready()
 
-    def _is_own_port(self, port: int) -> bool:
-        """Return whether a process of this task listens on the port.
+    def _is_own(self, holder: int) -> bool:
+        """Return whether the process that listens on the port belongs to this task.
 
         A process left over from another run may answer with the same task name.
         """
-        return process.port_holder(port) in process.task_processes(self.mark, self.child.pid)
+        return holder in process.task_processes(self.mark, self.child.pid)
 
     def _frozen_order(self) -> Optional[Order]:
         if len(self._frozen_since) < FROZEN_PROBES:

@@ -68,7 +68,8 @@ def test_a_report_is_stored_and_answered():
     with heartbeat_server() as (server, settings):
         answer, data = heartbeat.request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
         no_news = {"ended": None, "checkpoint": None, "outputs": None}
-        assert answer == {**no_news, "going": ["ps:0", "worker:1"]}
+        hosts = {"going": ["ps:0", "worker:1"], "sources": ["127.0.0.1"]}
+        assert answer == {**no_news, **hosts}
         assert data == b""
         assert stored(server, "ps:0") == ("BACKOFF", "exit 1")
         assert stored(server, "worker:1") == ("", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfdeploy.agent.supervision.spawn import environment
+from tfdeploy.agent.supervision.spawn import environment, preloaded
 from unit.builders import make_launch
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -10,7 +10,7 @@ DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
 
 def task_environment(env=None, base=None, **changes):
     launch = make_launch(env=env or {}, **{"index": 1, **changes})
-    return environment(launch, base or {}, "p/r/worker:1", "/agent.pyz", "/saves.json")
+    return environment(launch, base or {}, "p/r/worker:1", "/agent.pyz", "/task")
 
 
 def test_the_launch_overrides_the_host():
@@ -55,9 +55,30 @@ def test_save_on_stop_puts_inside_on_the_python_path():
 
 def test_the_chief_records_where_it_saves():
     env = task_environment(index=0)
-    assert (env["TFDEPLOY_SAVES"], env["PYTHONPATH"]) == ("/saves.json", "/agent.pyz/inside")
+    assert (env["TFDEPLOY_SAVES"], env["PYTHONPATH"]) == ("/task/saves.json", "/agent.pyz/inside")
 
 
 def test_inside_is_not_on_the_python_path_by_default():
     assert "PYTHONPATH" not in task_environment()
     assert task_environment({"PYTHONPATH": "/own"})["PYTHONPATH"] == "/own"
+
+
+def preload_variables(env=None, network="guarded"):
+    launch = make_launch(network=network)
+    return preloaded(launch, env or {}, "/agent/preload/x86_64.so", "/task")
+
+
+def test_a_guarded_task_loads_the_library_and_knows_its_list():
+    assert preload_variables() == {
+        "LD_PRELOAD": "/agent/preload/x86_64.so",
+        "TFDEPLOY_PEERS": "/task/peers",
+    }
+
+
+def test_an_open_task_loads_the_library_without_a_list():
+    assert preload_variables(network="open") == {"LD_PRELOAD": "/agent/preload/x86_64.so"}
+
+
+def test_what_the_user_preloads_comes_first():
+    variables = preload_variables({"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4"})
+    assert variables["LD_PRELOAD"] == "/usr/lib/libtcmalloc.so.4:/agent/preload/x86_64.so"

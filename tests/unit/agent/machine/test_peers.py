@@ -1,0 +1,53 @@
+"""The list of addresses from which other hosts may connect to a task."""
+
+from __future__ import annotations
+
+import os
+
+from tfdeploy.agent.machine.peers import PeerList, plain
+
+
+def listed(file):
+    return file.read_text().splitlines()
+
+
+def test_addresses_of_other_hosts_are_listed(tmp_path):
+    file = tmp_path / "peers"
+    peers = PeerList(str(file), ["192.0.2.7", "localhost", "2001:db8::7"])
+    peers.resolve()
+    assert listed(file) == ["192.0.2.7", "2001:db8::7"]
+
+
+def test_the_list_exists_before_an_address_is_known(tmp_path):
+    PeerList(str(tmp_path / "peers"), ["192.0.2.7"])
+    assert listed(tmp_path / "peers") == []
+
+
+def test_an_address_that_has_proved_itself_is_added(tmp_path):
+    file = tmp_path / "peers"
+    peers = PeerList(str(file), [])
+    peers.add(["198.51.100.1"])
+    peers.add(["198.51.100.2", "127.0.0.1", "::1"])
+    assert listed(file) == ["198.51.100.1", "198.51.100.2"]
+
+
+def test_the_file_is_written_only_if_an_address_is_new(tmp_path):
+    file = tmp_path / "peers"
+    peers = PeerList(str(file), [])
+    peers.add(["198.51.100.1"])
+    inode = file.stat().st_ino
+    with file.open() as held:
+        peers.add(["198.51.100.1", "127.0.0.1"])
+        assert os.fstat(held.fileno()).st_ino == file.stat().st_ino == inode
+
+
+def test_a_name_without_an_address_admits_nobody(tmp_path):
+    peers = PeerList(str(tmp_path / "peers"), ["no-such-host.invalid", "192.0.2.7"])
+    peers.resolve()
+    assert listed(tmp_path / "peers") == ["192.0.2.7"]
+
+
+def test_an_address_is_written_as_the_library_writes_it():
+    assert plain("::ffff:192.0.2.7") == "192.0.2.7"
+    assert plain("fe80::1%eth0") == "fe80::1"
+    assert plain("2001:db8::7") == "2001:db8::7"

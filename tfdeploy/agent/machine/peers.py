@@ -1,0 +1,85 @@
+"""The addresses from which other hosts may connect to a task: preload/sockets.c reads this list.
+
+Each address in hosts.toml is resolved here, as TensorFlow does. A host may connect from another
+address than that: one with two networks, or one behind NAT. Its supervisor proves with the run's
+secret that it belongs to the run, and the address from which it did so is added.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+
+from .. import TYPE_CHECKING, parallel
+from . import filesystem
+
+if TYPE_CHECKING:
+    from typing import Iterable, List, Sequence, Set
+
+RESOLVE_S = 2.0  # a start does not wait longer for slow name servers
+MAX_THREADS = 16
+
+
+class PeerList:
+    """The list of one task in `file`, for the run's hosts `names`: names or addresses."""
+
+    def __init__(self, file: str, names: Sequence[str]) -> None:
+        self._file = file
+        self._names = names
+        self._judged: Set[str] = set()  # all that were given to `add`
+        self._listed: Set[str] = set()
+        self._lock = threading.Lock()
+        self._write()
+
+    def resolve(self) -> None:
+        """Add the addresses of all names. Slow ones are added later, by a thread."""
+        thread = threading.Thread(target=self._resolve, daemon=True)
+        thread.start()
+        thread.join(RESOLVE_S)
+
+    def add(self, addresses: Iterable[str]) -> None:
+        """Add addresses, except this host's own: on it, the user decides."""
+        with self._lock:
+            new = set(addresses) - self._judged
+            self._judged |= new
+            remote = {address for address in new if not _is_local(address)}
+            if remote:
+                self._listed |= remote
+                self._write()
+
+    def _resolve(self) -> None:
+        for addresses in parallel.each(_resolve_name, self._names, MAX_THREADS):
+            self.add(addresses)
+
+    def _write(self) -> None:
+        text = "".join(address + "\n" for address in sorted(self._listed))
+        try:
+            filesystem.replace_file(self._file, text.encode())
+        except OSError as error:  # training continues even if the disk is full
+            print("{}: {}".format(self._file, os.strerror(error.errno or 0)), file=sys.stderr)
+
+
+def plain(address: str) -> str:
+    """Return an address as the list has it: IPv4 without the prefix of IPv6, and no interface."""
+    return address.replace("::ffff:", "", 1).partition("%")[0]
+
+
+def _resolve_name(name: str) -> List[str]:
+    try:
+        found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+    except OSError:  # that host has no task that could connect, or proves itself later
+        return []
+    return [plain(str(address[0])) for _, _, _, _, address in found]
+
+
+def _is_local(address: str) -> bool:
+    """Return whether an address is this host's own: a socket can be bound to no other."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,263 @@
+/* Preloaded into each process of a task (LD_PRELOAD): who may connect to its ports, and how its own
+ * connections notice that the other side is gone.
+ *
+ * TensorFlow's server asks for no password and listens on all addresses: whoever connects can run
+ * operations as its user. So accept() and accept4() reset, before a byte is read, each connection
+ * except
+ * - from another machine: from an address that is listed in the file TFDEPLOY_PEERS, one in a line;
+ * - from this machine: from a process of this user, or of root, as /proc/net/tcp shows (proc(5)).
+ * Without TFDEPLOY_PEERS everybody may connect.
+ *
+ * connect() turns on TCP keepalive (tcp(7)). gRPC's clients do not use it: a call whose server has
+ * lost the connection would wait for its answer forever.
+ *
+ * Only functions of glibc 2.17 and raw system calls are used, so that it loads on any host on which
+ * TensorFlow does. ./build builds it.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A connection of which one side is gone is noticed after KEEPALIVE_S seconds, as the other side's
+ * system says so. A connection without any answer ends after KEEPALIVE_S * KEEPALIVE_PROBES: a
+ * network that is lost for some minutes costs no task its connections. */
+#define KEEPALIVE_S 15
+#define KEEPALIVE_PROBES 20
+#define LINE_BYTES 512
+#define TABLE_READS 3
+
+static char peers_file[4096];
+
+__attribute__((constructor)) static void read_settings(void)
+{
+    const char *path = getenv("TFDEPLOY_PEERS");
+    if (path && strlen(path) < sizeof peers_file)
+        strcpy(peers_file, path);
+}
+
+/* One end of a connection. An IPv4 address is written as IPv6 does: ::ffff:a.b.c.d. */
+struct endpoint {
+    struct in6_addr address;
+    unsigned port;
+};
+
+static void map_ipv4(struct in6_addr *address, in_addr_t ipv4)
+{
+    memset(address, 0, sizeof *address);
+    address->s6_addr[10] = address->s6_addr[11] = 0xff;
+    memcpy(&address->s6_addr[12], &ipv4, sizeof ipv4);
+}
+
+/* Returns 0 for a socket that is not one of the internet. */
+static int to_endpoint(const struct sockaddr_storage *from, struct endpoint *to)
+{
+    if (from->ss_family == AF_INET) {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)from;
+        map_ipv4(&to->address, ipv4->sin_addr.s_addr);
+        to->port = ntohs(ipv4->sin_port);
+        return 1;
+    }
+    if (from->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)from;
+        to->address = ipv6->sin6_addr;
+        to->port = ntohs(ipv6->sin6_port);
+        return 1;
+    }
+    return 0;
+}
+
+static int is_same(const struct endpoint *one, const struct endpoint *other)
+{
+    return one->port == other->port && !memcmp(&one->address, &other->address, sizeof one->address);
+}
+
+static void to_text(const struct in6_addr *address, char text[INET6_ADDRSTRLEN])
+{
+    if (IN6_IS_ADDR_V4MAPPED(address))
+        inet_ntop(AF_INET, &address->s6_addr[12], text, INET6_ADDRSTRLEN);
+    else
+        inet_ntop(AF_INET6, address, text, INET6_ADDRSTRLEN);
+}
+
+/* Calls `found` with each line of a file until it returns something other than 0; returns that. */
+static int each_line(const char *path, int (*found)(const char *line, void *wanted), void *wanted)
+{
+    char line[LINE_BYTES], part[4096];
+    size_t size = 0;
+    ssize_t count;
+    int result = 0, file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    while (!result && (count = read(file, part, sizeof part)) > 0)
+        for (ssize_t i = 0; i < count && !result; i++)
+            if (part[i] == '\n') {
+                line[size] = 0;
+                size = 0;
+                result = found(line, wanted);
+            } else if (size < sizeof line - 1) {
+                line[size++] = part[i];
+            }
+    close(file);
+    return result;
+}
+
+static int is_text(const char *line, void *wanted)
+{
+    return !strcmp(line, wanted);
+}
+
+/* Reads `0100007F:08AE` or, for IPv6, four such words; returns what follows, NULL if it is other. */
+static const char *read_endpoint(const char *text, struct endpoint *to)
+{
+    uint32_t words[4];
+    int count = 0;
+    while (*text == ' ')
+        text++;
+    for (; count < 4 && strspn(text, "0123456789ABCDEF") >= 8; count++, text += 8) {
+        char word[9] = {0};
+        memcpy(word, text, 8);
+        words[count] = strtoul(word, NULL, 16);
+    }
+    if (*text++ != ':' || (count != 1 && count != 4))
+        return NULL;
+    if (count == 1)
+        map_ipv4(&to->address, words[0]);
+    else
+        memcpy(&to->address, words, sizeof words);
+    to->port = strtoul(text, NULL, 16);
+    return text + strcspn(text, " ");
+}
+
+enum owner { UNKNOWN, OURS, FOREIGN };
+
+struct connection {
+    struct endpoint peer, own;
+};
+
+/* Returns who owns the peer's socket if this row of /proc/net/tcp or tcp6 is its own. A socket that
+ * its process has closed has inode 0, and a user that means nothing. */
+static int owner_in_row(const char *row, void *wanted)
+{
+    const struct connection *connection = wanted;
+    struct endpoint local, remote;
+    unsigned user;
+    unsigned long inode;
+    if (!(row = strchr(row, ':')) || !(row = read_endpoint(row + 1, &local)))
+        return UNKNOWN;
+    if (!is_same(&local, &connection->peer) || !(row = read_endpoint(row, &remote)))
+        return UNKNOWN;
+    if (!is_same(&remote, &connection->own))
+        return UNKNOWN;
+    if (sscanf(row, " %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &user, &inode) != 2 || !inode)
+        return FOREIGN;
+    return user == geteuid() || user == 0 ? OURS : FOREIGN;
+}
+
+/* A table may lack a row that was just moved, so it is read more than once. */
+static enum owner local_owner(struct connection *connection)
+{
+    for (int i = 0; i < TABLE_READS; i++) {
+        int owner = each_line("/proc/net/tcp6", owner_in_row, connection);
+        if (!owner)
+            owner = each_line("/proc/net/tcp", owner_in_row, connection);
+        if (owner)
+            return owner;
+        if (memcmp(&connection->peer.address, &connection->own.address, sizeof(struct in6_addr)))
+            break; /* the usual peer: on another machine */
+    }
+    return UNKNOWN;
+}
+
+static void report_refusal(const char *peer)
+{
+    static unsigned refused;
+    unsigned count = __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
+    char line[LINE_BYTES];
+    if (count & (count - 1)) /* the 1st, 2nd, 4th, 8th ... */
+        return;
+    int size = snprintf(line, sizeof line,
+                        "tfdeploy: refused a connection from %s (%u so far): it is neither from a "
+                        "host of this run nor from your own user on this host\n", peer, count);
+    if (write(STDERR_FILENO, line, size) < 0)
+        return;
+}
+
+static int may_connect(int socket)
+{
+    struct sockaddr_storage peer, own;
+    socklen_t peer_size = sizeof peer, own_size = sizeof own;
+    struct connection connection;
+    char text[INET6_ADDRSTRLEN];
+    if (!peers_file[0])
+        return 1;
+    if (getpeername(socket, (struct sockaddr *)&peer, &peer_size) ||
+        getsockname(socket, (struct sockaddr *)&own, &own_size))
+        return 0; /* it is gone already */
+    if (!to_endpoint(&peer, &connection.peer) || !to_endpoint(&own, &connection.own))
+        return 1;
+    to_text(&connection.peer.address, text);
+    enum owner owner = local_owner(&connection);
+    if (owner == OURS || (owner == UNKNOWN && each_line(peers_file, is_text, text)))
+        return 1;
+    report_refusal(text);
+    return 0;
+}
+
+static void reset(int socket)
+{
+    struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(socket);
+}
+
+int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
+{
+    socklen_t room = size ? *size : 0;
+    for (;;) {
+        int socket = syscall(SYS_accept4, listener, address, size, flags);
+        if (socket < 0 || may_connect(socket))
+            return socket;
+        reset(socket);
+        if (size)
+            *size = room;
+    }
+}
+
+int accept(int listener, struct sockaddr *address, socklen_t *size)
+{
+    return accept4(listener, address, size, 0);
+}
+
+static int get_option(int socket, int option)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+    return getsockopt(socket, SOL_SOCKET, option, &value, &size) ? -1 : value;
+}
+
+static void keep_alive(int socket)
+{
+    int on = 1, seconds = KEEPALIVE_S, probes = KEEPALIVE_PROBES;
+    if (get_option(socket, SO_TYPE) != SOCK_STREAM || get_option(socket, SO_KEEPALIVE))
+        return; /* a program that has set its own keeps it */
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+int connect(int socket, const struct sockaddr *address, socklen_t size)
+{
+    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6))
+        keep_alive(socket);
+    return syscall(SYS_connect, socket, address, size);
+}
