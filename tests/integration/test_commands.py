@@ -77,7 +77,8 @@ def test_tasks_and_supervisors_run_in_sessions_of_their_own(active):
 
 def test_status_shows_every_task_as_text_and_as_one_json_document(active):
     text, document = active.ok("status", "--exit-code"), json.loads(active.ok("status", "--json"))
-    assert text.startswith(f"run {active.runs[-1]}  release {document['release']}\n")
+    header = f"run {active.runs[-1]}  release {document['release']}  network guarded\n"
+    assert text.startswith(header)
     assert (document["run"], document["errors"]) == (active.runs[-1], [])
     assert [(status["task"], status["state"]) for status in document["tasks"]] == [
         (task, "READY") for task in TASKS

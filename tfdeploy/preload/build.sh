@@ -4,11 +4,12 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
-folder="${1:-.}"
+source_sha256=$(sha256sum sockets.c | cut -d " " -f 1)
 build() {
   "$1" -std=gnu11 -Os -Wall -Wextra -Werror -fPIC -fvisibility=default -shared -s \
+    -DSOURCE_SHA256="\"$source_sha256\"" \
     -U_FORTIFY_SOURCE -fno-stack-protector -Wl,--build-id=none,-z,relro,-z,now,--hash-style=both \
-    -o "$folder/$2.so" sockets.c
+    -o "$2.so" sockets.c
 }
 build gcc x86_64
 build aarch64-linux-gnu-gcc aarch64

@@ -11,8 +11,8 @@ from unit.builders import make_inventory, make_plan
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 
 
-def warnings_of(hosts, training=""):
-    inventory = make_inventory(hosts, training=training)
+def warnings_of(hosts, training="", top=""):
+    inventory = make_inventory(hosts, training=training, top=top)
     return [
         str(warning) for warning in plan_warnings(Intent(inventory, make_plan(hosts), None, {}))
     ]
@@ -46,3 +46,12 @@ def test_a_plan_in_which_a_task_trains_gives_no_warning(hosts, training):
 def test_gpus_that_no_task_uses_give_a_warning(host, warning):
     found = warnings_of(f"[hosts.w]\n{host}")
     assert [line.splitlines()[0] for line in found] == ([warning] if warning else [])
+
+
+def test_an_open_network_gives_a_warning():
+    [warning] = warnings_of("[hosts.w]\nworkers = 2", top='network = "open"')
+    assert warning.splitlines() == [
+        'network = "open": whoever reaches w:2222, w:2223 can run programs there as the tasks\' '
+        "user",
+        'network = "guarded", the default, admits only the hosts of the run',
+    ]

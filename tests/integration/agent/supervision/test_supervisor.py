@@ -49,6 +49,14 @@ def test_a_task_is_not_restarted_if_that_cannot_help(supervise, code, state, exi
     assert (ended.restarts, task.attempts) == (0, 1)
 
 
+def test_a_guarded_task_that_has_not_loaded_the_library_is_ended(supervise):
+    """For example because its command removes LD_PRELOAD from the environment."""
+    ended = run_alone(supervise, "attempt(); serve()", network="guarded").wait_for_end()
+    assert ended.state == "FAILED"
+    assert ended.reason.startswith("everybody could connect to its port: the guard is not loaded")
+    assert ended.reason.endswith('or set network = "open" in hosts.toml')
+
+
 def test_a_program_that_cannot_be_run_is_named(supervise):
     ended = run_alone(supervise, "", argv=["/no/program"]).wait_for_end()
     assert (ended.state, ended.exit) == ("FAILED", 127)

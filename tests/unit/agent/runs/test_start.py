@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import lock
+from tfdeploy.agent.machine import lock, preload
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start, start_checks
 from unit.builders import make_heartbeat_settings, make_launch
@@ -93,3 +94,37 @@ def test_a_program_is_searched_in_the_launchs_own_path(release, tmp_path):
     (tmp_path / "mine").chmod(0o755)
     start_checks.check_program(make_launch(argv=["mine"], env={"PATH": os.fspath(tmp_path)}), "/")
     assert start_refusal(argv=["mine"])[0] == "the program mine of worker:0 is not on this host"
+
+
+UNGUARDED = (
+    'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the tasks, and '
+    "run programs as your user"
+)
+
+
+def test_a_host_for_whose_processor_there_is_no_library_is_refused(release):
+    processor = os.uname().machine
+    assert start_refusal(network="guarded") == (
+        "the ports of its tasks cannot be guarded: there is no library for the processor "
+        + processor,
+        UNGUARDED,
+    )
+
+
+def test_a_host_that_cannot_load_the_library_is_refused(release):
+    library = Path(preload.library())
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"no library")
+    message, hint = start_refusal(network="guarded")
+    assert message.startswith(f"the ports of its tasks cannot be guarded: {library}: ")
+    assert hint == UNGUARDED
+
+
+def test_a_folder_that_cannot_be_preloaded_from_is_refused(release, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/home/ada/my models/agent/abc"])
+    message = start_checks.guard_refusal("guarded").message
+    assert message.endswith("contains a space or a colon")
+
+
+def test_an_open_network_needs_no_library(release):
+    assert start_checks.guard_refusal("open") is None

@@ -1,0 +1,130 @@
+"""A stranger on the network, and another user of a host, try every port of a training."""
+
+from __future__ import annotations
+
+import pytest
+from faults.machines import MACHINES, docker
+from faults.sites import training
+
+pytestmark = pytest.mark.slow
+
+HOSTS = {"ps0": {"ps": 1}, "chief": {"workers": 1}}
+STRANGER = "ps1"  # on the same network, but not in hosts.toml
+PYTHON = "/opt/python/bin/python"
+SERVER_PORT = 2222
+METHODS = ("WorkerService/GetStatus", "MasterService/CreateSession", "MasterService/Reset")
+# Prints, for each method and port, the gRPC code that the call ends with.
+CALL = """
+import grpc, sys
+methods, endpoints = sys.argv[1].split(","), sys.argv[2:]
+for endpoint in endpoints:
+    for method in methods:
+        with grpc.insecure_channel(endpoint) as channel:
+            try:
+                channel.unary_unary("/tensorflow." + method)(b"", timeout=60)
+                print("OK")
+            except grpc.RpcError as error:
+                print(error.code().name)
+"""
+# Prints what a port sends to somebody who says something.
+SAY = """
+import socket, sys
+for endpoint in sys.argv[1:]:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), 60) as client:
+            client.sendall(b'{"task": "ps:0", "state": "FAILED"}\\n')
+            print(client.recv(9999))
+    except OSError as error:
+        print(type(error).__name__)
+"""
+
+
+def run_python(machine, code, *words, user="trainer"):
+    """Run Python code on a machine; return the lines that it prints."""
+    argv = (PYTHON, "-c", code, *words)
+    return docker("exec", "-u", user, MACHINES[machine].container, *argv).splitlines()
+
+
+def call(machine, endpoints, methods=METHODS, user="trainer"):
+    return run_python(machine, CALL, ",".join(methods), *endpoints, user=user)
+
+
+def listening(machine):
+    """Return the ports on which the machine listens on the network, without its sshd."""
+    rows = MACHINES[machine].shell("ss -tlnH").splitlines()
+    local = [row.split()[3].rpartition(":") for row in rows]
+    return sorted({port for address, _, port in local if not address.startswith("127.")} - {"22"})
+
+
+def endpoints_of(machine):
+    return [f"{MACHINES[machine].address}:{port}" for port in listening(machine)]
+
+
+def servers():
+    return [f"{MACHINES[host].address}:{SERVER_PORT}" for host in HOSTS]
+
+
+def test_a_stranger_gets_no_answer_before_during_and_after_a_run(tmp_path):
+    silent = ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
+    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+        site.ok("push")
+        assert call(STRANGER, servers()) == silent
+        site.ok("start")
+        assert call(STRANGER, servers()) == silent
+        step = site.step("worker:0", "chief")
+        site.wait_for_step("worker:0", "chief", beyond=step)
+        site.ok("stop")
+        assert call(STRANGER, servers()) == silent
+
+
+def test_no_port_of_a_run_says_anything_to_a_stranger(tmp_path):
+    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+        site.start()
+        ports = {host: listening(host) for host in HOSTS}
+        assert str(SERVER_PORT) in ports["ps0"]
+        assert len(ports["chief"]) == 2  # the worker's, and the supervisor's for heartbeats
+        for host in HOSTS:
+            for line in run_python(STRANGER, SAY, *endpoints_of(host)):
+                assert line in ("b''", "ConnectionResetError"), (host, line)
+        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
+        assert site.states() == {"ps:0": "READY", "worker:0": "READY"}
+
+
+def test_another_user_of_a_host_gets_no_answer(tmp_path):
+    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+        site.start()
+        here = [f"127.0.0.1:{SERVER_PORT}", f"{MACHINES['chief'].address}:{SERVER_PORT}"]
+        silent = ["UNAVAILABLE"] * len(METHODS) * len(here)
+        assert call("chief", here, user="nobody") == silent
+        # A port on this host does not open by the detour over its neighbour, or its address.
+        assert call("ps0", servers()[:1], user="nobody") == ["UNAVAILABLE"] * len(METHODS)
+        assert "refused a connection from 127.0.0.1" in "".join(site.log("worker:0", "chief"))
+        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
+
+
+def test_an_open_network_answers_a_stranger_and_says_so(tmp_path):
+    with training(tmp_path, "train_async.py", hosts=HOSTS, top={"network": "open"}) as site:
+        site.start()
+        assert call(STRANGER, servers(), METHODS[:1]) == ["OK", "OK"]
+        assert 'network = "open": whoever reaches' in site.tf("plan").stderr
+        assert "network open" in site.ok("status").splitlines()[0]
+
+
+def test_a_host_that_connects_from_another_address_is_admitted_by_its_proof(tmp_path):
+    second = "172.31.255.7"
+    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+        worker, ps = MACHINES["chief"], MACHINES["ps0"]
+        worker.root("ip", "address", "add", f"{second}/32", "dev", "eth0")
+        worker.root("ip", "route", "add", ps.address, "dev", "eth0", "src", second)
+        ps.root("ip", "route", "add", second, "via", worker.address)
+        try:
+            site.start()
+            step = site.step("worker:0", "chief")
+            site.wait_for_step("worker:0", "chief", beyond=step)
+            seen = ps.shell("ss -tnH state established sport = :2222")
+            assert second in seen
+        finally:
+            worker.root("ip", "route", "del", ps.address, "dev", "eth0", "src", second)
+            worker.root("ip", "address", "del", f"{second}/32", "dev", "eth0")
+            ps.root("ip", "route", "del", second, "via", worker.address)

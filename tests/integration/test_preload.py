@@ -1,0 +1,150 @@
+"""The preloaded library: whom a listener that runs under it admits, and how it connects."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+from unit.builders import as_unprivileged_user, end_processes, start_python
+
+import tfdeploy
+
+FOLDER = Path(tfdeploy.__file__).parent / "preload"
+LIBRARY = FOLDER / f"{os.uname().machine}.so"
+GREETING = b"admitted"
+LISTEN = """
+import socket, sys
+listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+print(listener.getsockname()[1], flush=True)
+while True:
+    connection, peer = listener.accept()
+    assert peer[0].endswith((".1", "::1")), peer
+    connection.sendall(b"admitted")
+    connection.close()
+"""
+CONNECT = """
+import socket, sys
+client = socket.socket()
+if sys.argv[2:]:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, int(sys.argv[2]))
+client.connect(("127.0.0.1", int(sys.argv[1])))
+options = [client.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"):
+    options.append(client.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)))
+print(*options, flush=True)
+"""
+
+
+@pytest.fixture
+def listen(tmp_path):
+    """Start listeners that greet whoever is admitted; return the port."""
+    started = []
+
+    def start(*, guarded):
+        file = tmp_path / "peers"
+        file.write_text("")
+        env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
+        if guarded:
+            env["TFDEPLOY_PEERS"] = str(file)
+        with (tmp_path / "errors").open("w") as errors:
+            started.append(start_python(LISTEN, env=env, stderr=errors))
+        return int(started[-1].first_line)
+
+    yield start
+    end_processes(started)
+
+
+def answer(address, port):
+    """Return what the listener sends; "reset" if it refuses the connection."""
+    try:
+        with socket.create_connection((address, port), timeout=60) as client:
+            client.sendall(b"hello")
+            return client.recv(99)
+    except ConnectionResetError:
+        return "reset"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_the_same_user_is_admitted(listen, address):
+    assert answer(address, listen(guarded=True)) == GREETING
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_another_user_of_the_host_is_refused(listen, tmp_path, address):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    port = listen(guarded=True)
+    with as_unprivileged_user(tmp_path):
+        assert answer(address, port) == "reset"
+    assert answer(address, port) == GREETING
+    assert "refused a connection from 127.0.0.1 (1 so far)" in (tmp_path / "errors").read_text()
+
+
+def test_an_address_on_the_list_does_not_admit_another_user_of_the_host(listen, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    port = listen(guarded=True)
+    (tmp_path / "peers").write_text("127.0.0.1\n")
+    with as_unprivileged_user(tmp_path):
+        assert answer("127.0.0.1", port) == "reset"
+
+
+def test_another_user_who_closes_at_once_is_not_heard(listen, tmp_path):
+    """The system then shows the connection as one of root, who is admitted."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    port = listen(guarded=True)
+    with as_unprivileged_user(tmp_path):
+        for _ in range(200):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.sendall(b"write a file")
+            client.close()
+        assert answer("127.0.0.1", port) == "reset"
+    refused = re.findall(r"\((\d+) so far\)", (tmp_path / "errors").read_text())
+    assert int(refused[-1]) == 128  # of 201, reported at each power of two
+
+
+def test_without_a_list_everybody_is_admitted(listen, tmp_path):
+    port = listen(guarded=False)
+    with as_unprivileged_user(tmp_path):
+        assert answer("127.0.0.1", port) == GREETING
+
+
+def test_a_connection_notices_that_the_other_side_is_gone(listen):
+    port, env = listen(guarded=True), {**os.environ, "LD_PRELOAD": str(LIBRARY)}
+    connected = start_python(CONNECT, str(port), env=env)
+    end_processes([connected])
+    assert connected.first_line == "1 15 15 20"
+
+
+def test_a_program_keeps_the_keepalive_that_it_has_set(listen):
+    port, env = listen(guarded=True), {**os.environ, "LD_PRELOAD": str(LIBRARY)}
+    connected = start_python(CONNECT, str(port), "99", env=env)
+    end_processes([connected])
+    assert connected.first_line.startswith("1 99 ")
+
+
+@pytest.mark.parametrize(("processor", "machine"), [("x86_64", 62), ("aarch64", 183)])
+def test_each_library_was_built_from_this_source_for_its_processor(processor, machine):
+    data = (FOLDER / f"{processor}.so").read_bytes()
+    assert struct.unpack_from("<H", data, 18) == (machine,)  # e_machine, source: elf(5)
+    assert hashlib.sha256((FOLDER / "sockets.c").read_bytes()).hexdigest().encode() in data
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_each_library_needs_no_newer_glibc_than_tensorflow(processor):
+    data = (FOLDER / f"{processor}.so").read_bytes()
+    versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", data)
+    assert versions
+    assert max((int(major), int(minor)) for major, minor in versions) <= (2, 17)
+
+
+def test_the_library_can_be_loaded_here():
+    ctypes.CDLL(str(LIBRARY))
