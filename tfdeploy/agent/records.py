@@ -111,6 +111,7 @@ class Launch:
     - `outputs` are collected by the controller.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
       or its PROCESS runs.
+    - `secrets` are variables as `env` has them, but they are never shown.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody.
     """
@@ -139,6 +140,7 @@ class Launch:
     ready: str = SERVER
     name: str = ""
     network: str = OPEN
+    secrets: Dict[str, str] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
 
     @property
@@ -227,12 +229,15 @@ def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
     return kind(**values)
 
 
-def write(path: str, data: Any) -> None:
-    """Write JSON so that a reader sees the old or the new content, never a part. Raises OSError."""
+def write(path: str, data: Any, mode: int = 0o666) -> None:
+    """Write JSON so that a reader sees the old or the new content, never a part.
+
+    `mode` is that of open(2), limited by the umask. Raises OSError.
+    """
     text = json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
     text += b" " * (-len(text) % BLOCK)
     try:
-        filesystem.replace_file(path, text)
+        filesystem.replace_file(path, text, mode)
     except OSError as error:
         if not filesystem.is_disk_full(error):
             raise

@@ -107,12 +107,14 @@ def run(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
+    from tfdeploy.commands.start import secret_values
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
     intent = load_intent(hosts)
+    secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, console)
         current_run = _start(fleet, intent, console)

@@ -44,9 +44,15 @@ class Intent:
         return {place: release.id for place, release in self.data.items()}
 
     def launches(self) -> tuple[Launch, ...]:
-        """Return what will be started, except for the run's id and secret."""
+        """Return what will be started, except for the run's id and the secrets."""
         return launch.make(
-            self.inventory, self.plan, SET_AT_START, self.release.id, SET_AT_START, self.data_ids
+            self.inventory,
+            self.plan,
+            SET_AT_START,
+            self.release.id,
+            SET_AT_START,
+            self.data_ids,
+            dict.fromkeys(self.inventory.training.secrets, SET_AT_START),
         )
 
     def readers(self, place: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.plan import data_release, readers, source_release
-from tfdeploy.commands.start import NothingStarted, start_tasks, with_free_ports
+from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.types import AUTO_PORTS
@@ -143,6 +143,7 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
     launch.make(inventory, plan, old.id, old.release, "", old.data)  # raises what it refuses
+    secret_values(inventory)
     return replace(old, agent=agent_bundle.current_version(), inventory=inventory, plan=plan)
 
 

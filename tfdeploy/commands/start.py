@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from contextlib import suppress
@@ -22,6 +23,7 @@ from tfdeploy.errors import (
     AgentError,
     CommandFailed,
     LeaseConflict,
+    PlanError,
     TfdeployError,
     individual_errors,
     raise_all,
@@ -102,8 +104,8 @@ def start_tasks(
     else. Raises what went wrong, after everything was stopped again; NothingStarted if no record
     is needed, because no task can be running.
     """
-    secret = secrets.token_hex(32)
-    launches = launch.make(run.inventory, run.plan, run.id, run.release, secret, run.data)
+    secret, values = secrets.token_hex(32), secret_values(run.inventory)
+    launches = launch.make(run.inventory, run.plan, run.id, run.release, secret, run.data, values)
     run = replace(run, launched=launches[0].heartbeat.name, starts=run.starts + 1)
     runs.save(run)
     try:
@@ -116,6 +118,19 @@ def start_tasks(
         raise_all(errors, f"interrupted; to stop tasks that may be left: tfdeploy stop {run.flags}")
         raise
     return run
+
+
+def secret_values(inventory: Inventory) -> dict[str, str]:
+    """Return the values of training.secrets from this command's environment. Raises PlanError."""
+    names = inventory.training.secrets
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise PlanError(
+            f"training.secrets: {', '.join(missing)} not set in this command's environment",
+            f"read -rs {missing[0]} && export {missing[0]} sets it, and leaves no trace in the "
+            "shell's history",
+        )
+    return {name: os.environ[name] for name in names}
 
 
 def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory:

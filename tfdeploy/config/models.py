@@ -31,6 +31,7 @@ from tfdeploy.config.types import (
     Seconds,
     StringList,
     Timeout,
+    Variables,
     Workers,
 )
 
@@ -88,7 +89,8 @@ class Training(Table):
     """[training]: the command of every task, how it learns its role, when it is READY, where the
     chief saves checkpoints, and which files tfdeploy collects.
 
-    `outputs` is only for the chief; another job has its own `outputs`, or none.
+    `outputs` is only for the chief; another job has its own `outputs`, or none. `secrets` are
+    names of variables whose values `start` takes from its own environment.
     """
 
     command: Command
@@ -97,6 +99,7 @@ class Training(Table):
     role_env: Environment = {}
     role_files: dict[Place, str] = {}
     env: Environment = {}
+    secrets: Variables = ()
     ready: Ready | None = None
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()

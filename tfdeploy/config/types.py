@@ -6,7 +6,7 @@ import ipaddress
 import re
 import shlex
 import signal
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,13 +15,19 @@ from pydantic import (
     PlainSerializer,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 PER_GPU = -1
 """The value of `workers = "per-gpu"`: one worker for each of the host's GPUs."""
 AUTO_PORTS: tuple[int, ...] = ()
 """The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
 ANY_SIGNAL = "signals"
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-RESERVED_VARIABLES = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES", "TFDEPLOY_RUN", "TFDEPLOY_TASK")
+RESERVED_VARIABLES = (
+    *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
+    *("TFDEPLOY_PEERS", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
+)
 
 
 def _check_address(value: str) -> str:
@@ -199,15 +205,25 @@ def _parse_workers(value: Any) -> Any:
     return value
 
 
-def _check_environment(value: dict[str, str]) -> dict[str, str]:
-    for name in value:
+def _check_variables(names: Iterable[str]) -> None:
+    for name in names:
         if name in RESERVED_VARIABLES:
             raise ValueError(f"tfdeploy itself sets {name}; remove it")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(f"{name!r} is not a valid name of an environment variable")
+
+
+def _check_environment(value: dict[str, str]) -> dict[str, str]:
+    _check_variables(value)
+    for name in value:
         if "\0" in value[name]:
             raise ValueError(f"expected a value of {name} without a NUL character")
     return value
+
+
+def _check_secrets(value: tuple[str, ...]) -> tuple[str, ...]:
+    _check_variables(value)
+    return tuple(dict.fromkeys(value))
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
@@ -246,6 +262,7 @@ Command = Annotated[
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
+Variables = Annotated[StringList, AfterValidator(_check_secrets)]
 Outputs = Annotated[StringList, AfterValidator(_check_outputs)]
 Jobs = Annotated[
     tuple[Literal["ps", "worker", "chief", "evaluator"], ...],

@@ -41,6 +41,8 @@ def plan_document(intent: Intent, notes: Iterable[TfdeployError]) -> dict[str, A
         "chief": str(intent.plan.chief.task),
         "chief_port": intent.plan.heartbeat_port,
         "cluster": intent.plan.cluster,
+        "network": intent.inventory.network,
+        "secrets": list(intent.inventory.training.secrets),
         "notes": _problems(notes),
         "release": _release(intent.release),
         "data": [{"place": place, **_data(intent, place)} for place in intent.data],
@@ -108,6 +110,7 @@ def status_document(status: RunStatus) -> dict[str, Any]:
     return {
         "run": status.run.id,
         "release": status.run.release,
+        "network": status.run.inventory.network,
         "tasks": tasks,
         "errors": _problems(status.errors),
     }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.output.push_progress import PushProgress
     from tfdeploy.release.snapshot import Release
 
+HIDDEN = "***"
 NETWORKS = {
     GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
@@ -99,6 +100,8 @@ class PlanOutput(Terminal):
         self._out.print(f"\n[bold]{launch.task}[/]")
         for name, value in launch.env.items():
             self.print_text(f"  {name}={shlex.quote(value)}")
+        for name in launch.secrets:
+            self.print_text(f"  {name}={HIDDEN}")
         for path, text in launch.files.items():
             self.print_text(f"  {path}: {text}")
         self.print_text(f"  $ {shlex.join(launch.argv)}")

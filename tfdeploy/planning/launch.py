@@ -49,15 +49,18 @@ def make(
     release: str,
     secret: str,
     data: Mapping[str, str] = {},
+    secrets: Mapping[str, str] = {},
 ) -> tuple[Launch, ...]:
     """Return one Launch per placement, in the plan's order.
 
     `secret` signs the messages between the run's tasks; `data` has the release of each data set by
-    its place. Raises PlanError for an unknown {field}, or for more replicas than other hosts.
+    its place; `secrets` the value of each of training.secrets by its name. Raises PlanError for an
+    unknown {field}, or for more replicas than other hosts.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     common = (run, release, heartbeat, data)
-    return tuple(_launch(inventory, plan, p, *common) for p in plan.placements)
+    launches = (_launch(inventory, plan, p, *common) for p in plan.placements)
+    return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
 
 
 def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings:

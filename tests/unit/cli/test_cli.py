@@ -150,7 +150,8 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     document = json.loads(out)
     assert (code, err) == (0, "")
     assert list(document) == [
-        "project", "chief", "chief_port", "cluster", "notes", "release", "data", "tasks",
+        "project", "chief", "chief_port", "cluster", "network", "secrets", "notes", "release",
+        "data", "tasks",
     ]  # fmt: skip
 
     assert (document["project"], document["chief"]) == ("digits", "worker:0")

@@ -9,16 +9,17 @@ import os
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
 
-def replace_file(path: str, content: bytes) -> None:
+def replace_file(path: str, content: bytes, mode: int = 0o666) -> None:
     """Write a file beside `path` and rename it: a reader sees the old content or the new one.
 
-    Raises OSError; the old content is unchanged then.
+    `mode` is that of open(2), limited by the umask. Raises OSError; the old content is
+    unchanged then.
     """
     folder, name = os.path.split(path)
     # Collecting outputs skips names that start like this, should a crash leave the file behind.
     fresh = os.path.join(folder, ".tfdeploy-{}.{}.new".format(name, os.getpid()))
     try:
-        with open(fresh, "wb") as file:
+        with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
         os.replace(fresh, path)
     except OSError:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..records import Launch
 
 LEASE_WAIT_S = 5.0
+PRIVATE = 0o600  # a launch has secrets
 
 
 def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started:
@@ -115,7 +116,7 @@ def _prepare_task(launch: Launch) -> Iterator[int]:
     except BlockingIOError:
         raise start_checks.already_running(launch) from None
     try:
-        records.write(paths.launch(task_dir), records.to_json(launch))
+        records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)
         work_directory.fill(launch, paths.work(task_dir))
         yield task_lock
     finally:

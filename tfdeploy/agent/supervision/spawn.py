@@ -55,7 +55,13 @@ def environment(
 
     The chief records in a file where its program saves outside of the task's directory.
     """
-    env = {**base, **launch.env, process.MARK: mark, "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **base,
+        **launch.env,
+        **launch.secrets,
+        process.MARK: mark,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     # A proxy breaks the traffic between tasks, but the script may need it for the internet.
     for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
         env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
