@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import re
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from unit.builders import as_unprivileged_user, end_processes, start_python
 import tfdeploy
 
 FOLDER = Path(tfdeploy.__file__).parent / "preload"
+PACKAGE = FOLDER.parents[1]
 LIBRARY = FOLDER / f"{os.uname().machine}.so"
 GREETING = b"admitted"
 LISTEN = """
@@ -39,6 +42,19 @@ options = [client.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
 for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"):
     options.append(client.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)))
 print(*options, flush=True)
+"""
+# Prints whether a process has loaded the library, without and with LD_PRELOAD.
+PREPARE = """
+import subprocess, sys
+package, sys.argv[0] = sys.argv[1:]
+sys.path.insert(0, package)
+from tfdeploy.agent.machine import preload
+for env in ({}, {"LD_PRELOAD": preload.prepare()}):
+    words = [sys.executable, "-S", "-c", "print('up', flush=True); input()"]
+    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        print(preload.is_loaded(child.pid))
+        child.kill()
 """
 
 
@@ -146,5 +162,19 @@ def test_each_library_needs_no_newer_glibc_than_tensorflow(processor):
     assert max((int(major), int(minor)) for major, minor in versions) <= (2, 17)
 
 
-def test_the_library_can_be_loaded_here():
-    ctypes.CDLL(str(LIBRARY))
+@pytest.mark.parametrize("name", ["agent", "my models", "a:b"])
+def test_the_library_can_be_loaded_from_any_folder(tmp_path, name):
+    agent = tmp_path / name
+    shutil.copytree(FOLDER, agent / "preload")
+    command = [sys.executable, "-c", PREPARE, str(PACKAGE), str(agent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False", "True"]
+
+
+def test_a_library_that_cannot_be_loaded_is_reported_with_the_reason(tmp_path):
+    agent = tmp_path / "my models"
+    (agent / "preload").mkdir(parents=True)
+    (agent / "preload" / LIBRARY.name).write_bytes(b"no library")
+    command = [sys.executable, "-c", PREPARE, str(PACKAGE), str(agent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("contains a space or a colon\n")

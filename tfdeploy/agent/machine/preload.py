@@ -8,24 +8,49 @@ from .. import TYPE_CHECKING, paths
 from . import process
 
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Dict, Optional
+
+COPY = "tfdeploy-preload"
+# The path of the library by the process that prepared it: a forked process needs its own.
+_prepared: Dict[int, str] = {}
+
+
+class NotLoadable(Exception):
+    """The library cannot be loaded on this host; the text says why."""
 
 
 def library() -> str:
-    """Return the library's path on this host."""
+    """Return the path of the library's file on this host."""
     return os.path.join(paths.agent(), "preload", os.uname().machine + ".so")
 
 
-def load_error() -> Optional[str]:
-    """Return why the library cannot be loaded on this host, or None.
+def prepare() -> str:
+    """Return a path from which programs can load the library as long as this process lives.
 
-    The system may have no glibc, another processor, or programs forbidden on this file system.
+    That is its file, or a copy in memory: LD_PRELOAD cannot name a folder with a space, and a file
+    system may allow no programs (noexec). Raises NotLoadable.
     """
-    path = library()
-    if any(separator in path for separator in " :"):  # ld.so(8) splits LD_PRELOAD there
+    pid = os.getpid()
+    if pid not in _prepared:
+        file = library()
+        if not os.path.exists(file):
+            raise NotLoadable("there is no library for the processor " + os.uname().machine)
+        error = _load_error(file)
+        _prepared[pid] = file if error is None else _copy_to_memory(file, error)
+    return _prepared[pid]
+
+
+def is_loaded(pid: int) -> bool:
+    """Return whether a process has loaded the library. Source: proc(5), maps."""
+    ends = (os.path.join("preload", os.path.basename(library())), COPY + " (deleted)")
+    lines = process.read(pid, "maps").decode(errors="replace").splitlines()
+    return any(line.endswith(ends) for line in lines)
+
+
+def _load_error(path: str) -> Optional[str]:
+    """Return why programs cannot load the library from this path, or None."""
+    if any(separator in path for separator in " :"):  # source: ld.so(8), LD_PRELOAD
         return "{} contains a space or a colon".format(path)
-    if not os.path.exists(path):
-        return "there is no library for the processor {}".format(os.uname().machine)
     import ctypes  # takes 4 ms, and only a start needs it
 
     try:
@@ -35,7 +60,16 @@ def load_error() -> Optional[str]:
     return None
 
 
-def is_loaded(pid: int) -> bool:
-    """Return whether a process has loaded the library. Source: proc(5), maps."""
-    end = os.path.join("preload", os.path.basename(library()))
-    return any(line.endswith(end.encode()) for line in process.read(pid, "maps").splitlines())
+def _copy_to_memory(file: str, why: str) -> str:
+    """Return the path of a copy in memory. Raises NotLoadable with `why` if that fails, too."""
+    try:
+        copy = os.memfd_create(COPY)
+        with open(file, "rb") as source:
+            os.write(copy, source.read())
+    except (OSError, AttributeError):  # glibc before 2.27 has no memfd_create
+        raise NotLoadable(why) from None
+    path = "/proc/{}/fd/{}".format(os.getpid(), copy)
+    if _load_error(path) is not None:
+        os.close(copy)
+        raise NotLoadable(why)
+    return path

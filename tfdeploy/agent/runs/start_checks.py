@@ -52,14 +52,17 @@ def missing_program(program: str, task: str) -> Refusal:
 
 def guard_refusal(network: str) -> Optional[Refusal]:
     """Return why this host cannot guard the ports of its tasks, if `network` requires it."""
-    error = preload.load_error() if network == GUARDED else None
-    if error is None:
+    if network != GUARDED:
         return None
-    return Refusal(
-        "the ports of its tasks cannot be guarded: {}".format(error),
-        'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the tasks, '
-        "and run programs as your user",
-    )
+    try:
+        preload.prepare()
+    except preload.NotLoadable as error:
+        return Refusal(
+            "the ports of its tasks cannot be guarded: {}".format(error),
+            'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the '
+            "tasks, and run programs as your user",
+        )
+    return None
 
 
 def already_running(launch: Launch) -> Refusal:

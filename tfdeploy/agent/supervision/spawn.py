@@ -34,8 +34,7 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
     Raises OSError if the program cannot be run.
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), task_dir)
-    if preload.load_error() is None:
-        env.update(preloaded(launch, env, preload.library(), task_dir))
+    env.update(_preloaded_if_possible(launch, env, task_dir))
     return subprocess.Popen(
         launch.argv,
         cwd=paths.work(task_dir),
@@ -71,6 +70,17 @@ def environment(
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
     return env
+
+
+def _preloaded_if_possible(launch: Launch, env: Dict[str, str], task_dir: str) -> Dict[str, str]:
+    """Return what `preloaded` does, or nothing if the library cannot be loaded here.
+
+    A guarded task is then ended before it is READY; `start` has refused it before that.
+    """
+    try:
+        return preloaded(launch, env, preload.prepare(), task_dir)
+    except preload.NotLoadable:
+        return {}
 
 
 def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) -> Dict[str, str]:
