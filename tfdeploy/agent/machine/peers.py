@@ -2,7 +2,8 @@
 
 Each address in hosts.toml is resolved here, as TensorFlow does. A host may connect from another
 address than that: one with two networks, or one behind NAT. Its supervisor proves with the run's
-secret that it belongs to the run, and the address from which it did so is added.
+secret that it belongs to the run. Then the address from which it did so is added, and those from
+which it says that it connects.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class PeerList:
         self._names = names
         self._judged: Set[str] = set()  # all that were given to `add`
         self._listed: Set[str] = set()
+        self._sources: Set[str] = set()
         self._lock = threading.Lock()
         self._write()
 
@@ -49,9 +51,14 @@ class PeerList:
                 self._listed |= remote
                 self._write()
 
+    def sources(self) -> List[str]:
+        """Return the addresses of this host from which it connects to the others."""
+        return sorted(self._sources)
+
     def _resolve(self) -> None:
         for addresses in parallel.each(_resolve_name, self._names, MAX_THREADS):
             self.add(addresses)
+            self._sources = self._sources.union(*map(_source_towards, addresses))
 
     def _write(self) -> None:
         text = "".join(address + "\n" for address in sorted(self._listed))
@@ -72,6 +79,20 @@ def _resolve_name(name: str) -> List[str]:
     except OSError:  # that host has no task that could connect, or proves itself later
         return []
     return [plain(str(address[0])) for _, _, _, _, address in found]
+
+
+def _source_towards(address: str) -> Set[str]:
+    """Return the address of this host from which it connects to another one, if there is a way.
+
+    Connecting a UDP socket chooses the address, and sends nothing. Source: ip(7).
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return {plain(probe.getsockname()[0])}
+    except OSError:
+        return set()
 
 
 def _is_local(address: str) -> bool:

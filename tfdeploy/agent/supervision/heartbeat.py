@@ -48,11 +48,11 @@ class HeartbeatServer:
     """The chief's side: answers every client that knows the secret, and stores its reports.
 
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
-    offered checkpoint or None), `outputs` (the list of other offered files or None) and `going`
-    (the tasks that have not reported their end) and `sources` (both addresses of each connection
-    on which the secret was proved: the hosts of the run). A request with the key `advance` also
-    gets the count of run_progress.py, and one with `file` and `offset` a piece of an offered file
-    from `read`. Raises OSError if the port is taken.
+    offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
+    tasks that have not reported their end) and `sources` (the addresses of the run's hosts: those
+    of both ends of each connection, and those in the requests). A request with the key `advance`
+    also gets the count of run_progress.py, and one with `file` and `offset` a piece of an offered
+    file from `read`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class HeartbeatServer:
         nonce, body = signing.verify(self.settings.secret, signing.REQUEST, line)
         data = b""
         self.sources |= {plain(address) for address in connection.addresses()}
+        self.sources.update(body.get("sources", []))
         if body.get("task") in self.reports:
             self._store(body)
         answer: Body = {

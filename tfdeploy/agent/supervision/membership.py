@@ -17,21 +17,23 @@ if TYPE_CHECKING:
     from .termination import Order
 
     GetState = Callable[[], TaskState]
+    GetSources = Callable[[], List[str]]
 
 TICK_S = 0.25
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
 
 
 def join(
-    launch: Launch, task_dir: str, get_state: GetState
+    launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
 ) -> Union["ChiefMembership", "OtherMembership"]:
     """Join the run, as the chief or as another task. Raises OSError if the chief's port is taken.
 
-    `get_state` returns the current state of this task.
+    `get_state` returns the current state of this task, `get_sources` the addresses from which its
+    host connects to others.
     """
     if launch.is_chief:
-        return ChiefMembership(launch, task_dir, get_state)
-    return OtherMembership(launch, get_state)
+        return ChiefMembership(launch, task_dir, get_state, get_sources)
+    return OtherMembership(launch, get_state, get_sources)
 
 
 class ChiefMembership:
@@ -40,9 +42,12 @@ class ChiefMembership:
     Its supervisor reports the end to all others, and stays until they have received it.
     """
 
-    def __init__(self, launch: Launch, task_dir: str, get_state: GetState) -> None:
+    def __init__(
+        self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
+    ) -> None:
         self._launch = launch
         self._get_state = get_state
+        self._get_sources = get_sources
         self._started_at = time.monotonic()
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
@@ -50,7 +55,8 @@ class ChiefMembership:
         self._offer.start(self._server)
 
     def sources(self) -> List[str]:
-        """Return the addresses of the run's other hosts, as far as their supervisors were heard."""
+        """Return the addresses of the run's hosts, as far as their supervisors were heard."""
+        self._server.sources.update(self._get_sources())
         return sorted(self._server.sources)
 
     def state_changed(self) -> None:
@@ -98,9 +104,10 @@ class ChiefMembership:
 class OtherMembership:
     """Membership of any task but the chief."""
 
-    def __init__(self, launch: Launch, get_state: GetState) -> None:
+    def __init__(self, launch: Launch, get_state: GetState, get_sources: GetSources) -> None:
         self._launch = launch
         self._get_state = get_state
+        self._get_sources = get_sources
         self._stops_run = False
         self._client = HeartbeatClient(launch.heartbeat, self._report)
         replicas.start_fetching(launch, self._client)
@@ -158,5 +165,10 @@ class OtherMembership:
 
     def _report(self) -> Dict[str, Any]:
         state = self._get_state()
-        report = {"task": self._launch.task, "state": state.state, "reason": state.reason}
+        report = {
+            "task": self._launch.task,
+            "state": state.state,
+            "reason": state.reason,
+            "sources": self._get_sources(),
+        }
         return {**report, "of_run": True} if self._stops_run else report

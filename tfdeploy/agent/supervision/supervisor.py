@@ -73,7 +73,7 @@ class Supervisor:
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy)
-        self.membership = membership.join(launch, task_dir, lambda: self.state)
+        self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self.write(records.STARTING)
 
     def run(self) -> None:

@@ -51,3 +51,10 @@ def test_an_address_is_written_as_the_library_writes_it():
     assert plain("::ffff:192.0.2.7") == "192.0.2.7"
     assert plain("fe80::1%eth0") == "fe80::1"
     assert plain("2001:db8::7") == "2001:db8::7"
+
+
+def test_the_addresses_from_which_this_host_connects_are_known(tmp_path):
+    peers = PeerList(str(tmp_path / "peers"), ["127.0.0.1", "no-such-host.invalid"])
+    assert peers.sources() == []
+    peers.resolve()
+    assert peers.sources() == ["127.0.0.1"]

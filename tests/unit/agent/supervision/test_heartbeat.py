@@ -75,6 +75,13 @@ def test_a_report_is_stored_and_answered():
         assert stored(server, "worker:1") == ("", "")
 
 
+def test_the_addresses_from_which_hosts_connect_are_passed_on():
+    with heartbeat_server() as (_, settings):
+        heartbeat.request(settings, {**report_of("ps:0", "READY"), "sources": ["192.0.2.7"]})
+        answer, _ = heartbeat.request(settings, report_of("worker:1", "READY"))
+        assert answer["sources"] == ["127.0.0.1", "192.0.2.7"]
+
+
 def test_the_last_report_of_a_task_counts():
     with heartbeat_server() as (server, settings):
         before = server.reports["ps:0"].at
