@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
@@ -18,6 +19,13 @@ def escape_control(text: str) -> str:
     and tabs stay."""
     return "".join(
         char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+    )
+
+
+def escape_json(text: str) -> str:
+    r"""Return a JSON document with `\u....` for each character that is not printable."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )
 
 

@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any
 
+from tfdeploy.formatting.humanize import escape_json
 from tfdeploy.output.disk_output import DiskOutput
 from tfdeploy.output.experiment_output import ExperimentOutput
 from tfdeploy.output.plan_output import PlanOutput
@@ -22,5 +23,9 @@ class Console(PlanOutput, RunEvents, StatusOutput, ResultsOutput, DiskOutput, Ex
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    """Print one JSON document on standard output.
+
+    Characters that a terminal would obey or hide (C1, bidirectional) are written as JSON's escapes.
+    """
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    sys.stdout.write(escape_json(text) + "\n")

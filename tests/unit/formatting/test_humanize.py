@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdeploy.formatting.humanize import escape_control, format_duration, format_size
+from tfdeploy.formatting.humanize import escape_control, escape_json, format_duration, format_size
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,17 @@ def test_control_characters_become_visible_escapes(text, escaped):
 @given(st.text())
 def test_escaped_text_has_only_printable_characters_newlines_and_tabs(text):
     assert all(char.isprintable() or char in "\n\t" for char in escape_control(text))
+
+
+@given(st.text())
+def test_an_escaped_document_is_printable_and_says_the_same(text):
+    escaped = escape_json(json.dumps({"reason": text}, indent=1, ensure_ascii=False))
+    assert all(char.isprintable() or char == "\n" for char in escaped)
+    assert json.loads(escaped) == {"reason": text}
+
+
+def test_what_a_terminal_obeys_or_hides_is_escaped_in_a_document():
+    assert escape_json("\x9b31m \u202e é 😀") == r"\u009b31m \u202e é 😀"
 
 
 @pytest.mark.parametrize(

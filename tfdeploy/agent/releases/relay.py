@@ -22,12 +22,15 @@ from .pack import BLOCK, FRAME, read_files
 
 if TYPE_CHECKING:
     import socket
-    from typing import List
+    from typing import List, Optional
 
     from ..protocol.releases import FilesReceived
 
 CONNECT_TIMEOUT_S = 5.0
 IDLE_TIMEOUT_S = 20.0
+# Strangers may connect. So many of them have a thread, for so long, until they show a certificate.
+MAX_HANDSHAKES = 64
+HANDSHAKE_TIMEOUT_S = 10.0
 ACCEPT_RETRY_S = 0.1
 
 
@@ -99,20 +102,42 @@ def _tls_context(protocol: int, identity: str) -> ssl.SSLContext:
 def _accept(
     listener: socket.socket, context: ssl.SSLContext, folder: str, names: List[str]
 ) -> None:
+    handshakes = threading.Semaphore(MAX_HANDSHAKES)
+
+    def serve(plain: socket.socket) -> None:
+        try:
+            sock = _shake_hands(plain, context)
+        finally:
+            handshakes.release()
+        if sock is not None:
+            _serve(sock, folder, names)
+
     while True:
+        handshakes.acquire()
         try:
             plain, _ = listener.accept()
         except OSError:  # the client is gone already, or too many files are open
+            handshakes.release()
             time.sleep(ACCEPT_RETRY_S)
             continue
-        arguments = (plain, context, folder, names)
-        threading.Thread(target=_serve, args=arguments, daemon=True).start()
+        threading.Thread(target=serve, args=(plain,), daemon=True).start()
 
 
-def _serve(plain: socket.socket, context: ssl.SSLContext, folder: str, names: List[str]) -> None:
+def _shake_hands(plain: socket.socket, context: ssl.SSLContext) -> Optional[ssl.SSLSocket]:
+    """Return the TLS connection, or None for a stranger, whose connection is closed."""
     try:
-        plain.settimeout(IDLE_TIMEOUT_S)
-        with plain, context.wrap_socket(plain, server_side=True) as sock:
+        plain.settimeout(HANDSHAKE_TIMEOUT_S)
+        sock = context.wrap_socket(plain, server_side=True)
+        sock.settimeout(IDLE_TIMEOUT_S)
+        return sock
+    except OSError:
+        plain.close()
+        return None
+
+
+def _serve(sock: ssl.SSLSocket, folder: str, names: List[str]) -> None:
+    try:
+        with sock:
             with sock.makefile("rb") as request:
                 wanted = json.loads(request.readline())
             for index in wanted:

@@ -17,6 +17,7 @@ from tfdeploy.agent.releases.pack import FRAME
 from tfdeploy.release import snapshot
 from tfdeploy.transfer import tls_identity
 from unit.agent.releases.test_receive import manifest, push, source, start_release  # noqa: F401 - a fixture
+from unit.builders import eventually
 
 KEY = tls_identity.create()
 ID = "f00d"
@@ -60,6 +61,22 @@ def test_another_host_fetches_the_whole_release(tree, become_another_host):
     start_release(tree)
     assert fetch(port) == []
     assert manifest(other_root / "p" / "releases" / ID) == manifest(tree)
+
+
+def test_strangers_have_few_threads_and_do_not_stop_a_fetch(tree, become_another_host, monkeypatch):
+    monkeypatch.setattr(relay, "HANDSHAKE_TIMEOUT_S", 0.5)
+    port, before = share(tree), threading.active_count()
+    become_another_host()
+    start_release(tree)
+    address = ("127.0.0.1", port)
+    strangers = [socket.create_connection(address) for _ in range(2 * relay.MAX_HANDSHAKES)]
+    try:
+        assert eventually(lambda: threading.active_count() >= before + relay.MAX_HANDSHAKES - 1)
+        assert threading.active_count() <= before + relay.MAX_HANDSHAKES
+        assert fetch(port) == []
+    finally:
+        for stranger in strangers:
+            stranger.close()
 
 
 def test_the_first_free_port_is_used(tree, root):
