@@ -275,6 +275,21 @@ def test_an_interrupted_pull_is_continued_by_the_next(transport, tmp_path, parti
     assert (tmp_path / "dest/file").read_bytes() == BINARY
 
 
+@pytest.mark.parametrize("sizes", [(BIG,), (BIG // 4,) * 4], ids=["one file", "several files"])
+def test_a_host_that_sends_more_than_it_announced_is_stopped(transport, tmp_path, sizes):
+    (tmp_path / "source").mkdir()
+    names = [f"file{number}" for number in range(len(sizes))]
+    for name, size in zip(names, sizes, strict=True):
+        (tmp_path / "source" / name).write_bytes(os.urandom(size))
+    source, dest = str(tmp_path / "source"), tmp_path / "dest"
+    with pytest.raises(TransferFailed, match="one: it sends more than it announced"):
+        transport.pull(source, dest, names, max_bytes=BIG // 2)
+    arrived = [file.stat().st_size for file in dest.rglob("*") if file.is_file()]
+    assert all(size <= BIG // 2 for size in arrived)
+    transport.pull(source, dest, names, max_bytes=BIG)
+    assert [(dest / name).stat().st_size for name in names] == [*sizes]
+
+
 def test_a_missing_file_can_not_be_pushed(transport, tmp_path):
     (tmp_path / "dest").mkdir()
     with pytest.raises(TransferFailed, match=r"one: .*absent"):

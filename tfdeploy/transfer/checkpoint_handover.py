@@ -16,7 +16,7 @@ from tfdeploy.agent.protocol.runs import (
 )
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints import validate_checkpoints
-from tfdeploy.transfer.fetch import check_free_space, verify_file
+from tfdeploy.transfer.fetch import check_free_space, pull_limit, verify_file
 from tfdeploy.transfer.outputs import task_request
 
 if TYPE_CHECKING:
@@ -125,6 +125,9 @@ def _fetch(agent: Agent, source: CheckpointCopy, folder: Path) -> None:
     sizes = [file.size for file in source.details]
     check_free_space(agent, folder, sizes)
     with agent.transfers.begin(agent.host, sum(sizes)) as transfer:
-        agent.transport.pull(source.folder, folder, source.files, on_progress=transfer)
+        agent.transport.pull(
+            source.folder, folder, source.files,
+            max_bytes=pull_limit(sum(sizes)), on_progress=transfer,
+        )  # fmt: skip
     for file in source.details:
         verify_file(agent, folder / file.path, file)

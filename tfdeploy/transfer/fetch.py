@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # From this size on, files are sent and fetched by rsync on a connection of its own; smaller ones go
 # over the agent's open session, which is faster.
 BULK = 8 << 20
+GROWTH_BYTES = 64 << 20
 GIGA = 1e9
 SILENCE_S = 60.0
 
@@ -54,8 +55,17 @@ def fetch_files(
             small_bytes = transfer.there
             agent.transport.pull(
                 source, dest, large,
+                max_bytes=None if total is None else pull_limit(total),
                 on_progress=lambda file, fetched: transfer(file, small_bytes + fetched),
             )  # fmt: skip
+
+
+def pull_limit(announced: int) -> int:
+    """Return how many bytes are accepted of files of which a host announced this size.
+
+    They may have grown since then. A host that sends without end must not fill the disk.
+    """
+    return 2 * announced + GROWTH_BYTES
 
 
 def is_safe_path(name: Any) -> bool:

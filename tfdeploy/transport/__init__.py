@@ -24,6 +24,7 @@ class CompletedCommand:
     stderr: bytes
 
 
+TOO_MUCH = "it sends more than it announced"
 OnProgress = Callable[[str, int], None]
 """Called with the file that is being transferred, and the bytes of all files transferred so far."""
 
@@ -98,10 +99,11 @@ class Transport(Protocol):
         dest: Path,
         files: Sequence[str],
         *,
+        max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
         """Fetch regular `files` (relative to `source` on the host) into `dest`. It continues an
-        interrupted pull. Raises TransferFailed."""
+        interrupted pull. Raises TransferFailed, also if the host sends more than `max_bytes`."""
         ...
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed, Unreachable
-from tfdeploy.transport import CompletedCommand, OnProgress, ignore_progress
+from tfdeploy.transport import TOO_MUCH, CompletedCommand, OnProgress, ignore_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +65,14 @@ class LocalTransport:
         dest: Path,
         files: Sequence[str],
         *,
+        max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
         folder = Path(source)
         regular = [name for name in files if not _is_special(folder / name)]
+        present = [folder / name for name in regular if (folder / name).exists()]
+        if max_bytes is not None and sum(file.stat().st_size for file in present) > max_bytes:
+            raise TransferFailed(self.host, TOO_MUCH)
         self._copy(folder, dest, regular, on_progress)
 
     def close(self) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import re
+import resource
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.transport import ignore_progress
+from tfdeploy.transport import TOO_MUCH, ignore_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +29,7 @@ PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer w
 # Fetch only regular files: a host must not be able to create links or devices on the controller.
 REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
 ATTEMPTS = 4
+FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
 # OpenSSH's messages if sshd drops the handshake, as it does above MaxStartups.
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
 # rsync prints a line with a name, then the bytes of all files, repeatedly: 8,749,056  22%
@@ -70,11 +75,15 @@ class RsyncTransfers:
         dest: Path,
         files: Sequence[str],
         *,
+        max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
         dest.mkdir(parents=True, exist_ok=True)
         remote = f"{self.host}:{_content_of(source)}"
-        transfer(self.host, self._ssh, remote, _content_of(dest), files, REGULAR_ONLY, on_progress)
+        transfer(
+            self.host, self._ssh, remote, _content_of(dest), files, REGULAR_ONLY, on_progress,
+            max_bytes,
+        )  # fmt: skip
 
 
 def transfer(
@@ -85,14 +94,17 @@ def transfer(
     files: Sequence[str],
     options: Sequence[str],
     on_progress: OnProgress,
+    max_bytes: int | None = None,
 ) -> None:
-    """Run rsync over the ssh command `ssh`; retry if sshd drops the handshake. Raises
-    TransferFailed with rsync's last messages."""
+    """Run rsync over the ssh command `ssh`; retry if sshd drops the handshake.
+
+    Raises TransferFailed with rsync's last messages, or if more than `max_bytes` arrive.
+    """
     argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
     # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
     file_list = b"\0".join(b"./" + name.encode() for name in files)
     for attempt in range(1, ATTEMPTS + 1):
-        code, errors = _run_once(host, argv, file_list, on_progress)
+        code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
         if code == 0:
             return
         if not DROPPED.search(errors) or attempt == ATTEMPTS:
@@ -101,7 +113,11 @@ def transfer(
 
 
 def _run_once(
-    host: str, argv: Sequence[str], file_list: bytes, on_progress: OnProgress
+    host: str,
+    argv: Sequence[str],
+    file_list: bytes,
+    on_progress: OnProgress,
+    max_bytes: int | None,
 ) -> tuple[int, bytes]:
     with tempfile.TemporaryFile() as names, tempfile.TemporaryFile() as errors:
         names.write(file_list)
@@ -112,9 +128,23 @@ def _run_once(
             raise TransferFailed(
                 host, "rsync is not installed on the controller", "apt-get install rsync"
             ) from None
-        _report_progress(process, on_progress)
+        if max_bytes is not None:
+            _limit_files(process, max_bytes)
+        fetched = _report_progress(process, on_progress, max_bytes)
         errors.seek(0)
-        return process.wait(), errors.read()
+        code, messages = process.wait(), errors.read()
+        if max_bytes is not None and (fetched > max_bytes or FILE_TOO_LARGE in messages):
+            raise TransferFailed(host, TOO_MUCH)
+        return code, messages
+
+
+def _limit_files(process: subprocess.Popen[bytes], max_bytes: int) -> None:
+    """Let rsync write no larger file; it is still connecting.
+
+    rsync reports its progress only every second, in which a host can send much.
+    """
+    with suppress(OSError):  # it has ended already
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
 
 
 def _push_options(base: str | None, checksum: bool) -> list[str]:
@@ -133,16 +163,27 @@ def _quote_words(words: Sequence[str]) -> str:
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
-def _report_progress(process: subprocess.Popen[bytes], on_progress: OnProgress) -> None:
+def _report_progress(
+    process: subprocess.Popen[bytes], on_progress: OnProgress, max_bytes: int | None
+) -> int:
+    """Report rsync's progress until it ends; kill it if it fetches more than `max_bytes`.
+
+    Return the bytes that it has transferred.
+    """
+    fetched = 0
     with process:
         output, rest, file = process.stdout, b"", ""
         while output and (chunk := output.read1(4096)):  # type: ignore[attr-defined]
             *lines, rest = re.split(rb"[\r\n]", rest + chunk)
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
-                    on_progress(file, int(re.sub(rb"\D", b"", match[1])))
+                    fetched = int(re.sub(rb"\D", b"", match[1]))
+                    on_progress(file, fetched)
+                    if max_bytes is not None and fetched > max_bytes:
+                        process.kill()
                 elif line:
                     file = line.decode(errors="replace")
+    return fetched
 
 
 def _reason(code: int, stderr: bytes) -> str:
