@@ -60,7 +60,7 @@ for env in ({}, {"LD_PRELOAD": preload.prepare()}):
 
 @pytest.fixture
 def listen(tmp_path):
-    """Start listeners that greet whoever is admitted; return the port."""
+    """Start a listener that greets everybody it admits; return its port."""
     started = []
 
     def start(*, guarded):

@@ -113,8 +113,10 @@ class Watch:
 
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
         port = self.launch.health_port
-        holder = None if port is None else process.port_holder(port)
-        if verdict == grpc_health.READY and holder is not None and self._is_own(holder):
+        holder = None
+        if verdict == grpc_health.READY and port is not None:
+            holder = process.port_holder(port)  # reads all of /proc, so only of a port that answers
+        if holder is not None and self._is_own(holder):
             if self.launch.network == GUARDED and not preload.is_loaded(holder):
                 return Order(UNGUARDED.format(process.describe(holder)), FAILED)
             self._set_ready()
