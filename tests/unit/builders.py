@@ -86,7 +86,8 @@ def make_launch(**changes):
         "stop_grace_s": 1.0, "linger_s": 4.0, "max_duration_s": None, "log_limit_bytes": 1 << 20,
         "policy": make_policy(), "heartbeat": make_heartbeat_settings(),
     }  # fmt: skip
-    return Launch(**{**fields, **changes})
+    launch = Launch(**{**fields, **changes})
+    return replace(launch, heartbeat=launch.heartbeat.of(launch.task))
 
 
 def make_policy(**changes):
@@ -101,7 +102,7 @@ def make_heartbeat_settings(**changes):
     fields = {
         "address": "localhost", "port": 0, "secret": "s3cret", "chief": "worker:0",
         "tasks": ["ps:0", "worker:0", "worker:1"], "needed": ["ps:0"], "replicas": [],
-        "orphan_timeout_s": 1800.0,
+        "orphan_timeout_s": 1800.0, "task": "worker:0", "launch_name": "launch",
     }  # fmt: skip
     return HeartbeatSettings(**{**fields, **changes})
 

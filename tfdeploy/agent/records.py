@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from . import TYPE_CHECKING
 from .machine import filesystem
@@ -57,10 +57,12 @@ class Policy:
 class HeartbeatSettings:
     """How the supervisors of a run exchange heartbeats: the chief's serves them at address:port.
 
-    `secret` is the run's own; messages that are not signed with it are neither answered nor
-    believed. `tasks` are all tasks of the run, `needed` those that the chief can't run without,
-    `replicas` those whose supervisors keep copies of its checkpoints. A supervisor that gets no
-    heartbeat for `orphan_timeout_s` stops its task.
+    `secret` signs the messages of `task`, the task that has these settings; messages that are not
+    signed are neither answered nor believed. The chief's is the run's own, from which it finds
+    those of the other tasks, so that no other task can speak for them. `launch_name` names this
+    launch of the run. `tasks` are all tasks of the run, `needed` those that the chief can't run
+    without, `replicas` those whose supervisors keep copies of its checkpoints. A supervisor that
+    gets no heartbeat for `orphan_timeout_s` stops its task.
     """
 
     address: str
@@ -71,13 +73,20 @@ class HeartbeatSettings:
     needed: List[str]
     replicas: List[str]
     orphan_timeout_s: float
+    task: str = ""
+    launch_name: str = ""
 
-    @property
-    def name(self) -> str:
-        """Return a name of this launch of the run, from which the secret can't be found."""
-        import hashlib  # loads OpenSSL, and few calls need it
+    def secret_of(self, task: str) -> str:
+        """Return a task's secret; these settings must be the chief's."""
+        import hmac  # loads OpenSSL, and few calls need it
 
-        return hashlib.sha256(self.secret.encode()).hexdigest()[:16]
+        if task == self.chief:
+            return self.secret
+        return hmac.new(self.secret.encode(), task.encode(), "sha256").hexdigest()
+
+    def of(self, task: str) -> HeartbeatSettings:
+        """Return the settings of a task; these must be the chief's."""
+        return replace(self, task=task, secret=self.secret_of(task))
 
 
 @dataclass(frozen=True)

@@ -100,13 +100,13 @@ def start_tasks(
 ) -> Run:
     """Write the run's record, start its tasks, and wait until every one is READY.
 
-    The secret that authenticates the tasks to each other is sent with them and stored nowhere
+    The secrets with which the tasks sign their messages are sent with them and stored nowhere
     else. Raises what went wrong, after everything was stopped again; NothingStarted if no record
     is needed, because no task can be running.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
     launches = launch.make(run.inventory, run.plan, run.id, run.release, secret, run.data, values)
-    run = replace(run, launched=launches[0].heartbeat.name, starts=run.starts + 1)
+    run = replace(run, launched=launches[0].heartbeat.launch_name, starts=run.starts + 1)
     runs.save(run)
     try:
         for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -53,9 +54,9 @@ def make(
 ) -> tuple[Launch, ...]:
     """Return one Launch per placement, in the plan's order.
 
-    `secret` signs the messages between the run's tasks; `data` has the release of each data set by
-    its place; `secrets` the value of each of training.secrets by its name. Raises PlanError for an
-    unknown {field}, or for more replicas than other hosts.
+    Each task gets a secret of its own, made from `secret`, which the chief gets; `data` has the
+    release of each data set by its place; `secrets` the value of each of training.secrets by its
+    name. Raises PlanError for an unknown {field}, or for more replicas than other hosts.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     common = (run, release, heartbeat, data)
@@ -73,6 +74,7 @@ def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings
         needed=[str(p.task) for p in plan.essential if p != plan.chief],
         replicas=_replicas(training, plan),
         orphan_timeout_s=training.orphan_timeout_s,
+        launch_name=hashlib.sha256(secret.encode()).hexdigest()[:16],
     )
 
 
@@ -122,6 +124,7 @@ def _launch(
     data: Mapping[str, str],
 ) -> Launch:
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
+    own_heartbeat = heartbeat.of(str(placement.task))
     values = roles.template_fields(plan, placement, training, host)
     is_at_chief = host.name == plan.chief.host
     return Launch(
@@ -152,7 +155,7 @@ def _launch(
         log_limit_bytes=training.log_limit_mb * MB,
         policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),
         # A host need not be able to connect to its own address.
-        heartbeat=replace(heartbeat, address="localhost") if is_at_chief else heartbeat,
+        heartbeat=replace(own_heartbeat, address="localhost") if is_at_chief else own_heartbeat,
         data={place: data[place] for place, each in inventory.data.items() if job in each.jobs},
     )
 

@@ -36,7 +36,7 @@ def stop(
 def _stop_launch(launch_name: str, project: str, run: str, task: str, tells: bool) -> StoppedTask:
     task_dir = paths.task(project, run, task)
     launch = _read_launch(task_dir)
-    if launch_name and launch and launch.heartbeat.name != launch_name:
+    if launch_name and launch and launch.heartbeat.launch_name != launch_name:
         from ..reports import status  # rarely needed: most stops are for the current launch
 
         return StoppedTask(task, status.read_state(task_dir).state, [])

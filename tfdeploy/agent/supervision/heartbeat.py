@@ -45,7 +45,7 @@ class Report:
 
 
 class HeartbeatServer:
-    """The chief's side: answers every client that knows the secret, and stores its reports.
+    """The chief's side: answers every task that signs its requests, and stores its reports.
 
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
     offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
@@ -84,12 +84,13 @@ class HeartbeatServer:
 
     def _answer(self, connection: DeadlineSocket) -> None:
         line = signing.receive_line(connection)
-        nonce, body = signing.verify(self.settings.secret, signing.REQUEST, line)
+        secret_of, chief = self.settings.secret_of, self.settings.chief
+        sender, nonce, body = signing.verify(secret_of, signing.REQUEST, line)
         data = b""
         self.sources |= {plain(address) for address in connection.addresses()}
         self.sources.update(body.get("sources", []))
-        if body.get("task") in self.reports:
-            self._store(body)
+        if "state" in body and sender in self.reports:
+            self._store(sender, body)
         answer: Body = {
             "ended": self.ended,
             "checkpoint": self.checkpoint,
@@ -102,11 +103,12 @@ class HeartbeatServer:
         if "file" in body:
             data = self._read(body["file"], int(body["offset"]))
             answer = signing.describe_data(answer, data)
-        connection.send(signing.sign(self.settings.secret, signing.ANSWER, nonce, answer) + data)
+        secret = secret_of(sender)
+        connection.send(signing.sign(secret, signing.ANSWER, chief, nonce, answer) + data)
 
-    def _store(self, body: Body) -> None:
+    def _store(self, task: str, body: Body) -> None:
         """Store a report, unless it is a replay of an older one."""
-        task, sent = body["task"], body["asked"]
+        sent = body["asked"]
         if sent > self.reports[task].sent:
             self.reports[task] = Report(
                 time.monotonic(), body["state"], body["reason"], sent, body.get("of_run", False)
@@ -164,7 +166,7 @@ def request(
 
     Raises OSError or signing.Untrusted if it does not answer.
     """
-    return signing.request((settings.address, settings.port), settings.secret, body, timeout_s)
+    return signing.request(settings, body, timeout_s)
 
 
 def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: BinaryIO) -> None:

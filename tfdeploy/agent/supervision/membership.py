@@ -166,7 +166,6 @@ class OtherMembership:
     def _report(self) -> Dict[str, Any]:
         state = self._get_state()
         report = {
-            "task": self._launch.task,
             "state": state.state,
             "reason": state.reason,
             "sources": self._get_sources(),

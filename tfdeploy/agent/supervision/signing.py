@@ -1,9 +1,10 @@
 """Signed messages between the supervisors of a run: one request line, one answer line, then data.
 
-A line is JSON {"nonce", "body", "mac"} with mac = HMAC-SHA256(secret, kind | nonce | body). The
-answer is signed with the nonce of the request, so an old answer cannot be replayed; heartbeat.py
-protects against replayed requests. Messages are not encrypted, as TensorFlow's own traffic is not,
-but a process that does not know the run's secret gets no answer and is not believed.
+A line is JSON {"sender", "nonce", "body", "mac"} with mac = HMAC-SHA256(secret, kind | sender |
+nonce | body). Each task has its own secret, which only it and the chief know: both sign with it
+what they say to each other. The answer is signed with the nonce of the request, so an old answer
+cannot be replayed; heartbeat.py protects against replayed requests. Messages are not encrypted, as
+TensorFlow's own traffic is not, but a process without a secret gets no answer and is not believed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from .. import TYPE_CHECKING
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, Optional, Tuple
+
+    from ..records import HeartbeatSettings
 
     Body = Dict[str, Any]
 
@@ -27,22 +30,21 @@ REQUEST, ANSWER = "ask", "answer"
 
 
 class Untrusted(Exception):
-    """A message that is not signed with the run's secret, or is no message of tfdeploy at all."""
+    """A message that is not signed with its sender's secret, or is no message of tfdeploy."""
 
 
-def request(
-    address: Tuple[str, int], secret: str, body: Body, timeout_s: float
-) -> Tuple[Body, bytes]:
-    """Send a request to (host, port), and return the answer's body and data.
+def request(settings: HeartbeatSettings, body: Body, timeout_s: float) -> Tuple[Body, bytes]:
+    """Send a request to the chief's supervisor, and return the answer's body and data.
 
     Raises OSError if there is no answer within `timeout_s` seconds, and Untrusted if the answer is
     not from a supervisor of this run.
     """
     nonce = os.urandom(16).hex()
-    with connect(*address, timeout_s) as plain:
+    with connect(settings.address, settings.port, timeout_s) as plain:
         connection = DeadlineSocket(plain, timeout_s)
-        connection.send(sign(secret, REQUEST, nonce, body))
-        answered_nonce, answer = verify(secret, ANSWER, receive_line(connection))
+        connection.send(sign(settings.secret, REQUEST, settings.task, nonce, body))
+        line = receive_line(connection)
+        _, answered_nonce, answer = verify(lambda sender: settings.secret, ANSWER, line)
         if answered_nonce != nonce:
             raise Untrusted("it answers another request")
         try:
@@ -67,27 +69,29 @@ def describe_data(body: Body, data: bytes) -> Body:
     return {**body, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def sign(secret: str, kind: str, nonce: str, body: Body) -> bytes:
-    """Return a signed line of this kind, REQUEST or ANSWER."""
+def sign(secret: str, kind: str, sender: str, nonce: str, body: Body) -> bytes:
+    """Return a signed line of this kind, REQUEST or ANSWER, from the task `sender`."""
     text = json.dumps(body)
-    line = {"nonce": nonce, "body": text, "mac": _mac(secret, kind, nonce, text)}
-    return json.dumps(line).encode() + b"\n"
+    mac = _mac(secret, kind, sender, nonce, text)
+    return json.dumps({"sender": sender, "nonce": nonce, "body": text, "mac": mac}).encode() + b"\n"
 
 
-def verify(secret: str, kind: str, line: bytes) -> Tuple[str, Body]:
-    """Return the nonce and the body of a line. Raises Untrusted unless `secret` has signed it."""
+def verify(secret_of: Callable[[str], str], kind: str, line: bytes) -> Tuple[str, str, Body]:
+    """Return the sender, the nonce and the body of a line. Raises Untrusted unless it is signed
+    with the sender's secret."""
     try:
         fields = json.loads(line)
-        nonce, text, mac = str(fields["nonce"]), str(fields["body"]), str(fields["mac"])
-        is_signed = hmac.compare_digest(mac.encode(), _mac(secret, kind, nonce, text).encode())
+        sender, nonce, text, mac = (str(fields[key]) for key in ("sender", "nonce", "body", "mac"))
+        expected = _mac(secret_of(sender), kind, sender, nonce, text)
+        is_signed = hmac.compare_digest(mac.encode(), expected.encode())
     except (ValueError, TypeError, KeyError, RecursionError):
         raise Untrusted("it is not a supervisor of this run") from None
     if not is_signed:
-        raise Untrusted("it does not know the run's secret")
+        raise Untrusted("it does not know the secret")
     body: Optional[Body] = json.loads(text)
-    return nonce, body or {}
+    return sender, nonce, body or {}
 
 
-def _mac(secret: str, kind: str, nonce: str, text: str) -> str:
-    message = "\n".join((kind, nonce, text)).encode()
+def _mac(secret: str, kind: str, *signed: str) -> str:
+    message = "\n".join((kind, *signed)).encode()
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()

@@ -27,6 +27,11 @@ def report_of(task, state="READY", reason=""):
     return {"task": task, "state": state, "reason": reason, "asked": time.monotonic_ns()}
 
 
+def request(settings, body, *timeout_s):
+    """Send a request as the task of the report, or as the chief."""
+    return heartbeat.request(settings.of(body.get("task", settings.chief)), body, *timeout_s)
+
+
 def stored(server, task):
     return server.reports[task].state, server.reports[task].reason
 
@@ -55,7 +60,7 @@ def start_client(short_intervals):
                 threading.Event().wait()
             return get_report()
 
-        return HeartbeatClient(settings, get_report_during_test)
+        return HeartbeatClient(settings.of("ps:0"), get_report_during_test)
 
     yield create
     ended.set()
@@ -66,7 +71,7 @@ def start_client(short_intervals):
 
 def test_a_report_is_stored_and_answered():
     with heartbeat_server() as (server, settings):
-        answer, data = heartbeat.request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
+        answer, data = request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
         no_news = {"ended": None, "checkpoint": None, "outputs": None}
         hosts = {"going": ["ps:0", "worker:1"], "sources": ["127.0.0.1"]}
         assert answer == {**no_news, **hosts}
@@ -77,8 +82,8 @@ def test_a_report_is_stored_and_answered():
 
 def test_the_addresses_from_which_hosts_connect_are_passed_on():
     with heartbeat_server() as (_, settings):
-        heartbeat.request(settings, {**report_of("ps:0", "READY"), "sources": ["192.0.2.7"]})
-        answer, _ = heartbeat.request(settings, report_of("worker:1", "READY"))
+        request(settings, {**report_of("ps:0", "READY"), "sources": ["192.0.2.7"]})
+        answer, _ = request(settings, report_of("worker:1", "READY"))
         assert answer["sources"] == ["127.0.0.1", "192.0.2.7"]
 
 
@@ -86,7 +91,7 @@ def test_the_last_report_of_a_task_counts():
     with heartbeat_server() as (server, settings):
         before = server.reports["ps:0"].at
         for state in ("RUNNING", "READY"):
-            heartbeat.request(settings, report_of("ps:0", state))
+            request(settings, report_of("ps:0", state))
         assert stored(server, "ps:0") == ("READY", "")
         assert server.reports["ps:0"].at > before
 
@@ -95,16 +100,16 @@ def test_a_replayed_report_does_not_count():
     with heartbeat_server() as (server, settings):
         replayed = report_of("ps:0", "RUNNING")
         for body in (replayed, report_of("ps:0", "FAILED")):
-            heartbeat.request(settings, body)
+            request(settings, body)
         last = server.reports["ps:0"]
-        assert heartbeat.request(settings, replayed)[0]["going"] == ["worker:1"]
+        assert request(settings, replayed)[0]["going"] == ["worker:1"]
         assert server.reports["ps:0"] == last
 
 
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED", "STOPPED"])
 def test_a_task_that_reported_its_end_is_not_unfinished(state):
     with heartbeat_server() as (server, settings):
-        assert heartbeat.request(settings, report_of("ps:0", state))[0]["going"] == ["worker:1"]
+        assert request(settings, report_of("ps:0", state))[0]["going"] == ["worker:1"]
         assert server.unfinished_tasks() == ["worker:1"]
 
 
@@ -113,14 +118,14 @@ def test_every_answer_has_the_end_and_the_checkpoint():
         server.ended = {"state": "SUCCEEDED", "reason": "exit 0"}
         server.checkpoint = {"name": "model-7"}
         for task in ("ps:0", "worker:1"):
-            answer = heartbeat.request(settings, report_of(task))[0]
+            answer = request(settings, report_of(task))[0]
             assert (answer["ended"], answer["checkpoint"]) == (server.ended, server.checkpoint)
 
 
 def test_a_request_without_a_report_is_answered():
     with heartbeat_server() as (server, settings):
         for body in ({}, report_of("worker:0"), report_of("nobody:9")):
-            assert heartbeat.request(settings, body)[0]["ended"] is None
+            assert request(settings, body)[0]["ended"] is None
         assert {task: report.state for task, report in server.reports.items()} == {
             "ps:0": "",
             "worker:1": "",
@@ -135,21 +140,21 @@ def test_a_file_is_read_from_the_requested_offset():
         return b"bytes"
 
     with heartbeat_server(read) as (_, settings):
-        assert heartbeat.request(settings, {"file": "model-7.index", "offset": 9})[1] == b"bytes"
+        assert request(settings, {"file": "model-7.index", "offset": 9})[1] == b"bytes"
     assert reads == [("model-7.index", 9)]
 
 
 def test_a_refused_file_gets_no_answer_and_the_server_continues():
     with heartbeat_server(no_files) as (_, settings):
         with pytest.raises(signing.Untrusted):
-            heartbeat.request(settings, {"file": "../../etc/passwd", "offset": 0})
-        assert heartbeat.request(settings, {})[0]["ended"] is None
+            request(settings, {"file": "../../etc/passwd", "offset": 0})
+        assert request(settings, {})[0]["ended"] is None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
 def test_the_server_listens_on_all_addresses_of_its_host(address):
     with heartbeat_server() as (_, settings):
-        assert heartbeat.request(replace(settings, address=address), {})[0]["ended"] is None
+        assert request(replace(settings, address=address), {})[0]["ended"] is None
 
 
 def test_a_port_that_is_taken_is_an_error():
@@ -162,12 +167,12 @@ def test_a_port_that_is_taken_is_an_error():
 
 def test_a_closed_server_frees_its_port():
     with heartbeat_server(port=free_port()) as (server, settings):
-        assert heartbeat.request(settings, {})[0]["ended"] is None
+        assert request(settings, {})[0]["ended"] is None
         server.close()
         with pytest.raises(ConnectionRefusedError):
-            heartbeat.request(settings, {})
+            request(settings, {})
         successor = HeartbeatServer(settings, no_files)
-        assert heartbeat.request(settings, {})[0]["ended"] is None
+        assert request(settings, {})[0]["ended"] is None
         server._server = successor._server  # the fixture closes it
 
 
@@ -181,10 +186,10 @@ def test_a_client_is_answered_later_if_no_file_can_be_opened():
             # The stranger gets the descriptor that accept() has reserved.
             stranger.connect(("127.0.0.1", settings.port))
             client.connect(("127.0.0.1", settings.port))
-            client.sendall(signing.sign(settings.secret, signing.REQUEST, "nonce", {}))
+            client.sendall(signing.sign(settings.secret, signing.REQUEST, "worker:0", "nonce", {}))
             time.sleep(0.1)  # the server tries again meanwhile
         line = signing.receive_line(DeadlineSocket(client, 30.0))
-        assert signing.verify(settings.secret, signing.ANSWER, line)[1]["ended"] is None
+        assert signing.verify(settings.secret_of, signing.ANSWER, line)[2]["ended"] is None
 
 
 @contextmanager
@@ -206,8 +211,29 @@ def no_more_files():
 def test_a_client_without_the_secret_gets_no_answer_and_is_not_believed():
     with heartbeat_server() as (server, settings):
         with pytest.raises(signing.Untrusted):
-            heartbeat.request(replace(settings, secret="guessed"), report_of("ps:0", "FAILED"))
+            request(replace(settings, secret="guessed"), report_of("ps:0", "FAILED"))
         assert stored(server, "ps:0") == ("", "")
+
+
+def test_a_task_speaks_only_for_itself():
+    with heartbeat_server() as (server, settings):
+        neighbour = settings.of("worker:1")
+        for sender in ("ps:0", settings.chief):
+            with pytest.raises(signing.Untrusted):
+                heartbeat.request(replace(neighbour, task=sender), report_of("ps:0", "FAILED"))
+        far_ahead = {**report_of("ps:0", "FAILED"), "asked": 1 << 62}
+        assert heartbeat.request(neighbour, far_ahead)[0]["going"] == ["ps:0"]
+        assert stored(server, "ps:0") == ("", "")
+        request(settings, report_of("ps:0", "READY"))
+        assert stored(server, "ps:0") == ("READY", "")
+
+
+def test_no_task_but_the_chief_has_the_secret_of_another():
+    chief = make_heartbeat_settings()
+    ps, worker = chief.of("ps:0"), chief.of("worker:1")
+    secrets = [chief.secret, ps.secret, worker.secret]
+    assert len({*secrets, ps.secret_of("worker:1"), worker.secret_of("ps:0")}) == 5
+    assert chief.of(chief.chief) == chief
 
 
 @pytest.mark.parametrize(
@@ -225,7 +251,7 @@ def test_a_client_in_another_format_gets_no_answer_and_the_server_continues(data
             stranger.sendall(data)
             stranger.shutdown(socket.SHUT_WR)
             assert stranger.recv(1) == b""
-        assert heartbeat.request(settings, {})[0]["ended"] is None
+        assert request(settings, {})[0]["ended"] is None
 
 
 def test_idle_strangers_do_not_block_clients(patient_server):
@@ -237,7 +263,7 @@ def test_idle_strangers_do_not_block_clients(patient_server):
 
 def is_refused(settings):
     try:
-        heartbeat.request(settings, {}, 30.0)
+        request(settings, {}, 30.0)
     except NO_ANSWER:
         return True
     return False
@@ -260,7 +286,7 @@ def test_many_clients_are_answered_at_the_same_time(patient_server):
     with heartbeat_server(tasks=tasks, needed=[]) as (server, settings):
         with ThreadPoolExecutor(len(tasks)) as pool:
             answers = list(
-                pool.map(lambda task: heartbeat.request(settings, report_of(task), 60.0), tasks[1:])
+                pool.map(lambda task: request(settings, report_of(task), 60.0), tasks[1:])
             )
         assert len(answers) == 49
         assert {report.state for report in server.reports.values()} == {"READY"}
@@ -297,7 +323,7 @@ def test_a_changed_state_is_sent_at_once(monkeypatch):
     monkeypatch.setattr(heartbeat, "INTERVAL_S", 3600.0)
     state = ["RUNNING"]
     with heartbeat_server() as (server, settings):
-        client = HeartbeatClient(settings, lambda: report_of("ps:0", state[0]))
+        client = HeartbeatClient(settings.of("ps:0"), lambda: report_of("ps:0", state[0]))
         assert eventually(lambda: stored(server, "ps:0")[0] == "RUNNING")
         state[0] = "READY"
         client.send_soon()
@@ -316,7 +342,7 @@ def test_the_last_report_is_never_overtaken_by_an_older_one(monkeypatch):
         return report_of("ps:0", "RUNNING")
 
     with heartbeat_server() as (server, settings):
-        client = HeartbeatClient(settings, report)
+        client = HeartbeatClient(settings.of("ps:0"), report)
         assert is_sending.wait(60.0)
         assert client.send()
         assert client.acknowledged["state"] == "FAILED"
@@ -338,7 +364,11 @@ def stranger(port):
 
     served = threading.Event()
     answers = iter(
-        [b"[" * 99999, b'{"nonce": "\\ud800", "body": "", "mac": "\\ud800"}', *[b"?"] * 9999]
+        [
+            b"[" * 99999,
+            b'{"sender": "", "nonce": "\\ud800", "body": "", "mac": "\\ud800"}',
+            *[b"?"] * 9999,
+        ]
     )
     threading.Thread(target=serve, daemon=True).start()
     return listener, served

@@ -25,9 +25,10 @@ from tfdeploy.agent.supervision.signing import (
     sign,
     verify,
 )
+from unit.builders import make_heartbeat_settings
 
-SECRET = "s3cret"
-BODY = {"task": "worker:1", "state": "READY", "reason": "é😀\n\ud800"}
+SECRET, SENDER = "s3cret", "worker:1"
+BODY = {"state": "READY", "reason": "é😀\n\ud800"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -35,33 +36,44 @@ JSON = st.recursive(
 )
 
 
+def secret_of(sender):
+    """Every task has the same secret here."""
+    return SECRET
+
+
 # Signed lines
 
 
 @given(st.text(), st.dictionaries(st.text(), JSON, max_size=3))
 def test_a_line_is_read_as_it_was_signed(nonce, body):
-    line = sign(SECRET, REQUEST, nonce.encode(errors="replace").decode(), body)
+    line = sign(SECRET, REQUEST, SENDER, nonce.encode(errors="replace").decode(), body)
     assert line.count(b"\n") == 1
-    assert verify(SECRET, REQUEST, line)[1] == body
+    assert verify(secret_of, REQUEST, line)[2] == body
 
 
 def test_another_secret_is_not_trusted():
-    with pytest.raises(Untrusted, match="does not know the run's secret"):
-        verify("another", REQUEST, sign(SECRET, REQUEST, "1", BODY))
+    with pytest.raises(Untrusted, match="does not know the secret"):
+        verify(lambda sender: "another", REQUEST, sign(SECRET, REQUEST, SENDER, "1", BODY))
 
 
 def test_a_request_is_not_accepted_as_an_answer():
     with pytest.raises(Untrusted):
-        verify(SECRET, ANSWER, sign(SECRET, REQUEST, "1", BODY))
+        verify(secret_of, ANSWER, sign(SECRET, REQUEST, SENDER, "1", BODY))
+
+
+def test_the_sender_is_signed():
+    fields = json.loads(sign(SECRET, REQUEST, SENDER, "1", BODY))
+    with pytest.raises(Untrusted, match="does not know the secret"):
+        verify(secret_of, REQUEST, json.dumps({**fields, "sender": "ps:0"}).encode())
 
 
 def test_a_line_with_a_flipped_bit_is_not_trusted():
-    line = sign(SECRET, REQUEST, "a1", {"state": "READY"})
+    line = sign(SECRET, REQUEST, SENDER, "a1", {"state": "READY"})
     for index in range(len(line) - 1):
         for bit in (1, 0x20, 0x80):
             flipped = bytes([*line[:index], line[index] ^ bit, *line[index + 1 :]])
             try:
-                assert verify(SECRET, REQUEST, flipped) == ("a1", {"state": "READY"})
+                assert verify(secret_of, REQUEST, flipped) == (SENDER, "a1", {"state": "READY"})
             except Untrusted:
                 continue
             assert json.loads(flipped) == json.loads(line)  # a capital in an escape: the same text
@@ -69,10 +81,11 @@ def test_a_line_with_a_flipped_bit_is_not_trusted():
 
 GARBAGE = [
     b"", b"\0", b"hello", b"[]", b"7", b"null", b"{}", b'{"nonce": "1"}', b"\xff\xfe", b'"' * 99,
-    b'{"nonce": "1", "body": {}, "mac": 1}', b'{"nonce": [], "body": "{}", "mac": null}',
-    b'{"nonce": "\\ud800", "body": "{}", "mac": "x"}',
-    b'{"nonce": "1", "body": "{}", "mac": "\\udfff"}',
-    b'{"nonce": "1", "body": "{}", "mac": "\xc3\xa9"}',
+    b'{"sender": "", "nonce": "1", "body": {}, "mac": 1}',
+    b'{"sender": [], "nonce": [], "body": "{}", "mac": null}',
+    b'{"sender": "", "nonce": "\\ud800", "body": "{}", "mac": "x"}',
+    b'{"sender": "", "nonce": "1", "body": "{}", "mac": "\\udfff"}',
+    b'{"sender": "", "nonce": "1", "body": "{}", "mac": "\xc3\xa9"}',
     b"[" * 100_000, b'{"a":' * 100_000, b"SSH-2.0-OpenSSH_9.2", b"HTTP/1.1 400 Bad Request\r",
 ]  # fmt: skip
 
@@ -80,13 +93,13 @@ GARBAGE = [
 @pytest.mark.parametrize("line", GARBAGE, ids=lambda line: repr(line[:20]))
 def test_a_line_in_another_format_is_not_trusted(line):
     with pytest.raises(Untrusted):
-        verify(SECRET, ANSWER, line)
+        verify(secret_of, ANSWER, line)
 
 
 @given(st.binary(max_size=60))
 def test_random_bytes_are_not_trusted(line):
     with pytest.raises(Untrusted):
-        verify(SECRET, ANSWER, line)
+        verify(secret_of, ANSWER, line)
 
 
 # Requests
@@ -108,7 +121,9 @@ def peer(handle):
 
 
 def send_request(address, timeout_s=5.0):
-    return signing.request(address, SECRET, BODY, timeout_s)
+    host, port = address
+    settings = make_heartbeat_settings(address=host, port=port, secret=SECRET, task=SENDER)
+    return signing.request(settings, BODY, timeout_s)
 
 
 def assert_untrusted(handle, match):
@@ -119,7 +134,10 @@ def assert_untrusted(handle, match):
 
 def receive_request(connection):
     """Return the nonce and the body of a request."""
-    return verify(SECRET, REQUEST, receive_line(DeadlineSocket(connection, 5.0)))
+    line = receive_line(DeadlineSocket(connection, 5.0))
+    sender, nonce, body = verify(secret_of, REQUEST, line)
+    assert sender == SENDER
+    return nonce, body
 
 
 def answer_with(body, data=b"", nonce=None):
@@ -127,7 +145,7 @@ def answer_with(body, data=b"", nonce=None):
 
     def handle(connection):
         request_nonce, _ = receive_request(connection)
-        connection.sendall(sign(SECRET, ANSWER, nonce or request_nonce, body) + data)
+        connection.sendall(sign(SECRET, ANSWER, SENDER, nonce or request_nonce, body) + data)
 
     return handle
 
@@ -138,7 +156,7 @@ def test_a_request_gets_its_answer():
     def handle(connection):
         nonce, body = receive_request(connection)
         requests.append(body)
-        connection.sendall(sign(SECRET, ANSWER, nonce, {"ended": None}))
+        connection.sendall(sign(SECRET, ANSWER, SENDER, nonce, {"ended": None}))
 
     with peer(handle) as address:
         assert send_request(address) == ({"ended": None}, b"")
@@ -182,7 +200,7 @@ def test_incomplete_data_is_detected():
 def test_an_incomplete_answer_is_detected():
     def handle(connection):
         nonce, _ = receive_request(connection)
-        connection.sendall(sign(SECRET, ANSWER, nonce, {"ended": None})[:-20])
+        connection.sendall(sign(SECRET, ANSWER, SENDER, nonce, {"ended": None})[:-20])
 
     assert_untrusted(handle, "it closed the connection")
 
