@@ -68,8 +68,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_connection_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Isolate the tests from the connections and the caches of the developer's commands."""
+    """Isolate the tests from the connections, caches and settings of the developer's commands."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -1,7 +1,7 @@
 """All errors that a user can meet: what went wrong, on which host, and what to type next.
 
     TfdeployError(message, hint)
-    ├── InventoryError · PlanError · RunError       exit 2: nothing was changed
+    ├── InventoryError · PlanError · RunError · NotTrusted    exit 2: nothing was changed
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
@@ -70,6 +70,12 @@ class PlanError(TfdeployError):
 
 class RunError(TfdeployError):
     """The controller does not know the run, or cannot read or write its record."""
+
+    exit_code = 2
+
+
+class NotTrusted(TfdeployError):
+    """The user has not trusted what hosts.toml, or the record of a run, wants to use here."""
 
     exit_code = 2
 

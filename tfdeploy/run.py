@@ -218,12 +218,21 @@ def _newest_run(base: Path, hosts_file: Path) -> str:
 def _parse_run_json(text: str, folder: Path) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(text)
-        required = {key: str(values[key]) for key in ("release", "agent", "hosts_file")}
+        required = {key: _plain_name(values[key]) for key in ("release", "agent", "hosts_file")}
         return {**OPTIONAL_KEYS, **values, **required}
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise NoRecord(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"
         ) from None
+
+
+def _plain_name(value: Any) -> str:
+    """Return a value that becomes part of a path. Raises ValueError if it could leave its folder,
+    as in a record that somebody else wrote."""
+    name = str(value)
+    if name in ("", ".", "..") or not name.isprintable() or "/" in name:
+        raise ValueError(name)
+    return name
 
 
 def _run_ids(base: Path) -> list[str]:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ import host_python
 from evidence import end_of
 from ports import ADDRESS, free_ports
 from waiting import until
+
+from tfdeploy.config import inventory
+from tfdeploy.errors import InventoryError
+from tfdeploy.trust import store
 
 from .sshd import alive
 
@@ -64,7 +69,10 @@ class Project:
             **self.training,
         }
         tables = {"project": self.name, **self.top, "training": training, "hosts": self.hosts}
-        (self.folder / "hosts.toml").write_text(toml(tables))
+        file = self.folder / "hosts.toml"
+        file.write_text(toml(tables))
+        with suppress(InventoryError):  # of a test about invalid files
+            store.remember(inventory.load(file))
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `tfdeploy WORDS` in the project's folder to its end."""

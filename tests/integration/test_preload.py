@@ -17,8 +17,8 @@ from unit.builders import as_unprivileged_user, end_processes, start_python
 
 import tfdeploy
 
-FOLDER = Path(tfdeploy.__file__).parent / "preload"
-PACKAGE = FOLDER.parents[1]
+FOLDER = Path(tfdeploy.__file__).parent / "inside" / "preload"
+PACKAGE = FOLDER.parents[2]
 LIBRARY = FOLDER / f"{os.uname().machine}.so"
 GREETING = b"admitted"
 LISTEN = """

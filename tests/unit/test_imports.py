@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
     "planning": ("agent", "cluster", "config", "errors", "formatting", "release"),
     "run": ("config", "errors", "planning"),
+    "trust": ("cluster", "config", "errors"),
     "hosts": (
         *("agent", "config", "errors", "formatting", "planning", "run"),
         *("transport", "transport.daemon", "transport.ssh"),
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     ),
     "experiments": (
         *("agent", "cluster", "commands", "config", "errors", "file_lock", "formatting", "hosts"),
-        *("planning", "run"),
+        *("planning", "run", "trust"),
     ),
     "output": (
         *("agent", "commands", "errors", "experiments", "formatting", "hosts", "planning"),
@@ -57,10 +58,10 @@ MAY_IMPORT = {
     ),
     "cli": (
         *("commands", "config", "errors", "experiments", "hosts", "output", "run", "transfer"),
+        "trust",
     ),
     "agent": (),
     "inside": (),
-    "preload": (),
 }
 # The same for the agent's packages. All of them may import its top-level modules.
 AGENT_MAY_IMPORT = {

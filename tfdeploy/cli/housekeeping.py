@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, Hosts, Json, app, exit_if_failed
+from tfdeploy.cli.options import HOSTS, Hosts, Json, app, exit_if_failed, load_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
-    from tfdeploy.config.inventory import load
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    inventory = load(hosts)
+    inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
     if json:
@@ -51,12 +50,11 @@ def prune(
     Asks before it deletes results that exist only on hosts; refuses without a terminal."""
     from tfdeploy.commands import prune as command
     from tfdeploy.commands.runs import runs as list_runs
-    from tfdeploy.config.inventory import load
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    inventory = load(hosts)
+    inventory = load_inventory(hosts)
     console = Console(for_json=json)
     with Fleet(inventory) as fleet:
         project_runs = list_runs(fleet, inventory)

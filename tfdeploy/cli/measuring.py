@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app
+from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app, load_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,13 +90,12 @@ def sweep(
     """Measure speed with different numbers of ps and workers, in one short run each.
 
     The same command again measures only what is missing."""
-    from tfdeploy.config.inventory import load
     from tfdeploy.experiments import grid, record
     from tfdeploy.experiments import sweep as command
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
-    inventory = load(hosts)
+    inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
     settings = grid.Grid(cells, seconds, pattern, examples_per_step, synchronous)

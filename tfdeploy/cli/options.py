@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
@@ -42,11 +45,19 @@ INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("logs -f", "status", "collect", "stop")
 
 
-def load_intent(hosts: Path) -> Intent:
-    from tfdeploy.commands.plan import plan_all
+def load_inventory(hosts: Path) -> Inventory:
+    """Load a hosts.toml that the user trusts."""
     from tfdeploy.config import inventory
 
-    return plan_all(inventory.load(hosts))
+    loaded = inventory.load(hosts)
+    _require_trust(loaded, str(hosts), hosts_flag(hosts))
+    return loaded
+
+
+def load_intent(hosts: Path) -> Intent:
+    from tfdeploy.commands.plan import plan_all
+
+    return plan_all(load_inventory(hosts))
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
@@ -54,14 +65,39 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
     from tfdeploy import run
 
     try:
-        return run.load(hosts, run_id)
+        found = run.load(hosts, run_id)
     except run.NoRecord as missing:
         from tfdeploy.commands.recover_record import recover_record
         from tfdeploy.output.console import Console
 
-        recovered = recover_record(hosts, run_id, missing)
+        recovered = recover_record(load_inventory(hosts), run_id, missing)
         Console().print_restored_record(recovered.run, recovered.hosts)
         return recovered.run
+    _require_trust(found.inventory, f"the record of run {found.id}", found.flags)
+    return found
+
+
+def hosts_flag(hosts: Path) -> str:
+    """Return the option that names an inventory file; "" for the default."""
+    return "" if hosts == HOSTS else f"--hosts {shlex.quote(str(hosts))}"
+
+
+def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
+    """Ask the user at the terminal to trust the inventory's sensitive values. Raises NotTrusted if
+    there is no terminal."""
+    from tfdeploy.errors import NotTrusted
+    from tfdeploy.trust import store
+
+    try:
+        store.refuse_untrusted(inventory, name, flags)
+    except NotTrusted as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        from tfdeploy.output.console import Console
+
+        Console().print_error(error)
+        typer.confirm("do you trust it?", abort=True, err=True)
+        store.remember(inventory)
 
 
 def open_fleet(run: Run) -> Fleet:

@@ -53,6 +53,21 @@ def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
 
 
 @app.command()
+def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+    """Trust the programs and the outside paths that hosts.toml names for this machine."""
+    from tfdeploy import run
+    from tfdeploy.config import inventory
+    from tfdeploy.output.console import Console
+    from tfdeploy.trust import sensitive_values, store
+
+    trusted = run.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
+    values = sensitive_values.find(trusted)
+    store.remember(trusted)
+    lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
+    Console().print_text("\n".join(lines) if values else f"nothing in {hosts} needs your trust")
+
+
+@app.command()
 def check(
     hosts: Hosts = HOSTS, json: Json = False, accept_new_host_keys: AcceptNew = False
 ) -> None:

@@ -15,14 +15,12 @@ from tfdeploy import run as runs
 from tfdeploy.agent.protocol.runs import KnownRun, ListRecords, ReadRecord
 from tfdeploy.agent.runs.run_record import digest
 from tfdeploy.commands.runs import ID
-from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -52,7 +50,7 @@ class RecoveredRun:
     hosts: tuple[str, ...]
 
 
-def recover_record(hosts_file: Path, run_id: str | None, missing: RunError) -> RecoveredRun:
+def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) -> RecoveredRun:
     """Find a run on the hosts and write its record: the run `run_id`, or the newest that is not
     part of a sweep.
 
@@ -61,7 +59,6 @@ def recover_record(hosts_file: Path, run_id: str | None, missing: RunError) -> R
     """
     if run_id and not ID.fullmatch(run_id):
         raise missing
-    inventory = inventories.load(hosts_file)
     with Fleet(inventory) as fleet:
         outcomes = fleet.outcomes(
             fleet.agents, lambda agent: _ask_records(agent, inventory.project)

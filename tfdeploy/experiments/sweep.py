@@ -29,6 +29,7 @@ from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.record import SweepRecord, lock_folder
 from tfdeploy.experiments.speedup import FAILED, GOING, Cell, Result, Sweep
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.trust.store import refuse_untrusted
 
 if TYPE_CHECKING:
     import re
@@ -167,6 +168,7 @@ def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
     for result in [each for each in record.sweep if each.result == GOING]:
         if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
             orphan = run.load(inventory.file, result.run)
+            refuse_untrusted(orphan.inventory, f"the record of run {orphan.id}", orphan.flags)
             with Fleet(orphan.inventory, version=orphan.agent) as fleet:
                 stop(fleet, orphan)
                 remove_run(fleet, orphan.inventory.project, orphan.id, orphan.plan.hosts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # A zip stores times: a fixed one keeps the hash the same in every checkout.
 EPOCH = (1980, 1, 1, 0, 0, 0)
-# Those that preload/build.sh builds for.
+# Those that inside/preload/build.sh builds for.
 PROCESSORS = ("aarch64", "x86_64")
 
 
@@ -33,7 +33,7 @@ def bundle() -> bytes:
             _add(archive, f"inside/{name}", source)
         for processor in PROCESSORS:
             library = f"preload/{processor}.so"
-            _add(archive, library, package.joinpath(library).read_bytes())
+            _add(archive, library, package.joinpath(f"inside/{library}").read_bytes())
     return data.getvalue()
 
 

@@ -82,7 +82,7 @@ def test_the_bundle_has_exactly_what_runs_on_hosts():
             "tfdeploy/__init__.py",
             *(f"tfdeploy/{file.relative_to(package)}" for file in package.glob("agent/**/*.py")),
             *(f"inside/{file.name}" for file in package.glob("inside/*.py")),
-            *(f"preload/{file.name}" for file in package.glob("preload/*.so")),
+            *(f"preload/{file.name}" for file in package.glob("inside/preload/*.so")),
         ]
     )
 

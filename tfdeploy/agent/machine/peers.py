@@ -1,4 +1,4 @@
-"""The addresses from which other hosts may connect to a task: preload/sockets.c reads this list.
+"""The addresses from which other hosts may connect to a task, for inside/preload/sockets.c.
 
 Each address in hosts.toml is resolved here, as TensorFlow does. A host may connect from another
 address than that: one with two networks, or one behind NAT. Its supervisor proves with the run's

@@ -1,4 +1,4 @@
-"""The library preload/sockets.c, which a task's processes load before any other."""
+"""The library of inside/preload/sockets.c, which a task's processes load before any other."""
 
 from __future__ import annotations
 

@@ -1,0 +1,256 @@
+"""Somebody else's repository, in which a user types the commands that only look."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tfdeploy.cli.options import load_inventory
+from tfdeploy.errors import NotTrusted
+
+LOCAL = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
+LOOKS = ("plan", "check", "status", "logs", "runs", "collect", "stop", "fetch worker:0 x")
+
+
+class Clone:
+    """A repository in the user's home. `ran` is a file that only a program of the clone writes."""
+
+    def __init__(self, home):
+        self.home, self.folder, self.ran = home, home / "clone", home / "ran"
+        (self.folder / ".git").mkdir(parents=True)
+        (self.folder / "train.py").write_text("pass\n")
+        evil = self.folder / "evil.sh"
+        evil.write_text(f"#!/bin/sh\ntouch {self.ran}\n")
+        evil.chmod(0o755)
+
+    def write(self, hosts, top=""):
+        text = f'project = "p"\n{top}\n[training]\ncommand = "python train.py"\n{hosts}'
+        (self.folder / "hosts.toml").write_text(text)
+
+    def environment(self):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+        return {**kept, "HOME": str(self.home), "COLUMNS": "200"}
+
+    def tf(self, command):
+        return subprocess.run(
+            [sys.executable, "-m", "tfdeploy", *command.split()], cwd=self.folder,
+            env=self.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def refusal(self, command):
+        """Return what a command says that exits with 2 and has run nothing."""
+        done = self.tf(command)
+        assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+        assert not self.ran.exists()
+        return done.stderr
+
+    def distrust(self):
+        """Return why hosts.toml is not trusted. Every command loads it in this way."""
+        with pytest.raises(NotTrusted) as refused:
+            load_inventory(self.folder / "hosts.toml")
+        assert not self.ran.exists()
+        return str(refused.value)
+
+    def on_terminal(self, command, answer):
+        """Run a command with a terminal, on which the user types `answer`; return the exit code and
+        what the terminal shows."""
+        main_end, terminal = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tfdeploy", *command.split()], cwd=self.folder,
+            env=self.environment(), stdin=terminal, stdout=terminal, stderr=terminal,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(terminal)
+        os.write(main_end, f"{answer}\n".encode())
+        shown = b""
+        try:
+            while chunk := os.read(main_end, 65536):
+                shown += chunk
+        except OSError:  # the process has closed the terminal
+            pass
+        os.close(main_end)
+        return process.wait(), shown.decode()
+
+
+def write_record(clone, run_id="20260101-000000-aaaa", **values):
+    """Write the record of a run as a repository may contain it."""
+    folder = clone.folder / "runs" / run_id
+    folder.mkdir(parents=True)
+    text = (
+        (clone.folder / "hosts.toml")
+        .read_text()
+        .replace("workers", "ports = [2222, 2223]\nworkers")
+    )
+    (folder / "hosts.toml").write_text(text + 'address = "127.0.0.1"\n')
+    run_json = {"release": "abc", "agent": "abc", "hosts_file": "hosts.toml", **values}
+    (folder / "run.json").write_text(json.dumps(run_json))
+
+
+@pytest.fixture
+def clone(home, monkeypatch):
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    return Clone(home)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "ssh_config"),
+    [
+        ("Match", "Match exec \"touch {ran}\"\n  User x\n"),
+        ("ProxyCommand", "Host *\n  ProxyCommand touch {ran}\n"),
+        ("proxycommand", 'Host *\n"proxycommand"=touch {ran}\n'),
+        ("KnownHostsCommand", "KnownHostsCommand /usr/bin/touch {ran}\n"),
+        ("PKCS11Provider", "PKCS11Provider ./evil.so\n"),
+        ("Include", "Include ./more\n"),
+        ("UserKnownHostsFile", "UserKnownHostsFile ~/.bashrc\n"),
+        ("NewKeyword", "NewKeyword x\n"),
+    ],
+)  # fmt: skip
+def test_an_ssh_config_that_can_run_programs_needs_trust(clone, keyword, ssh_config):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(ssh_config.format(ran=clone.ran))
+    said = clone.distrust()
+    assert f'ssh_config = "ssh.conf" has {keyword} in line' in said
+    assert "tfdeploy trust" in said
+
+
+def test_an_ssh_config_that_names_only_hosts_needs_no_trust(clone):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(
+        "# our machines\nHost a\n  HostName 127.0.0.9\n\tUser=ada\n  Port 22\n"
+        "  IdentityFile ~/.ssh/work\n  UserKnownHostsFile ./known_hosts.work\n"
+        "Match host b\n  ProxyJump c\n"
+    )
+    assert "127.0.0.9" in clone.tf("plan").stdout
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_no_command_that_looks_runs_a_program_of_the_clone(clone, command):
+    clone.write(f'{LOCAL}python = "{clone.folder}/evil.sh"\n')
+    if command not in ("plan", "check", "runs"):
+        write_record(clone)
+    assert f'hosts.here.python = "{clone.folder}/evil.sh"' in clone.refusal(command)
+
+
+def test_the_record_of_a_run_needs_trust_even_if_hosts_toml_is_harmless(clone):
+    clone.write(f'{LOCAL}python = "{clone.folder}/evil.sh"\n')
+    write_record(clone)
+    clone.write(LOCAL)
+    assert clone.tf("plan").returncode == 0
+    said = clone.refusal("status")
+    assert "the record of run 20260101-000000-aaaa needs your trust" in said
+    assert "tfdeploy trust --run 20260101-000000-aaaa" in said
+
+
+@pytest.mark.parametrize("key", ["agent", "release", "hosts_file"])
+def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, key):
+    clone.write(LOCAL)
+    write_record(clone, **{key: "../../clone/evil"})
+    assert "is broken" in clone.refusal("status --run 20260101-000000-aaaa")
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ('[source]\npath = "~/.ssh"', 'source.path = "~/.ssh" is outside of'),
+        ('[source]\npath = ".."', 'source.path = ".." is outside of'),
+        ('[source]\npath = "link"', 'source.path = "link" is outside of'),
+        ('[data.keys]\npath = "~/.ssh"', 'data."keys".path = "~/.ssh" is outside of'),
+        ("[data.link]", 'data."link".path = "link" is outside of'),
+        ('[training.env]\nLD_PRELOAD = "evil.so"', 'training.env.LD_PRELOAD = "evil.so" changes'),
+        ('[training.worker.env]\nPATH = "."', 'training.worker.env.PATH = "." changes'),
+        ('[defaults.env]\nPYTHONPATH = "x"', 'hosts.here.env.PYTHONPATH = "x" changes'),
+        ('[defaults]\npython = "reboot"', 'hosts.here.python = "reboot" runs on this machine'),
+        ('[defaults]\ndirectory = "~/clone/x"', 'hosts.here.directory = "~/clone/x" can contain'),
+    ],
+)
+def test_what_leads_out_of_the_repository_needs_trust(clone, lines, shown):
+    (clone.home / ".ssh").mkdir()
+    (clone.home / ".ssh" / "id_work").write_text("secret")
+    (clone.folder / "link").symlink_to(clone.home / ".ssh")
+    clone.write(f"{lines}\n{LOCAL}")
+    assert shown in clone.distrust()
+
+
+def test_the_tree_itself_needs_no_trust(clone):
+    sub = clone.folder / "deploy"
+    sub.mkdir()
+    clone.write(f'[source]\npath = ".."\n[training.env]\nPYTHONUNBUFFERED = "1"\n{LOCAL}')
+    (clone.folder / "hosts.toml").rename(sub / "hosts.toml")
+    done = clone.tf("plan --hosts deploy/hosts.toml")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_home_in_git_is_no_repository(clone):
+    (clone.home / ".git").mkdir()
+    (clone.folder / ".git").rmdir()
+    clone.write(f'[source]\npath = ".."\n{LOCAL}')
+    assert "is outside of" in clone.distrust()
+
+
+def test_trust_is_asked_for_once_and_again_for_a_changed_ssh_config(clone):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    config = clone.folder / "ssh.conf"
+    config.write_text("Host *\n  HostName 127.0.0.9\n  ProxyCommand nc %h %p\n")
+    assert "needs your trust" in clone.refusal("plan")
+    assert clone.tf("trust").stdout.splitlines() == [
+        f"trusted for {clone.folder}:",
+        '  ssh_config = "ssh.conf" has ProxyCommand in line 3',
+    ]
+    clone.write("[hosts.a]\nworkers = 2\n", 'ssh_config = "ssh.conf"')
+    assert clone.tf("plan").returncode == 0  # other keys change nothing
+    config.write_text(f"Host *\n  HostName 127.0.0.9\n  ProxyCommand touch {clone.ran}\n")
+    assert "ProxyCommand in line 3" in clone.distrust()
+
+
+def test_a_changed_file_that_the_ssh_config_includes_is_asked_for_again(clone):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(f"Include {clone.folder}/m*.conf\n")
+    more = clone.folder / "more.conf"
+    more.write_text("HostName 127.0.0.9\n")
+    clone.tf("trust")
+    assert clone.tf("plan").returncode == 0
+    more.write_text(f"ProxyCommand touch {clone.ran}\n")
+    assert "Include in line 1" in clone.distrust()
+
+
+def test_trust_is_private_and_only_for_its_folder(clone):
+    clone.write(f'[source]\npath = ".."\n{LOCAL}')
+    clone.tf("trust")
+    (file,) = (clone.home / ".config" / "tfdeploy" / "trusted").iterdir()
+    assert file.stat().st_mode & 0o077 == file.parent.stat().st_mode & 0o077 == 0
+    clone.folder.rename(clone.home / "other")
+    clone.folder = clone.home / "other"
+    assert "needs your trust" in clone.distrust()
+
+
+def test_trust_of_another_user_does_not_count(clone):
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    clone.write(f'[source]\npath = ".."\n{LOCAL}')
+    clone.tf("trust")
+    (file,) = (clone.home / ".config" / "tfdeploy" / "trusted").iterdir()
+    os.chown(file, 65534, -1)
+    assert "needs your trust" in clone.distrust()
+    assert f"{file} belongs to another user" in clone.refusal("trust")
+
+
+def test_on_a_terminal_the_command_asks(clone):
+    clone.write(f'[source]\npath = ".."\n{LOCAL}')
+    (clone.home / "train.py").touch()
+    code, shown = clone.on_terminal("plan", "n")
+    assert code == 1
+    assert 'source.path = ".." is outside of' in shown
+    assert "worker:0" not in shown
+    code, shown = clone.on_terminal("plan", "y")
+    assert (code, "worker:0" in shown) == (0, True), shown
+    load_inventory(clone.folder / "hosts.toml")
+
+
+def test_nothing_to_trust(clone):
+    clone.write(LOCAL)
+    assert clone.tf("trust").stdout == "nothing in hosts.toml needs your trust\n"

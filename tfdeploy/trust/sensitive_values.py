@@ -1,0 +1,104 @@
+"""Find the values of hosts.toml that need trust: programs for this machine, and paths outside of
+the repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.cluster import JOBS
+from tfdeploy.trust import ssh_keywords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.config.inventory import Inventory
+
+ROOT_MARKS = (".git", "pyproject.toml")
+PATH_PYTHON = re.compile(r"python[\d.]*")
+# Variables that decide which code a program loads; `check` imports TensorFlow with the tasks' env.
+LOADED_BY = re.compile(
+    r"PATH|HOME|LD_\w+|GCONV_PATH|BASH_ENV|ENV"
+    r"|PYTHON(?!UNBUFFERED|HASHSEED|IOENCODING|UTF8|DONTWRITEBYTECODE)\w*"
+)
+
+
+@dataclass(frozen=True)
+class SensitiveValue:
+    """A value of hosts.toml that needs trust. `reason` says why; `content` is the digest of the
+    file that it names, "" if only the path matters."""
+
+    key: str
+    value: str
+    reason: str
+    content: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key} = {json.dumps(self.value, ensure_ascii=False)} {self.reason}"
+
+
+def find(inventory: Inventory) -> tuple[SensitiveValue, ...]:
+    """Return the values that need trust, in the order of hosts.toml."""
+    return (*_ssh_config(inventory), *_paths(inventory), *_local_programs(inventory))
+
+
+def repository(inventory: Inventory) -> Path:
+    """Return the folder that came with the hosts.toml: the repository around it, else its own
+    folder. A home directory is no repository, even if it is in git."""
+    own = inventory.file.parent.resolve()
+    home = Path.home().resolve()
+    inside = [folder for folder in (own, *own.parents) if not home.is_relative_to(folder)]
+    marked = (folder for mark in ROOT_MARKS for folder in inside if (folder / mark).exists())
+    return next(marked, own)
+
+
+def _ssh_config(inventory: Inventory) -> Iterator[SensitiveValue]:
+    if inventory.ssh_config:
+        path = inventory.file.parent / Path(inventory.ssh_config).expanduser()
+        found = ssh_keywords.read(path)
+        if found.keywords:
+            reason = f"has {', '.join(found.keywords)}"
+            yield SensitiveValue("ssh_config", inventory.ssh_config, reason, found.digest)
+
+
+def _paths(inventory: Inventory) -> Iterator[SensitiveValue]:
+    root = repository(inventory)
+    sources = {"source.path": (inventory.source.path, inventory.source_root)}
+    for place, data in inventory.data.items():
+        resolved = inventory.data_root(place).resolve()
+        sources[f'data."{place}".path'] = (data.path or place, resolved)
+    for key, (value, resolved) in sources.items():
+        if not resolved.is_relative_to(root):
+            digest = hashlib.sha256(str(resolved).encode(errors="surrogateescape")).hexdigest()
+            yield SensitiveValue(key, value, f"is outside of {root}", digest)
+
+
+def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
+    """Yield what a host with transport = "local" runs on this machine: another Python than the one
+    of PATH, variables that make it load other code, and an agent that the repository contains."""
+    root = repository(inventory)
+    for host in (host for host in inventory.hosts if host.is_local):
+        if not PATH_PYTHON.fullmatch(host.python):
+            yield SensitiveValue(f"hosts.{host.name}.python", host.python, "runs on this machine")
+        directory = Path(host.root).expanduser().resolve()
+        if directory.is_relative_to(root) and not Path.home().resolve().is_relative_to(root):
+            key = f"hosts.{host.name}.directory"
+            yield SensitiveValue(key, host.directory, "can contain programs of the repository")
+        tables = {f"hosts.{host.name}": host.env, **_task_variables(inventory)}
+        for table, variables in tables.items():
+            for name in filter(LOADED_BY.fullmatch, variables):
+                reason = "changes which code runs on this machine"
+                yield SensitiveValue(f"{table}.env.{name}", variables[name], reason)
+
+
+def _task_variables(inventory: Inventory) -> dict[str, dict[str, str]]:
+    training = inventory.training
+    own = {f"training.{job}": getattr(training, job) for job in JOBS}
+    return {
+        table: {**settings.role_env, **settings.env}
+        for table, settings in {"training": training, **own}.items()
+    }
