@@ -72,13 +72,13 @@ def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings
         chief=str(plan.chief.task),
         tasks=[str(p.task) for p in plan.placements],
         needed=[str(p.task) for p in plan.essential if p != plan.chief],
-        replicas=_replicas(training, plan),
+        replicas=[str(p.task) for p in replica_placements(training, plan)],
         orphan_timeout_s=training.orphan_timeout_s,
         launch_name=hashlib.sha256(secret.encode()).hexdigest()[:16],
     )
 
 
-def _replicas(training: Training, plan: Plan) -> list[str]:
+def replica_placements(training: Training, plan: Plan) -> list[Placement]:
     """Return the tasks whose supervisors keep a copy of the newest checkpoint: one task on each of
     the first hosts besides the chief's. The evaluator's host comes first: it reads its copy."""
     reader = _host_of_remote_evaluator(training, plan)
@@ -92,9 +92,7 @@ def _replicas(training: Training, plan: Plan) -> list[str]:
         )
     count = max(training.replicas, reader is not None)
     # On the evaluator's host, its own supervisor: that of another task may end earlier.
-    return [
-        str(plan.placements_on(host)[-1 if host == reader else 0].task) for host in hosts[:count]
-    ]
+    return [plan.placements_on(host)[-1 if host == reader else 0] for host in hosts[:count]]
 
 
 def _host_of_remote_evaluator(training: Training, plan: Plan) -> str | None:

@@ -14,6 +14,7 @@ from tfdeploy.agent.protocol.runs import (
     LetGoOfCopies,
     ReceiveCheckpoint,
 )
+from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints import validate_checkpoints
 from tfdeploy.transfer.fetch import check_free_space, pull_limit, verify_file
@@ -55,7 +56,7 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
     """
     tasks = list(dict.fromkeys(str(run.plan.chief.task) for run in (new, old)))
     where = (new.inventory.project, new.id, tasks, new.inventory.training.checkpoint_dir)
-    hosts = [host for host in fleet.agents if host in (*old.plan.hosts, *new.plan.hosts)]
+    hosts = checkpoint_hosts(fleet, old, new)
     try:
         source = _find_newest(fleet, hosts, new, FindNewest(*where))
         if source:
@@ -63,6 +64,16 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
     finally:
         fleet.outcomes(hosts, lambda agent: agent.ask(LetGoOfCopies(*where)))
     return source
+
+
+def checkpoint_hosts(fleet: Fleet, *runs: Run) -> list[str]:
+    """Return the hosts of the fleet that have the results of these runs by their records: the
+    chief's, and those that keep replicas. No other host can offer what a run continues from."""
+    hosts = {run.plan.chief.host for run in runs}
+    for run in runs:
+        replicas = launch.replica_placements(run.inventory.training, run.plan)
+        hosts |= {placement.host for placement in replicas}
+    return [host for host in fleet.agents if host in hosts]
 
 
 def _find_newest(

@@ -13,6 +13,7 @@ from tfdeploy.agent.outputs.units import Walk
 from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
 from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
+from tfdeploy.transfer.checkpoint_handover import checkpoint_hosts
 from tfdeploy.transfer.outputs import (
     fetch_task_outputs,
     list_outputs,
@@ -48,8 +49,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
     if moved or not present:
         _fetch_from_old_chief(fleet, old)
-        hosts = {*old.plan.hosts, *new.plan.hosts} & {*fleet.agents}
-        for host in sorted(hosts):
+        for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
     stored = _units_on_controller(old, new, folder)
     newer = [unit for unit in stored if _is_newer(unit, present.get(unit.path))]
