@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import termios
@@ -231,8 +232,10 @@ def run_at_terminal(project: Project, answer: str, *words: str) -> tuple[int, st
 
 
 def _take_terminal() -> None:
-    """Make standard input the controlling terminal: Ctrl-C typed there becomes SIGINT."""
+    """Make standard input the controlling terminal: Ctrl-C typed there becomes SIGINT, which a
+    shell's background jobs, and so these tests, may ignore."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _read(terminal: int) -> bytes:
