@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 import tfdeploy
 
@@ -108,10 +109,9 @@ def test_heartbeats_load_no_more_modules(loaded):
     imports = "from tfdeploy.agent.supervision import heartbeat"
     exchange = """
 from tfdeploy.agent.records import HeartbeatSettings
-settings = HeartbeatSettings("localhost", 0, "s3cret", "worker:0", ["worker:0"], [], [], 60.0)
-server = heartbeat.HeartbeatServer(settings, None)
-address = ("localhost", server.port)
-assert heartbeat.signing.request(address, "s3cret", {}, 30.0)[0]["going"] == []
+chief = HeartbeatSettings("localhost", PORT, "s3cret", "worker:0", ["worker:0"], [], [], 60.0)
+server = heartbeat.HeartbeatServer(chief, None)
+assert heartbeat.request(chief.of("worker:0"), {}, 30.0)[0]["going"] == []
 server.close()
 """
-    assert loaded(imports + exchange) == loaded(imports)
+    assert loaded(imports + exchange.replace("PORT", str(free_port()))) == loaded(imports)

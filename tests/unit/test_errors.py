@@ -15,6 +15,7 @@ from tfdeploy.errors import (
     FleetError,
     HostError,
     InventoryError,
+    NotTrusted,
     PlanError,
     RunError,
     TaskFailed,
@@ -59,7 +60,7 @@ def test_the_module_docstring_lists_no_class_that_does_not_exist():
 
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_errors_raised_before_any_change_have_exit_code_2(leaf):
-    nothing_changed = leaf in (InventoryError, PlanError, RunError)
+    nothing_changed = leaf in (InventoryError, NotTrusted, PlanError, RunError)
     assert leaf.exit_code == (2 if nothing_changed else 1)
 
 

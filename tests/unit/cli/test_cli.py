@@ -22,7 +22,7 @@ role = "flags"
 env = { SPACE = "a b" }
 [hosts.here]
 transport = "local"
-python = "/opt/py"
+python = "python3.99"
 ps = 1
 workers = 1
 """
@@ -52,8 +52,8 @@ def tfdeploy(monkeypatch, capsys):
 
 
 COMMANDS = (
-    *("plan", "check", "push", "start", "run", "resume", "status", "logs", "collect", "fetch"),
-    *("stop", "runs", "prune", "compare", "sweep"),
+    *("plan", "trust", "check", "push", "start", "run", "resume", "status", "logs", "collect"),
+    *("fetch", "stop", "runs", "prune", "compare", "sweep"),
 )
 
 
@@ -139,7 +139,7 @@ def test_plan_shows_tasks_and_their_commands(tfdeploy, folder):
     assert 'cluster  {"ps": ["127.0.0.1:2222"], "worker": ["127.0.0.1:2223"]}' in lines
     assert any(line.endswith(f"  1 file, 5 B from {folder}") for line in lines)
     assert (
-        "  $ /opt/py train.py --dir=checkpoints --job_name=worker --task_index=0 "
+        "  $ python3.99 train.py --dir=checkpoints --job_name=worker --task_index=0 "
         "--ps_hosts=127.0.0.1:2222 --worker_hosts=127.0.0.1:2223"
     ) in lines
     assert lines.count("  SPACE='a b'") == 2
@@ -163,7 +163,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert list(worker) == [*placed, "argv", "env", "files", "ready"]
     assert (worker["files"], worker["ready"]) == ({}, "server")
     assert (worker["task"], worker["host"], worker["port"]) == ("worker:0", "here", 2223)
-    assert worker["argv"][:3] == ["/opt/py", "train.py", "--dir=checkpoints"]
+    assert worker["argv"][:3] == ["python3.99", "train.py", "--dir=checkpoints"]
     assert json.loads(worker["env"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
 
 
@@ -206,6 +206,7 @@ def test_data_behind_a_link_is_not_part_of_the_source(tfdeploy, data, tmp_path_f
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "set"
     data.rename(elsewhere)
     data.symlink_to(elsewhere)
+    assert tfdeploy("trust")[0] == 0
     document = json.loads(tfdeploy("plan", "--json")[1])
     assert (document["release"]["files"], document["data"][0]["files"]) == (2, 2)
 

@@ -39,7 +39,7 @@ role = "flags"
 checkpoint_dir = "{checkpoints}"
 [hosts.here]
 transport = "local"
-python = "/opt/py"
+python = "python3.99"
 ps = 1
 workers = 2
 ports = "2222-2225"

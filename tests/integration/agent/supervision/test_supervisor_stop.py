@@ -142,5 +142,7 @@ def test_stop_for_an_earlier_launch_does_not_stop_a_newer_one(supervise):
     (answer,) = stop.stop("p", task.launch.run, ["worker:0"], launched="another").tasks
     assert (answer.state, answer.survivors) == ("READY", [])
     assert (task.state.state, task.is_alive()) == ("READY", True)
-    (answer,) = stop.stop("p", task.launch.run, ["worker:0"], task.launch.heartbeat.name).tasks
+    (answer,) = stop.stop(
+        "p", task.launch.run, ["worker:0"], task.launch.heartbeat.launch_name
+    ).tasks
     assert answer.state == "STOPPED"
