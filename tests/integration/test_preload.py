@@ -63,12 +63,12 @@ def listen(tmp_path):
     """Start a listener that greets everybody it admits; return its port."""
     started = []
 
-    def start(*, guarded):
+    def start(*, guarded, peers=None):
         file = tmp_path / "peers"
         file.write_text("")
         env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
         if guarded:
-            env["TFDEPLOY_PEERS"] = str(file)
+            env["TFDEPLOY_PEERS"] = peers or str(file)
         with (tmp_path / "errors").open("w") as errors:
             started.append(start_python(LISTEN, env=env, stderr=errors))
         return int(started[-1].first_line)
@@ -101,6 +101,15 @@ def test_another_user_of_the_host_is_refused(listen, tmp_path, address):
         assert answer(address, port) == "reset"
     assert answer(address, port) == GREETING
     assert "refused a connection from 127.0.0.1 (1 so far)" in (tmp_path / "errors").read_text()
+
+
+def test_a_list_whose_path_is_too_long_admits_nobody_else(listen, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    port = listen(guarded=True, peers=f"{'/' * 4096}{tmp_path}/peers")
+    with as_unprivileged_user(tmp_path):
+        assert answer("127.0.0.1", port) == "reset"
+    assert answer("127.0.0.1", port) == GREETING
 
 
 def test_an_address_on_the_list_does_not_admit_another_user_of_the_host(listen, tmp_path):

@@ -20,6 +20,7 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.transfer.shared_directory import DirectoryClaims
+from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
 
 MAX_CLOCK_OFFSET_S = 5.0
+SAFE_RSYNC = (3, 2, 5)
 MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 
@@ -61,6 +63,7 @@ def check(fleet: Fleet, intent: Intent) -> CheckResult:
     _check_directories(result, fleet)
     _check_versions(result)
     result.notes += [*plan_warnings(intent), *_unreadable_host_keys(intent.inventory)]
+    result.notes += _old_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:
         result.errors += check_ports(fleet, intent, answered)
@@ -131,6 +134,16 @@ def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:
             facts.host,
             "rsync is not installed",
             "install it: files from 8 MiB on are sent and fetched by rsync",
+        )
+
+
+def _old_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
+    version = rsync.installed_version()
+    if version and version < SAFE_RSYNC and any(host.uses_ssh for host in inventory.hosts):
+        yield TfdeployError(
+            f"rsync {'.'.join(map(str, version))} on this machine may let a hostile host write "
+            "other files than those that are fetched (CVE-2022-29154)",
+            "update it to 3.2.5 or newer; some distributions have mended older versions",
         )
 
 

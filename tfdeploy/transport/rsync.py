@@ -34,6 +34,7 @@ FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
 # rsync prints a line with a name, then the bytes of all files, repeatedly: 8,749,056  22%
 PROGRESS = re.compile(rb"\s*([\d,.]+) +\d+%.*")
+VERSION = re.compile(rb"rsync +version v?(\d+)\.(\d+)\.(\d+)")
 # Source: rsync(1), EXIT VALUES. 12 also means that the host has no rsync.
 MEANINGS = {
     1: "rsync must be 3.1 or newer, on the controller and on the host",
@@ -46,6 +47,16 @@ MEANINGS = {
     127: "rsync is not installed on the host",
     255: "ssh could not connect",
 }
+
+
+def installed_version() -> tuple[int, ...] | None:
+    """Return the version of the controller's rsync, such as (3, 2, 7); None if it has none."""
+    try:
+        output = subprocess.run([COMMON[0], "--version"], capture_output=True, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = VERSION.search(output)
+    return tuple(map(int, match.groups())) if match else None
 
 
 class RsyncTransfers:

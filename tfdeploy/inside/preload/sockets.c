@@ -39,12 +39,14 @@
 __attribute__((used)) static const char source_sha256[] = SOURCE_SHA256;
 
 static char peers_file[4096];
+static int is_guarded;
 
 __attribute__((constructor)) static void read_settings(void)
 {
     const char *path = getenv("TFDEPLOY_PEERS");
+    is_guarded = path != NULL;
     if (path && strlen(path) < sizeof peers_file)
-        strcpy(peers_file, path);
+        strcpy(peers_file, path); /* else the list is empty: only this host's own user is admitted */
 }
 
 /* One end of a connection. An IPv4 address is written as IPv6 does: ::ffff:a.b.c.d. */
@@ -200,7 +202,7 @@ static int may_connect(int socket)
     socklen_t peer_size = sizeof peer, own_size = sizeof own;
     struct connection connection;
     char text[INET6_ADDRSTRLEN];
-    if (!peers_file[0])
+    if (!is_guarded)
         return 1;
     if (getpeername(socket, (struct sockaddr *)&peer, &peer_size) ||
         getsockname(socket, (struct sockaddr *)&own, &own_size))
