@@ -85,7 +85,7 @@ recipes: .venv/.ready-to-run
 clean:
 	tests/hosts/down
 	tests/bench/fleet down
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
 	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
 

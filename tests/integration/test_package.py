@@ -1,59 +1,78 @@
-"""The installed package contains the example of hosts.toml, which messages refer to."""
+"""The packages for a release: complete, the same bytes wherever they are built, and installable."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
-    "tfdeploy",
-    "pyproject.toml",
-    "MANIFEST.in",
-    "README.md",
-    "LICENSE",
-    "hosts.example.toml",
+    *("tfdeploy", "pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "hosts.example.toml"),
+    ".gitignore",
 )
 # Other tests compile modules at the same time: temporary files in __pycache__ may disappear.
-OPTIONS = {"symlinks": True, "ignore": shutil.ignore_patterns("__pycache__")}
-# pyproject.toml requires this version: an older one can't read its table.
-HAS_SETUPTOOLS = int(metadata.version("setuptools").split(".")[0]) >= 77
+WITHOUT_COMPILED = shutil.ignore_patterns("__pycache__")
+NOT_PYTHON = (
+    *("hosts.example.toml", "py.typed", "inside/preload/x86_64.so", "inside/preload/aarch64.so"),
+    "inside/preload/sockets.c",
+)
 
 
-@pytest.mark.skipif(
-    not HAS_SETUPTOOLS, reason="setuptools 77 or newer is missing: pip install '.[dev]'"
-)
-@pytest.mark.parametrize(
-    "built_from", ["the sources", pytest.param("an sdist", marks=pytest.mark.slow)]
-)
-def test_the_wheel_contains_the_example(tmp_path, built_from):
-    source = tmp_path / "source"
-    source.mkdir()
+def copy_sources(folder, mtime):
+    """Copy what a package is built from; all files of the copy have the same time."""
+    folder.mkdir()
     for name in SOURCES:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
-        copy(ROOT / name, source / name, **(OPTIONS if copy is shutil.copytree else {}))
-    if built_from == "an sdist":
-        call_build_hook(source, "build_sdist")
-        [sdist] = source.glob("dist/*.tar.gz")
-        shutil.unpack_archive(sdist, tmp_path, filter="data")
-        source = tmp_path / sdist.name.removesuffix(".tar.gz")
-    call_build_hook(source, "build_wheel")
-    [wheel] = source.glob("dist/*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        content = archive.read("tfdeploy/hosts.example.toml").decode()
-    assert content == (ROOT / "hosts.example.toml").read_text()
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=WITHOUT_COMPILED)
+        else:
+            shutil.copyfile(ROOT / name, folder / name)
+    for file in folder.rglob("*"):
+        os.utime(file, (mtime, mtime), follow_symlinks=False)
+    return folder
 
 
-def call_build_hook(source, hook):
-    """Call a hook of the build backend in its own process, as pip does."""
-    code = f"from setuptools import build_meta; build_meta.{hook}('dist')"
+def build(source, kind):
+    """Build an "sdist" or a "wheel" in its own process, as pip does; return its file."""
+    code = f"from hatchling import build; print(build.build_{kind}('dist'))"
     process = subprocess.run(
-        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True
-    )
+        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+    )  # fmt: skip
     assert process.returncode == 0, process.stderr
+    return source / "dist" / process.stdout.splitlines()[-1]
+
+
+def test_the_wheel_has_everything_and_is_reproducible(tmp_path):
+    wheels = [build(copy_sources(tmp_path / f"{mtime}", mtime), "wheel") for mtime in (1, 10**9)]
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    with zipfile.ZipFile(wheels[0]) as archive:
+        for name in NOT_PYTHON:
+            assert archive.read(f"tfdeploy/{name}") == (ROOT / "tfdeploy" / name).read_bytes()
+        packed = {name for name in archive.namelist() if name.endswith(".py")}
+    written = (ROOT / "tfdeploy").rglob("*.py")
+    assert packed == {file.relative_to(ROOT).as_posix() for file in written}
+
+
+@pytest.mark.slow
+def test_the_wheel_of_an_sdist_is_the_same_and_can_be_installed(tmp_path):
+    source = copy_sources(tmp_path / "source", 1)
+    sdist, wheel = build(source, "sdist"), build(source, "wheel")
+    shutil.unpack_archive(sdist, tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    assert build(unpacked, "sdist").read_bytes() == sdist.read_bytes()
+    assert build(unpacked, "wheel").read_bytes() == wheel.read_bytes()
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", installed, wheel], check=True)
+    example = subprocess.run(
+        [sys.executable, "-m", "tfdeploy", "example"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert example.stdout == (ROOT / "hosts.example.toml").read_text()
