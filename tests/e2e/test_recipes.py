@@ -28,6 +28,7 @@ def run(tmp_path):
     def run(recipe: str, machines: dict[str, dict]) -> RecipeRun:
         copy = tmp_path / "examples"
         shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+        (copy / ".git").mkdir()  # as in a clone: recipes read the folder above their own
         own = tomllib.loads((copy / recipe / "hosts.toml").read_text())
         hosts = {name: {"address": name, **tasks} for name, tasks in machines.items()}
         defaults = {"python": "/opt/python/bin/python"}
