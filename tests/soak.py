@@ -24,6 +24,10 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "soak.md"
 EXAMPLES_A_TEST = 20_000  # `make quick` draws 60, the same in each run
 FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
+INPUTS_A_KIND = 143_000  # of 7 kinds: a million hostile inputs
+ATTACK = ["-n", "2", "tests/attacks/test_fuzz.py"]
+SECURITY = ROOT / "docs" / "security.md"
+COUNT = "The last soak read "  # the beginning of the line that a soak writes
 HEAD = (
     "# The last soak", "",
     "`make soak HOURS=1` fuzzes with new examples, then runs the faults again and again.", "",
@@ -46,11 +50,26 @@ def main(hours: float, sets: str) -> int:
     faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
     name = f"fuzzing, {EXAMPLES_A_TEST:,} new examples a test"
     parts = [_run(name, FUZZING, {"TFDEPLOY_FUZZ": str(EXAMPLES_A_TEST)})]
+    parts.append(_attack())
     while time.monotonic() < end:
-        parts.append(_run(f"faults, round {len(parts)}", faults, {}))
+        parts.append(_run(f"faults, round {len(parts) - 1}", faults, {}))
         RESULT.write_text(_page(parts))
     RESULT.write_text(_page(parts))
     return any(part.failed for part in parts)
+
+
+def _attack() -> Part:
+    """Read new hostile inputs, and write their number into docs/security.md."""
+    name = f"hostile inputs, {INPUTS_A_KIND:,} new ones of each kind"
+    seed = os.urandom(4).hex()
+    variables = {"TFDEPLOY_FUZZ_INPUTS": str(INPUTS_A_KIND), "TFDEPLOY_FUZZ_SEED": seed}
+    part = _run(name, ATTACK, variables)
+    count = f"{COUNT}{part.tests * INPUTS_A_KIND:,} of them on {datetime.now(UTC):%Y-%m-%d}"
+    result = f"{len(part.failed)} kinds failed" if part.failed else "none failed"
+    lines = SECURITY.read_text().splitlines()
+    text = [f"{count}: {result}." if line.startswith(COUNT) else line for line in lines]
+    SECURITY.write_text("\n".join(text) + "\n")
+    return part
 
 
 def _run(name: str, words: list[str], variables: dict[str, str]) -> Part:

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -208,7 +209,11 @@ def test_an_unreachable_host_is_reported_and_the_others_are_listed_and_pruned(pr
 
 def run_at_terminal(project: Project, answer: str, *words: str) -> tuple[int, str]:
     """Run `tfdeploy WORDS` at a terminal of its own, and type the answer to its question. Return
-    its exit code and what the terminal shows."""
+    its exit code and what the terminal shows.
+
+    Ctrl-C in the instant before Python waits for input has no effect until the next key: the answer
+    is typed again, as a person would.
+    """
     controlling, terminal = pty.openpty()
     env = {**environment(project.folder), "TERM": "xterm"}
     with subprocess.Popen(
@@ -225,8 +230,10 @@ def run_at_terminal(project: Project, answer: str, *words: str) -> tuple[int, st
         screen = b""
         while chunk := _read(controlling):
             screen += chunk
-            if screen.endswith(b"delete them? [y/N]: "):
+            while screen.endswith(b"delete them? [y/N]: "):
                 os.write(controlling, answer.encode())
+                if select.select([controlling], [], [], 5.0)[0]:
+                    break
         os.close(controlling)
     return process.returncode, screen.decode()
 

@@ -20,6 +20,7 @@ from tfdeploy.config.types import (
     GpuIds,
     JobName,
     Jobs,
+    LocalPath,
     Name,
     Outputs,
     Place,
@@ -52,7 +53,7 @@ class Source(Table):
     controller sends a large release to one host, and the hosts send it to each other.
     """
 
-    path: str = "."
+    path: LocalPath = "."
     exclude: StringList = ()
     relay: bool = True
 
@@ -65,7 +66,7 @@ class DataSet(Table):
     controller.
     """
 
-    path: str | None = None
+    path: LocalPath | None = None
     jobs: Jobs = ("worker", "chief", "evaluator")
     compare: Literal["mtime", "hash"] = "mtime"
     exclude: StringList = ()
@@ -200,7 +201,7 @@ class HostSettings(Table):
     transport: Literal["ssh", "local"] = "ssh"
     user: PlainWord | None = None
     port: Port | None = None
-    identity_file: str | None = None
+    identity_file: LocalPath | None = None
     proxy_jump: PlainWord | None = None
     gpus: GpuIds = ()
     gpus_per_worker: Count | None = None
@@ -261,7 +262,7 @@ class FileFields(Table):
     """The keys and tables of hosts.toml, without its hosts."""
 
     project: Name
-    ssh_config: str | None = None
+    ssh_config: LocalPath | None = None
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "open"] = "guarded"
     source: Source = Source()

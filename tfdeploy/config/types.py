@@ -23,6 +23,7 @@ PER_GPU = -1
 AUTO_PORTS: tuple[int, ...] = ()
 """The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
 ANY_SIGNAL = "signals"
+MAX_COMMAND = 50_000  # characters: splitting takes time by the square of the length
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
     *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
@@ -60,6 +61,14 @@ def _check_name(value: str) -> str:
 def _check_plain_word(value: str) -> str:
     if value.startswith("-") or not value.isprintable() or not value.strip():
         raise ValueError('expected printable text that does not start with "-"')
+    return value
+
+
+def _check_local_path(value: str) -> str:
+    if not value.isprintable() or not value.strip():
+        raise ValueError("expected the path of a file or a folder")
+    if value.startswith("~") and value != "~" and not value.startswith("~/"):
+        raise ValueError('expected "~/" for your home directory, or the whole path')
     return value
 
 
@@ -158,6 +167,8 @@ def _split_command(value: Any) -> Any:
     """Split a string into words as a shell does; the command itself never runs in a shell."""
     if not isinstance(value, str):
         return _list_to_tuple(value)
+    if len(value) > MAX_COMMAND:
+        raise ValueError(f"expected at most {MAX_COMMAND:,} characters; or a list of words")
     try:
         return tuple(shlex.split(value))
     except ValueError as error:
@@ -231,6 +242,7 @@ CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
 Place = Annotated[str, AfterValidator(_check_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
+LocalPath = Annotated[str, AfterValidator(_check_local_path)]
 Name = Annotated[str, AfterValidator(_check_name)]
 JobName = Annotated[str, AfterValidator(_check_job_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -51,6 +51,12 @@ def refused_host(lines):
         ("user = 1", "user: found 1; expected text in quotes"),
         ('user = "-oProxy"', f'user: found "-oProxy"; {WORD}'),
         ('proxy_jump = "-J"', f'proxy_jump: found "-J"; {WORD}'),
+        ('identity_file = ""', 'identity_file: found ""; expected the path of a file or a folder'),
+        (
+            'identity_file = "~bob/key"',
+            'identity_file: found "~bob/key"; expected "~/" for your home directory, or the whole '
+            "path",
+        ),
         ('python = " "', f'python: found " "; {WORD}'),
         ('directory = "tfdeploy"', f'directory: found "tfdeploy"; {FOLDER}'),
         ('directory = "~"', f'directory: found "~"; {FOLDER}'),

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 STATE = "checkpoint"
 LINE = re.compile(
-    r'^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"((?:[^"\\]|\\.)*)"', re.M
+    r"^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"
+    r'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"',
+    re.M,
 )
 SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
 OTHER_PARTS = (".index", ".meta")
@@ -80,7 +82,7 @@ def is_part(file: str, checkpoint: str) -> bool:
 
 def step(checkpoint: str) -> Optional[int]:
     """Return the training step that TensorFlow appends to a checkpoint's name, if there is one."""
-    match = re.search(r"-(\d+)$", checkpoint)
+    match = re.search(r"-(\d{1,18})$", checkpoint)  # a host may name a number without end
     return int(match[1]) if match else None
 
 

@@ -63,13 +63,13 @@ def ssh_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -
 def resolve(host: Host, inventory: Inventory) -> SshConfig:
     """Resolve a host's settings. Raises Unreachable if ssh or its configuration fails."""
     argv = [*ssh_command(host, inventory), "-G", "--", host.name]
-    return _parse(_query_cached(host.name, argv, inventory), host.name)
+    return _read_answer(_query_cached(host.name, argv, inventory), host.name)
 
 
 def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
     """Resolve the settings of a jump host, written as for -J: [user@]host[:port]."""
     argv = ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"]
-    return _parse(_query_cached(jump, argv, inventory), jump)
+    return _read_answer(_query_cached(jump, argv, inventory), jump)
 
 
 def absolute_path(path: str, inventory: Inventory) -> Path:
@@ -120,6 +120,15 @@ def _query(name: str, argv: list[str]) -> tuple[str, str]:
         reason = "\n".join(lines).strip()
         raise Unreachable(name, f"ssh refuses its configuration: {reason}")
     return process.stdout, process.stderr
+
+
+def _read_answer(text: str, name: str) -> SshConfig:
+    """Return the settings that `ssh -G` printed. Raises Unreachable."""
+    try:
+        return _parse(text, name)
+    except (ValueError, OSError, RuntimeError) as error:  # the last: a home of an unknown user
+        reason = f"its settings in ssh's configuration can't be read: {error}"
+        raise Unreachable(name, reason) from None
 
 
 def _parse(text: str, name: str) -> SshConfig:

@@ -1,0 +1,238 @@
+"""Damaged and hostile input for everything that tfdeploy reads of a repository or from a host.
+
+Each input is made from a valid one. It may be refused with an error of tfdeploy, and with no other;
+it costs little time and memory. The inputs are the same in each run, except in a soak.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from unit.builders import FILE, hosts_toml, make_inventory
+
+from tfdeploy import run as runs
+from tfdeploy.agent import verbs
+from tfdeploy.agent.outputs import state_file
+from tfdeploy.agent.protocol.message import field_types
+from tfdeploy.agent.reports import progress
+from tfdeploy.config import inventory as inventories
+from tfdeploy.errors import TfdeployError
+from tfdeploy.experiments import scalars
+from tfdeploy.hosts import following
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.agent_session import AgentExited, Query, Session
+from tfdeploy.output import json_output
+from tfdeploy.transport import CompletedCommand
+from tfdeploy.transport.ssh import config as ssh_config
+from tfdeploy.trust import sensitive_values
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2900"))  # of each kind: 20,300
+SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
+MAX_CPU_S = 0.5
+MAX_BYTES = 64 << 20
+# What parsers stumble over: depth, length, numbers without end, half characters, directions.
+TOKENS = [
+    *(b"[" * 3000, b"{" * 50, b'{"a":' * 3000, b"9" * 5000, b"1e999", b"-1", b"NaN", b"null"),
+    *(b"true", b'"', b"'", b"\\", b"\\ud800", b"\0", b"\n", b"\r", b"\xff\xfe", b"\xe2\x80\xae"),
+    *(b"../..", b"/", b"~", b"=", b",", b"]", b"}", b"#", b" " * 5000, b"\x80" * 50, b"x" * 70000),
+]
+
+
+def mutate(chance: random.Random, seeds: list[bytes]) -> bytes:
+    """Return a seed with some changes: cut, repeated, overwritten, or with a token."""
+    data = chance.choice(seeds)
+    for _ in range(chance.randrange(6)):
+        start, end = sorted(chance.choices(range(len(data) + 1), k=2))
+        middle = chance.choice(
+            [b"", data[start:end] * 2, chance.randbytes(end - start), chance.choice(TOKENS)]
+        )
+        data = data[:start] + middle + data[chance.choice([start, end]) :]
+    return data
+
+
+# hosts.toml
+
+HOSTS_TOML = [
+    (ROOT / "hosts.example.toml").read_bytes(),
+    hosts_toml('[hosts."a[1-3]"]\nworkers = 1\nports = "2222-2229"').encode(),
+    *(file.read_bytes() for file in sorted((ROOT / "examples").glob("*/hosts.toml"))),
+]
+
+
+def read_hosts_toml(data: bytes) -> None:
+    inventory = inventories.parse(data.decode(errors="replace"), FILE)
+    sensitive_values.find(inventory)
+    inventories.parse(inventories.dump(inventory), FILE)
+
+
+# Records of runs
+
+RUN_JSON = {"release": "f00d", "agent": "abc", "hosts_file": "hosts.toml", "starts": 1}
+RECORD_HOSTS = hosts_toml('[hosts.a]\nworkers = 2\naddress = "127.0.0.1"')
+RECORDS = [
+    json.dumps({**RUN_JSON, "auto_ports": ["a"], "data": {"d": "r"}}).encode() + b"\f",
+    json.dumps(RUN_JSON).encode() + b"\f" + RECORD_HOSTS.encode(),
+]
+
+
+def read_record(data: bytes) -> None:
+    run_json, _, hosts = data.decode(errors="replace").partition("\f")
+    record = runs.Record(run_json, hosts or RECORD_HOSTS)
+    found = runs.from_record(record, Path("/home/ada/runs/r"), FILE)
+    runs.to_record(found)
+
+
+# ssh -G
+
+SSH_G = [
+    b"host a\nuser ada\nhostname 10.0.0.1\nport 22\nidentityfile ~/.ssh/id\nidentitiesonly yes\n"
+    b"proxycommand nc %h %p\nuserknownhostsfile ~/.ssh/known_hosts ~/.ssh/known_hosts2\n"
+    b"globalknownhostsfile /etc/ssh/known_hosts\nhostkeyalias b\nproxyjump none\n"
+]
+
+
+def read_ssh_g(data: bytes) -> None:
+    ssh_config._read_answer(data.decode(errors="replace"), "a")
+
+
+# Answers, and events of a followed run
+
+REQUESTS = [verbs.resolve(request) for request, _ in verbs.VERBS.values()]
+FOLLOW = [request for request in REQUESTS if request.VERB == "follow"]
+VALUES = {"str": "ps:0", "int": 3, "float": 1.5, "bool": True}
+AGENT = Agent(None, make_inventory().hosts[0])
+
+
+def answers_of(requests: list) -> list[bytes]:
+    """Return an answer of each kind, and a refusal, as an agent writes them."""
+    answers = [{"refused": "no", "hint": "x", "held_by": "r"}, {"failed": "E"}, {"end": True}]
+    for kind in sorted({a for r in requests for a in r.ANSWER}, key=lambda kind: kind.__name__):
+        answers.append({name: _value(type_) for name, type_ in field_types(kind).items()})
+    return [b"hello\n" + verbs.MARK.encode() + json.dumps(a).encode() + b"\n" for a in answers]
+
+
+def _value(type_: str) -> object:
+    plain = type_.removeprefix("Optional[").rstrip("]")
+    if plain.startswith("List["):
+        return [VALUES.get(plain.removeprefix("List["), {})]
+    return VALUES.get(plain, {"task": "ps:0"})
+
+
+class Stream:
+    """A connection to a host that has sent some data, in pieces, and then has ended."""
+
+    def __init__(self, data: bytes) -> None:
+        size = max(1, len(data) // 3)
+        self._pieces = [data[i : i + size] for i in range(0, len(data), size)]
+
+    def read(self, timeout_s: float | None = None) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+    def result(self) -> CompletedCommand:
+        return CompletedCommand(1, b"", b"")
+
+
+def read_answers(data: bytes, requests: list = REQUESTS) -> None:
+    session = Session("a", Stream(data))
+    try:
+        while True:
+            answer = session.answer(60.0, 4 << 20)
+            for request in requests:
+                _read_answer(request, answer)
+    except AgentExited:
+        pass
+
+
+def _read_answer(request: type, answer: dict) -> None:
+    try:
+        message = AGENT.parse(Query(request, b""), answer)
+        if request in FOLLOW:
+            following._refuse_foreign_tasks("a", ["ps:0"], message)
+    except TfdeployError as error:
+        json_output.failure_document(error)
+
+
+def read_events_of_run(data: bytes) -> None:
+    read_answers(data, FOLLOW)
+
+
+# Event files and state files
+
+EVENT_FILES = [
+    bytes.fromhex(text)
+    for text in (
+        "18000000000000000000000009000080a0c4d6da411a0d627261696e2e4576656e743a3200000000",
+        "1f0000000000000000000000" + "09000080a0c4d6da411003" + "2a120a100a046c6f737315cdcccc3d"
+        "00000000000000000000",
+    )
+]
+STATE_FILES = [
+    b'model_checkpoint_path: "model.ckpt-3"\nall_model_checkpoint_paths: "model.ckpt-2"\n'
+    b'all_model_checkpoint_paths: "model.ckpt-3"\nlast_preserved_timestamp: 1.5\n'
+]
+
+
+def read_event_file(data: bytes) -> None:
+    list(scalars._read_scalars(data))
+    for event in progress.events(data):
+        progress._step(event)
+    progress._highest_step(data)
+
+
+def read_state_file(data: bytes) -> None:
+    for name in state_file.parse(data.decode(errors="replace")):
+        state_file.step(name)
+        state_file.file_set([f"{name}.index", "x"], name)
+
+
+KINDS = {
+    "hosts.toml": (read_hosts_toml, HOSTS_TOML),
+    "records": (read_record, RECORDS),
+    "ssh -G": (read_ssh_g, SSH_G),
+    "answers": (read_answers, answers_of(REQUESTS)),
+    "events of a run": (read_events_of_run, answers_of(FOLLOW)),
+    "event files": (read_event_file, EVENT_FILES),
+    "state files": (read_state_file, STATE_FILES),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_input_is_answered_by_anything_but_an_error_of_tfdeploy(kind):
+    read, seeds = KINDS[kind]
+    refused = 0
+    for number in range(INPUTS):
+        data = mutate(random.Random(f"{SEED} {kind} {number}"), seeds)
+        rss, start_s = start_to_measure(), time.process_time()
+        try:
+            read(data)
+        except TfdeployError:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"input {number}, {data[:2000]!r}: {error!r}")
+        cpu_s, grown = time.process_time() - start_s, peak_memory() - rss
+        assert cpu_s < MAX_CPU_S, (number, cpu_s, data[:2000])
+        assert grown < MAX_BYTES, (number, grown, data[:2000])
+    assert refused < INPUTS
+
+
+def start_to_measure() -> int:
+    """Forget the highest memory use so far; return the current one, in bytes. Source: proc(5)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _memory("VmRSS")
+
+
+def peak_memory() -> int:
+    return _memory("VmHWM")
+
+
+def _memory(field: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition(f"{field}:")[2].split()[0]) << 10
