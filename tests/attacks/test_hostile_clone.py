@@ -100,7 +100,7 @@ def clone(home, monkeypatch):
 @pytest.mark.parametrize(
     ("keyword", "ssh_config"),
     [
-        ("Match", "Match exec \"touch {ran}\"\n  User x\n"),
+        ("Match exec", "Match exec \"touch {ran}\"\n  User x\n"),
         ("ProxyCommand", "Host *\n  ProxyCommand touch {ran}\n"),
         ("proxycommand", 'Host *\n"proxycommand"=touch {ran}\n'),
         ("KnownHostsCommand", "KnownHostsCommand /usr/bin/touch {ran}\n"),

@@ -25,7 +25,7 @@ HARMLESS = {
     *("preferredauthentications", "pubkeyauthentication", "passwordauthentication", "batchmode"),
     *("kbdinteractiveauthentication", "numberofpasswordprompts", "gssapiauthentication"),
     *("hostkeyalias", "hostkeyalgorithms", "pubkeyacceptedalgorithms", "casignaturealgorithms"),
-    *("stricthostkeychecking", "userknownhostsfile", "globalknownhostsfile", "hashknownhosts"),
+    *("stricthostkeychecking", "globalknownhostsfile", "hashknownhosts"),
     *("checkhostip", "verifyhostkeydns", "updatehostkeys", "visualhostkey", "ciphers", "macs"),
     *("kexalgorithms", "rekeylimit", "connecttimeout", "connectionattempts"),
     *("serveraliveinterval", "serveralivecountmax", "tcpkeepalive", "compression", "ipqos"),
@@ -102,11 +102,11 @@ def _sensitive(text: str) -> Iterator[str]:
         yield "more than 1 MB"
     for number, keyword, value in _lines(text):
         name, words = keyword.lower(), value.lower().replace('"', " ").split()
-        if (
-            name not in HARMLESS
-            or (name == "match" and any("exec" in word for word in words))
-            or (name == "userknownhostsfile" and not all(map(_is_known_hosts, words)))
-        ):
+        if name == "match" and any("exec" in word for word in words):
+            yield f"{keyword} exec in line {number}"
+        elif name == "userknownhostsfile" and all(map(_is_known_hosts, words)):
+            continue
+        elif name not in HARMLESS:
             yield f"{keyword} in line {number}"
 
 
