@@ -33,7 +33,9 @@ HARMLESS = {
 }  # fmt: skip
 # ssh adds new keys to a known_hosts file: with another name, the file could be a program.
 KNOWN_HOSTS_NAME = re.compile(r"known_hosts\w*(\.\w+)*|none|null")
-WORD = re.compile(r'"?([A-Za-z0-9]+)"?[\s="]*(.*)')
+# A keyword with quotes is none of these: ssh joins the parts of User"KnownHostsFile".
+LINE = re.compile(r"([A-Za-z0-9]+)(?:[\s=]+(.*))?")
+QUOTES = str.maketrans("", "", "\"'\\")
 INCLUDE = "include"
 
 
@@ -93,18 +95,18 @@ def _lines(text: str) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
-            word = WORD.fullmatch(stripped)
-            yield (number, word[1], word[2]) if word else (number, stripped[:40], "")
+            words = LINE.fullmatch(stripped)
+            yield (number, words[1], words[2] or "") if words else (number, stripped[:40], "")
 
 
 def _sensitive(text: str) -> Iterator[str]:
     if len(text) >= MAX_BYTES:
         yield "more than 1 MB"
     for number, keyword, value in _lines(text):
-        name, words = keyword.lower(), value.lower().replace('"', " ").split()
-        if name == "match" and any("exec" in word for word in words):
+        name, words = keyword.lower(), value.translate(QUOTES).split()
+        if name == "match" and "exec" in value.translate(QUOTES).lower():
             yield f"{keyword} exec in line {number}"
-        elif name == "userknownhostsfile" and all(map(_is_known_hosts, words)):
+        elif name == "userknownhostsfile" and words and all(map(_is_known_hosts, words)):
             continue
         elif name not in HARMLESS:
             yield f"{keyword} in line {number}"
