@@ -71,3 +71,19 @@ def test_checkpoints_are_collected_from_and_to_an_odd_folder(odd):
 def test_nothing_in_a_value_was_executed(odd, base: Path):
     odd.ok("logs")
     assert list(base.rglob("pwned")) == []
+
+
+def test_words_and_variables_of_the_command_line_arrive_and_are_kept_by_resume(world):
+    project = world.pushed("--dump", "--hold")
+    project.ok("start", "--env", f"ODD={ODD}", "--env=PYTHONPATH=odd", "--", ODD, "a\nb")
+    file = project.work("worker:0") / "dump.json"
+    for again in (False, True):
+        if again:
+            project.ok("stop")
+            file.unlink()
+            project.ok("resume")
+        until(lambda: file.exists() and file.read_text().endswith("}"), "arguments and environment")
+        found = dumped(project, "worker:0")
+        assert found["argv"][:4] == ["--dump", "--hold", ODD, "a\nb"]
+        assert (found["env"]["ODD"], found["env"]["TFDEPLOY_RUN"]) == (ODD, project.runs[-1])
+        assert found["env"]["PYTHONPATH"].endswith("odd")

@@ -40,6 +40,21 @@ AcceptNew = Annotated[
         help="Trust hosts that are not in known_hosts yet, and add their keys to it.",
     ),
 ]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env", metavar="NAME=VALUE", help="Set a variable of every task for this run. Repeatable."
+    ),
+]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- WORD",
+        help="Words to add to training.command for this run: -- --lr 0.1",
+        callback=lambda words: _refuse_without_dashes(words),
+        show_default=False,
+    ),
+]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("logs -f", "status", "collect", "stop")
@@ -54,10 +69,27 @@ def load_inventory(hosts: Path) -> Inventory:
     return loaded
 
 
-def load_intent(hosts: Path) -> Intent:
+def load_intent(
+    hosts: Path, words: Sequence[str] | None = None, variables: Sequence[str] | None = None
+) -> Intent:
+    """Plan what hosts.toml says, with words and variables of the command line."""
     from tfdeploy.commands.plan import plan_all
+    from tfdeploy.config.overrides import override
+    from tfdeploy.trust import store
 
-    return plan_all(load_inventory(hosts))
+    inventory = override(load_inventory(hosts), words or (), variables or ())
+    if variables:  # typing them means to trust them, also in the record of the run
+        store.remember(inventory)
+    return plan_all(inventory)
+
+
+def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
+    """Refuse words that are probably a slip: those for the program come after `--`."""
+    if words and "--" not in sys.argv:
+        raise typer.BadParameter(
+            f'found "{words[0]}"; expected -- before words for the program: -- {words[0]}'
+        )
+    return words
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:

@@ -11,9 +11,11 @@ from tfdeploy.cli.options import (
     HOSTS,
     INTERRUPTED,
     AcceptNew,
+    Env,
     Hosts,
     Json,
     RunId,
+    Words,
     app,
     exit_from_following,
     exit_if_failed,
@@ -37,13 +39,13 @@ COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
 @app.command()
-def plan(hosts: Hosts = HOSTS, json: Json = False) -> None:
+def plan(words: Words = None, hosts: Hosts = HOSTS, env: Env = None, json: Json = False) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
     from tfdeploy.commands.plan_warnings import plan_warnings
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    intent = load_intent(hosts)
+    intent = load_intent(hosts, words, env)
     if json:
         print_json(json_output.plan_document(intent, plan_warnings(intent)))
     else:
@@ -102,19 +104,26 @@ def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
 
 
 @app.command()
-def start(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
+def start(
+    words: Words = None,
+    hosts: Hosts = HOSTS,
+    env: Env = None,
+    accept_new_host_keys: AcceptNew = False,
+) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
-    intent = load_intent(hosts)
+    intent = load_intent(hosts, words, env)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _start(fleet, intent, Console())
 
 
 @app.command()
 def run(
+    words: Words = None,
     hosts: Hosts = HOSTS,
+    env: Env = None,
     accept_new_host_keys: AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
@@ -128,7 +137,7 @@ def run(
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
-    intent = load_intent(hosts)
+    intent = load_intent(hosts, words, env)
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, console)

@@ -124,6 +124,7 @@ def _launch(
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
     values = roles.template_fields(plan, placement, training, host)
+    values |= {"run": run, "release": release}
     is_at_chief = host.name == plan.chief.host
     return Launch(
         project=inventory.project,
@@ -132,7 +133,11 @@ def _launch(
         index=placement.task.index,
         release=release,
         argv=_argv(training, plan, placement, values),
-        env=_env(training, plan, placement, host, values),
+        env={
+            **_env(training, plan, placement, host, values),
+            "TFDEPLOY_RUN": run,
+            "TFDEPLOY_RELEASE": release,
+        },
         files={
             place: roles.fill_template(text, values, f"training.role_files.{place}")
             for place, text in training.role_files.items()

@@ -145,6 +145,20 @@ def test_plan_shows_tasks_and_their_commands(tfdeploy, folder):
     assert lines.count("  SPACE='a b'") == 2
 
 
+def test_plan_shows_words_and_variables_of_the_command_line(tfdeploy, folder):
+    code, out, _ = tfdeploy("plan", "--env", "SPACE=c", "--env=N=1", "--", "--lr", "0.1", "--json")
+    assert code == 0
+    assert "  $ python3.99 train.py --dir=checkpoints --lr 0.1 --json --job_name=worker" in out
+    assert (out.count("  SPACE=c\n"), out.count("  N=1\n")) == (2, 2)
+
+
+@pytest.mark.parametrize("command", ["plan", "start", "run"])
+def test_words_without_dashes_are_refused(tfdeploy, folder, command):
+    code, out, err = tfdeploy(command, "hosts.toml")
+    assert (code, out) == (2, "")
+    assert 'found "hosts.toml"; expected -- before words' in err
+
+
 def test_plan_as_json_is_one_document(tfdeploy, folder):
     code, out, err = tfdeploy("plan", "--json")
     document = json.loads(out)

@@ -117,6 +117,13 @@ def test_role_env_overrides_env():
     assert orders["worker:0"].env["A"] == "role"
 
 
+def test_the_run_and_its_release_are_known_to_the_task():
+    order = launches(training='role_env = {NAME = "{run} of {release}"}')["worker:0"]
+    ids = order.run, order.release
+    assert order.env["NAME"] == " of ".join(ids)
+    assert (order.env["TFDEPLOY_RUN"], order.env["TFDEPLOY_RELEASE"]) == ids
+
+
 def test_env_is_not_a_template():
     assert launches(training='env = {A = "{job} $HOME"}')["worker:0"].env["A"] == "{job} $HOME"
 

@@ -265,8 +265,8 @@ def test_an_unknown_field_that_resembles_none_lists_all_fields():
     hint = plan_error('role_args = ["{zzz}"]').hint
     assert hint == (
         "the fields are address, checkpoint_dir, chief_address, chief_hosts, chief_port, cluster, "
-        "host, index, is_chief, job, num_ps, num_workers, port, ps_hosts, python, task, "
-        "worker_hosts; "
+        "host, index, is_chief, job, num_ps, num_workers, port, ps_hosts, python, release, run, "
+        "task, worker_hosts; "
         "for the text itself write {{zzz}}"
     )
 
