@@ -310,7 +310,7 @@ def test_ctrl_c_in_run_stops_following_and_no_task(world):
         running.wait_for_output("worker:0 step 3")
         assert running.interrupt() == 130
     assert f"run {project.runs[-1]} continues" in running.output
-    for command in ("logs -f", "status", "collect", "stop"):
+    for command in ("attach", "logs -f", "status", "collect", "stop"):
         assert f"tfdeploy {command}" in running.output
     assert [task["state"] for task in project.status().values()] == ["READY"] * 3
 

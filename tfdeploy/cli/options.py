@@ -57,7 +57,7 @@ Words = Annotated[
 ]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
-COMMANDS_AFTER_FOLLOWING = ("logs -f", "status", "collect", "stop")
+COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 
 def load_inventory(hosts: Path) -> Inventory:

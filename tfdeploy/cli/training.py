@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     exit_interrupted,
     find_run,
     load_intent,
+    open_fleet,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="A run's id. Default: the newest run.")
+]
+OLD_LINES = 20  # of each log, when a run is followed again
 COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
@@ -133,8 +138,7 @@ def run(
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.commands.start import secret_values
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
-    from tfdeploy.output.console import Console, print_json
+    from tfdeploy.output.console import Console
 
     console = Console(for_json=json)
     intent = load_intent(hosts, words, env)
@@ -144,19 +148,31 @@ def run(
         current_run = _start(fleet, intent, console)
         current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
         finished = _finish(fleet, current_run, ended, console)
-    console.print_finished(current_run, finished)
-    if finished.failure:
-        console.print_error(finished.failure)
-    if json:
-        print_json(json_output.run_document(current_run, finished))
-    exit_if_failed(finished.errors)
-    raise typer.Exit(finished.exit)
+    _exit_with_end(console, current_run, finished, json)
+
+
+@app.command()
+def attach(
+    run: RunArgument = None, hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False
+) -> None:
+    """Follow a run again; at its end stop and collect it, as `run` does."""
+    from tfdeploy.commands.run import follow_to_end
+    from tfdeploy.output.console import Console
+
+    attached, console = find_run(hosts, run or run_id), Console(for_json=json)
+    with open_fleet(attached) as fleet:
+        try:
+            with console.fetch_progress(fleet.transfers, beside_events=True):
+                attached, ended = follow_to_end(fleet, attached, _watcher(console), OLD_LINES)
+        except KeyboardInterrupt:
+            exit_from_following(console, attached)
+        finished = _finish(fleet, attached, ended, console)
+    _exit_with_end(console, attached, finished, json)
 
 
 @app.command()
 def resume(
-    run: Annotated[str | None, typer.Argument(metavar="RUN",
-                   help="A run's id. Default: the newest run.")] = None,
+    run: RunArgument = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
                        help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
                        "them, or else the other hosts do.")] = None,
@@ -249,3 +265,17 @@ def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> 
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)
+
+
+def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
+    """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import print_json
+
+    console.print_finished(ended_run, finished)
+    if finished.failure:
+        console.print_error(finished.failure)
+    if json:
+        print_json(json_output.run_document(ended_run, finished))
+    exit_if_failed(finished.errors)
+    raise typer.Exit(finished.exit)

@@ -29,13 +29,15 @@ class FinishedRun(RunEnd):
     errors: tuple[TfdeployError, ...] = ()
 
 
-def follow_to_end(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[Run, RunEnd]:
-    """Follow as `follow` does; a lost task ends the run.
+def follow_to_end(
+    fleet: Fleet, run: Run, watcher: Watcher, lines: int | None = None
+) -> tuple[Run, RunEnd]:
+    """Follow as `follow` does; a lost task ends the run. `lines` limits the old lines of each log.
 
     Raises HostError if a host that the run depends on is silent for as long as the run itself would
     wait for it. The run then goes on.
     """
-    outcome = follow(fleet, run, watcher, run.inventory.training.orphan_timeout_s)
+    outcome = follow(fleet, run, watcher, run.inventory.training.orphan_timeout_s, lines)
     if isinstance(outcome, RunEnd):
         return run, outcome
     if outcome.hosts:

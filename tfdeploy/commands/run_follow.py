@@ -71,10 +71,12 @@ class Interruption:
     error: TfdeployError
 
 
-def follow(fleet: Fleet, run: Run, watcher: Watcher, patience_s: float) -> RunEnd | Interruption:
+def follow(
+    fleet: Fleet, run: Run, watcher: Watcher, patience_s: float, lines: int | None = None
+) -> RunEnd | Interruption:
     """Follow a started run until its chief has ended, or until a task that it depends on is lost
     permanently. A host counts as lost after `patience_s` of silence, if another host answers. Each
-    new checkpoint is fetched.
+    new checkpoint is fetched. `lines` limits the old lines of each log (None: all).
 
     Raises HostError if the chief's host refuses the request.
     """
@@ -82,7 +84,7 @@ def follow(fleet: Fleet, run: Run, watcher: Watcher, patience_s: float) -> RunEn
         BackgroundCollector(
             fleet, run, watcher.on_collected, watcher.on_collect_failed
         ) as collector,
-        fleet.follow(run, run.plan.placements, logs=True) as following,
+        fleet.follow(run, run.plan.placements, logs=True, lines=lines) as following,
     ):
         progress = _Progress(run, watcher, collector)
         while progress.chief is None and not progress.lost:
@@ -167,7 +169,7 @@ class _Progress:
     def _take_error(self, host: str, error: HostError) -> None:
         if host == self.run.plan.chief.host and not may_return(error):
             raise error.with_hint(
-                f"the run continues; follow it again: tfdeploy logs -f {self.run.flags}"
+                f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
             )
         self._silent.setdefault(host, (time.monotonic(), error))
         self.watcher.on_lost(error)
