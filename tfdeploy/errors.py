@@ -75,7 +75,7 @@ class RunError(TfdeployError):
 
 
 class NotTrusted(TfdeployError):
-    """The user has not trusted what hosts.toml, or the record of a run, wants to use here."""
+    """The user has not trusted what hosts.toml, or a run's record, would use on the controller."""
 
     exit_code = 2
 

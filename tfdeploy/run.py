@@ -219,7 +219,13 @@ def _parse_run_json(text: str, folder: Path) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(text)
         required = {key: _plain_name(values[key]) for key in ("release", "agent", "hosts_file")}
-        return {**OPTIONAL_KEYS, **values, **required}
+        parsed = {**OPTIONAL_KEYS, **values, **required}
+        parsed["auto_ports"] = [str(host) for host in parsed["auto_ports"]]
+        parsed["data"] = {
+            str(place): _plain_name(release) for place, release in dict(parsed["data"]).items()
+        }
+        parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])
+        return parsed
     except (ValueError, TypeError, KeyError, RecursionError):
         raise NoRecord(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"

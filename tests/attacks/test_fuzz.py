@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,12 +30,14 @@ from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.output import json_output
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
-from tfdeploy.trust import sensitive_values
+from tfdeploy.trust import sensitive_values, ssh_keywords
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2900"))  # of each kind: 20,300
+FOLDER = tempfile.TemporaryDirectory()
+SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
+INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each of 8 kinds: 20,000
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
 MAX_CPU_S = 0.5
 MAX_BYTES = 64 << 20
@@ -101,6 +104,17 @@ SSH_G = [
 
 def read_ssh_g(data: bytes) -> None:
     ssh_config._read_answer(data.decode(errors="replace"), "a")
+
+
+SSH_CONFIGS = [
+    b"Host a\n  HostName 10.0.0.1\n  User ada\n  UserKnownHostsFile ./known_hosts\nMatch host b\n"
+    b"  ProxyJump c\nInclude ~/.ssh/more ~x/y\nHostKeyAlias z\n"
+]
+
+
+def read_ssh_config(data: bytes) -> None:
+    SSH_CONFIG.write_bytes(data)
+    ssh_keywords.read(SSH_CONFIG)
 
 
 # Answers, and events of a followed run
@@ -197,6 +211,7 @@ KINDS = {
     "hosts.toml": (read_hosts_toml, HOSTS_TOML),
     "records": (read_record, RECORDS),
     "ssh -G": (read_ssh_g, SSH_G),
+    "ssh_config": (read_ssh_config, SSH_CONFIGS),
     "answers": (read_answers, answers_of(REQUESTS)),
     "events of a run": (read_events_of_run, answers_of(FOLLOW)),
     "event files": (read_event_file, EVENT_FILES),

@@ -112,13 +112,24 @@ def clone(home, monkeypatch):
         ("Include", "Include ./more\n"),
         ("UserKnownHostsFile", "UserKnownHostsFile ~/.bashrc\n"),
         ("NewKeyword", "NewKeyword x\n"),
+        ("ProxyJump", "ProxyJump a$IFS-oProxyCommand=./evil.sh@bastion\n"),
+        ("ProxyJump", "ProxyJump -oProxyCommand=./evil.sh\n"),
+        ("User", "User a`./evil.sh`\n"),
+        ("HostKeyAlias", 'HostKeyAlias "touch /tmp/x"\n'),
+        ("UserKnownHostsFile", "UserKnownHostsFile ~/.config/fish/conf.d/known_hosts.fish\n"),
+        ("an Include whose files can't be found", "Include ~nosuchuser/x\n"),
+        ("an Include whose files can't be found", "Include '/tmp/x'\n"),
+        ("an Include whose files can't be found", "Include /a\0/*\n"),
+        ("an Include whose files can't be found", '"Include" /tmp/x\n'),
+        ("an Include whose files can't be found", "#" * 1_000_001),
     ],
 )  # fmt: skip
 def test_an_ssh_config_that_can_run_programs_needs_trust(clone, keyword, ssh_config):
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
     (clone.folder / "ssh.conf").write_text(ssh_config.format(ran=clone.ran))
     said = clone.distrust()
-    assert f'ssh_config = "ssh.conf" has {keyword}' in said
+    assert 'ssh_config = "ssh.conf" has ' in said
+    assert keyword in said
     assert "tfdeploy trust" in said
 
 
@@ -126,7 +137,7 @@ def test_an_ssh_config_that_names_only_hosts_needs_no_trust(clone):
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
     (clone.folder / "ssh.conf").write_text(
         "# our machines\nHost a\n  HostName 127.0.0.9\n\tUser=ada\n  Port 22\n"
-        "  IdentityFile ~/.ssh/work\n  UserKnownHostsFile ./known_hosts.work\n"
+        "  IdentityFile ~/.ssh/work\n  UserKnownHostsFile ./known_hosts.1\n"
         "Match host b\n  ProxyJump c\n"
     )
     assert "127.0.0.9" in clone.tf("plan").stdout
@@ -150,10 +161,17 @@ def test_the_record_of_a_run_needs_trust_even_if_hosts_toml_is_harmless(clone):
     assert "tfdeploy trust --run 20260101-000000-aaaa" in said
 
 
-@pytest.mark.parametrize("key", ["agent", "release", "hosts_file"])
-def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, key):
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({key: "../../clone/evil"} for key in ("agent", "release", "hosts_file")),
+        *({"data": {"d": "../../x"}}, {"data": 5}, {"auto_ports": 5}, {"starts": "many"}),
+    ],
+    ids=str,
+)
+def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, values):
     clone.write(LOCAL)
-    write_record(clone, **{key: "../../clone/evil"})
+    write_record(clone, **values)
     assert "is broken" in clone.refusal("status --run 20260101-000000-aaaa")
 
 
@@ -165,10 +183,13 @@ def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, key):
         ('[source]\npath = "link"', 'source.path = "link" is outside of'),
         ('[data.keys]\npath = "~/.ssh"', 'data."keys".path = "~/.ssh" is outside of'),
         ("[data.link]", 'data."link".path = "link" is outside of'),
-        ('[training.env]\nLD_PRELOAD = "evil.so"', 'training.env.LD_PRELOAD = "evil.so" changes'),
-        ('[training.worker.env]\nPATH = "."', 'training.worker.env.PATH = "." changes'),
-        ('[defaults.env]\nPYTHONPATH = "x"', 'hosts.here.env.PYTHONPATH = "x" changes'),
-        ('[defaults]\npython = "reboot"', 'hosts.here.python = "reboot" runs on this machine'),
+        ('[training.env]\nLD_PRELOAD = "evil.so"', 'training.env.LD_PRELOAD = "evil.so" can'),
+        ('[training.role_env]\nLD_AUDIT = "x"', 'training.role_env.LD_AUDIT = "x" can change'),
+        ('[training.worker.env]\nPATH = "."', 'training.worker.env.PATH = "." can change'),
+        ('[training.env]\nOPENSSL_CONF = "x"', 'training.env.OPENSSL_CONF = "x" can change'),
+        ('[defaults.env]\nPYTHONPATH = "x"', 'hosts.here.env.PYTHONPATH = "x" can change'),
+        ('[defaults]\npython = "reboot"', 'hosts.here.python = "reboot" runs on the controller'),
+        ('[defaults]\ndirectory = "~/src"', 'hosts.here.directory = "~/src" can contain'),
         ('[defaults]\ndirectory = "~/clone/x"', 'hosts.here.directory = "~/clone/x" can contain'),
     ],
 )
@@ -220,6 +241,40 @@ def test_a_changed_file_that_the_ssh_config_includes_is_asked_for_again(clone):
     assert clone.tf("plan").returncode == 0
     more.write_text(f"ProxyCommand touch {clone.ran}\n")
     assert "Include in line 1" in clone.distrust()
+
+
+def test_a_file_beside_the_users_own_is_not_one_of_them(clone):
+    (clone.home / ".ssh").mkdir()
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text("Include ../clone/more.conf\n")
+    more = clone.folder / "more.conf"
+    more.write_text("HostName 127.0.0.9\n")
+    clone.tf("trust")
+    more.write_text(f"ProxyCommand touch {clone.ran}\n")
+    assert "Include in line 1" in clone.distrust()
+
+
+def test_the_users_own_ssh_config_needs_no_trust(clone):
+    (clone.home / ".ssh").mkdir()
+    (clone.home / ".ssh" / "work").write_text("ProxyCommand nc %h %p\n")
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "~/.ssh/work"')
+    load_inventory(clone.folder / "hosts.toml")
+
+
+def test_a_path_that_a_shell_would_obey_needs_trust(clone):
+    folder = clone.folder / "c$(."
+    folder.mkdir()
+    (folder / "evil.sh)").write_text("ProxyJump b\n")
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "c$(./evil.sh)"')
+    assert "characters of a shell in its path" in clone.distrust()
+
+
+def test_an_ssh_config_of_any_bytes_can_be_trusted(clone):
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_bytes(b"\xff\x80Foo bar\n")
+    assert "Foo bar in line 1" in clone.distrust()
+    assert clone.tf("trust").returncode == 0
+    load_inventory(clone.folder / "hosts.toml")
 
 
 def test_trust_is_private_and_only_for_its_folder(clone):

@@ -10,6 +10,7 @@ import pytest
 from tfdeploy.commands import plan as steps
 from tfdeploy.config import inventory
 from tfdeploy.planning import checks, launch, placing
+from tfdeploy.trust import sensitive_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
@@ -47,6 +48,11 @@ def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
 def test_hosts_toml_is_this_machine_and_the_template_is_not(hosts):
     local = [host.is_local for host in inventory.load(hosts).hosts]
     assert local == [True] if "ssh" not in hosts.name else not any(local)
+
+
+@pytest.mark.parametrize("hosts", HOSTS, ids=name)
+def test_a_hosts_file_runs_without_a_question(hosts):
+    assert sensitive_values.find(inventory.load(hosts)) == ()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=name)

@@ -136,7 +136,7 @@ def test_an_old_rsync_on_the_controller_is_noted(by_ssh, tmp_path, monkeypatch, 
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     notes = "\n".join(check(by_ssh.project(), 1)["notes"])
-    assert (f"rsync {version} on this machine may let a hostile host" in notes) == is_noted
+    assert (f"rsync {version} on the controller may let a hostile host" in notes) == is_noted
 
 
 def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):

@@ -103,8 +103,8 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
         from tfdeploy.output.console import Console
 
         recovered = recover_record(load_inventory(hosts), run_id, missing)
-        Console().print_restored_record(recovered.run, recovered.hosts)
-        return recovered.run
+        found = recovered.run
+        Console().print_restored_record(found, recovered.hosts)
     _require_trust(found.inventory, f"the record of run {found.id}", found.flags)
     return found
 

@@ -1,4 +1,5 @@
-"""The commands that start a run: plan, check, push, start, run, resume."""
+"""The commands that lead to a run and follow it: plan, trust, check, push, start, run, attach,
+resume."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def plan(words: Words = None, hosts: Hosts = HOSTS, env: Env = None, json: Json 
 
 @app.command()
 def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
-    """Trust the programs and the outside paths that hosts.toml names for this machine."""
+    """Trust the programs that hosts.toml names for the controller, and its paths outside of the
+    repository."""
     from tfdeploy import run
     from tfdeploy.config import inventory
     from tfdeploy.output.console import Console
@@ -71,7 +73,8 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     values = sensitive_values.find(trusted)
     store.remember(trusted)
     lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
-    Console().print_text("\n".join(lines) if values else f"nothing in {hosts} needs your trust")
+    name = f"the record of run {run_id}" if run_id else hosts
+    Console().print_text("\n".join(lines) if values else f"nothing in {name} needs your trust")
 
 
 @app.command()

@@ -141,9 +141,9 @@ def _old_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
     version = rsync.installed_version()
     if version and version < SAFE_RSYNC and any(host.uses_ssh for host in inventory.hosts):
         yield TfdeployError(
-            f"rsync {'.'.join(map(str, version))} on this machine may let a hostile host write "
+            f"rsync {'.'.join(map(str, version))} on the controller may let a hostile host write "
             "other files than those that are fetched (CVE-2022-29154)",
-            "update it to 3.2.5 or newer; some distributions have mended older versions",
+            "update it to 3.2.5 or newer; some distributions have fixed the bug in older versions",
         )
 
 

@@ -20,6 +20,7 @@ from tfdeploy.config.types import (
     GpuIds,
     JobName,
     Jobs,
+    Jump,
     LocalPath,
     Name,
     Outputs,
@@ -32,6 +33,7 @@ from tfdeploy.config.types import (
     Seconds,
     StringList,
     Timeout,
+    User,
     Variables,
     Workers,
 )
@@ -199,10 +201,10 @@ class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
     transport: Literal["ssh", "local"] = "ssh"
-    user: PlainWord | None = None
+    user: User | None = None
     port: Port | None = None
     identity_file: LocalPath | None = None
-    proxy_jump: PlainWord | None = None
+    proxy_jump: Jump | None = None
     gpus: GpuIds = ()
     gpus_per_worker: Count | None = None
     gpus_per_chief: Count | None = None

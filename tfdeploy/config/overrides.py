@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.config.models import Host, JobTraining
+from tfdeploy.config.models import Host, JobTraining, Training
 from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from tfdeploy.config.inventory import Inventory
 
-T = TypeVar("T", Host, JobTraining)
+T = TypeVar("T", Host, JobTraining, Training)
+ROLE_VARIABLES = ("JOB_NAME", "TASK_INDEX", "CLUSTER_SPEC")
 
 
 def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str]) -> Inventory:
@@ -27,22 +28,34 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
     InventoryError.
     """
     training, added = inventory.training, _parse(variables)
+    _refuse_other_sources(training, added)
     if words:
         training = training.model_copy(update={"command": (*training.command, *words)})
     if added:
         jobs = {job: _without(getattr(training, job), added) for job in JOBS}
         env = {**training.env, **added}
-        training = training.model_copy(update={**jobs, "env": env})
+        training = _without(training, added).model_copy(update={**jobs, "env": env})
     hosts = tuple(_without(host, added) for host in inventory.hosts)
     return inventory.model_copy(update={"training": training, "hosts": hosts})
 
 
+def _refuse_other_sources(training: Training, added: Collection[str]) -> None:
+    role = set(ROLE_VARIABLES if training.role == "environment" else ())
+    for name in added:
+        if name in training.secrets:
+            raise InventoryError(f"--env: {name} is one of training.secrets; export it instead")
+        if name in role or (role and name.endswith("_HOSTS")):
+            raise InventoryError(f'--env: role = "environment" sets {name}; leave it out')
+
+
 def _without(table: T, names: Collection[str]) -> T:
     """Return a table without these variables: the value that it has would override another one."""
-    if not any(name in table.env for name in names):
-        return table
-    env = {name: value for name, value in table.env.items() if name not in names}
-    return table.model_copy(update={"env": env})
+    update = {
+        key: {name: value for name, value in getattr(table, key).items() if name not in names}
+        for key in ("env", "role_env")
+        if any(name in getattr(table, key, ()) for name in names)
+    }
+    return table.model_copy(update=update) if update else table
 
 
 def _parse(variables: Sequence[str]) -> dict[str, str]:

@@ -64,6 +64,22 @@ def _check_plain_word(value: str) -> str:
     return value
 
 
+def _check_user(value: str) -> str:
+    """ssh puts the name into a shell's command line: source, ssh(1), ProxyJump and %r."""
+    _check_plain_word(value)
+    if not re.fullmatch(r"[\w.@%+-]+", value):
+        raise ValueError("expected the name of a user: letters, digits and . _ - + @ %")
+    return value
+
+
+def _check_jump(value: str) -> str:
+    """ssh puts it into a shell's command line: source, ssh(1), ProxyJump."""
+    _check_plain_word(value)
+    if not re.fullmatch(r"[\w.@%+:/,\[\]-]+", value) or re.search(r"[@,/]-", value):
+        raise ValueError("expected [USER@]HOST[:PORT], or several of them with commas")
+    return value
+
+
 def _check_local_path(value: str) -> str:
     if not value.isprintable() or not value.strip():
         raise ValueError("expected the path of a file or a folder")
@@ -242,6 +258,8 @@ CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
 Place = Annotated[str, AfterValidator(_check_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
+User = Annotated[str, AfterValidator(_check_user)]
+Jump = Annotated[str, AfterValidator(_check_jump)]
 LocalPath = Annotated[str, AfterValidator(_check_local_path)]
 Name = Annotated[str, AfterValidator(_check_name)]
 JobName = Annotated[str, AfterValidator(_check_job_name)]

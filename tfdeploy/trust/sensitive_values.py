@@ -1,4 +1,4 @@
-"""Find the values of hosts.toml that need trust: programs for this machine, and paths outside of
+"""Find the values of hosts.toml that need trust: programs for the controller, and paths outside of
 the repository."""
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 ROOT_MARKS = (".git", "pyproject.toml")
 PATH_PYTHON = re.compile(r"python[\d.]*")
-# Variables that decide which code a program loads; `check` imports TensorFlow with the tasks' env.
-LOADED_BY = re.compile(
-    r"PATH|HOME|LD_\w+|GCONV_PATH|BASH_ENV|ENV"
-    r"|PYTHON(?!UNBUFFERED|HASHSEED|IOENCODING|UTF8|DONTWRITEBYTECODE)\w*"
+# Variables that can decide which code a program loads; `check` imports TensorFlow with the tasks'
+# env. Libraries have many, so these are parts of names.
+LOADS_CODE = re.compile(
+    r"^LD_|^(BASH_)?ENV$|PATH|HOME|PRELOAD|INJECT|MODULE|ENGINE|CONF|TOOL|PLUGIN|LIB|STARTUP|HOOK"
+    r"|SHELL|COMMAND|FLAGS|OPTIONS|TUNABLES"
+    r"|^PYTHON(?!UNBUFFERED$|HASHSEED$|IOENCODING$|UTF8$|DONTWRITEBYTECODE$)"
 )
+DEFAULT_DIRECTORY = "~/.tfdeploy"
 
 
 @dataclass(frozen=True)
@@ -78,27 +81,33 @@ def _paths(inventory: Inventory) -> Iterator[SensitiveValue]:
 
 
 def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
-    """Yield what a host with transport = "local" runs on this machine: another Python than the one
-    of PATH, variables that make it load other code, and an agent that the repository contains."""
-    root = repository(inventory)
+    """Yield what a host with transport = "local" runs on the controller: another program than
+    python, an agent that is already in its directory, and variables that make it load other code.
+    """
     for host in (host for host in inventory.hosts if host.is_local):
         if not PATH_PYTHON.fullmatch(host.python):
-            yield SensitiveValue(f"hosts.{host.name}.python", host.python, "runs on this machine")
-        directory = Path(host.root).expanduser().resolve()
-        if directory.is_relative_to(root) and not Path.home().resolve().is_relative_to(root):
+            key = f"hosts.{host.name}.python"
+            yield SensitiveValue(key, host.python, "runs on the controller")
+        if not _expand(host.root).is_relative_to(_expand(DEFAULT_DIRECTORY)):
             key = f"hosts.{host.name}.directory"
-            yield SensitiveValue(key, host.directory, "can contain programs of the repository")
-        tables = {f"hosts.{host.name}": host.env, **_task_variables(inventory)}
+            yield SensitiveValue(key, host.directory, "can contain programs that it runs")
+        tables = {f"hosts.{host.name}.env": host.env, **_task_variables(inventory)}
         for table, variables in tables.items():
-            for name in filter(LOADED_BY.fullmatch, variables):
-                reason = "changes which code runs on this machine"
-                yield SensitiveValue(f"{table}.env.{name}", variables[name], reason)
+            for name in filter(LOADS_CODE.search, variables):
+                reason = "can change which code runs on the controller"
+                yield SensitiveValue(f"{table}.{name}", variables[name], reason)
+
+
+def _expand(directory: str) -> Path:
+    return Path(directory).expanduser().resolve()
 
 
 def _task_variables(inventory: Inventory) -> dict[str, dict[str, str]]:
+    """Return the tables of [training] that have variables, by their paths in hosts.toml."""
     training = inventory.training
     own = {f"training.{job}": getattr(training, job) for job in JOBS}
     return {
-        table: {**settings.role_env, **settings.env}
+        f"{table}.{key}": getattr(settings, key)
         for table, settings in {"training": training, **own}.items()
+        for key in ("env", "role_env")
     }

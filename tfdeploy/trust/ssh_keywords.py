@@ -1,4 +1,4 @@
-"""Find what an ssh_config could run or write on this machine.
+"""Find what an ssh_config could run or write on the controller.
 
 Only keywords that are known to be harmless need no trust: ssh_config(5) has many that run
 programs (ProxyCommand, LocalCommand, KnownHostsCommand, Match exec, PKCS11Provider), and new
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_BYTES = 1_000_000
+MAX_CHARACTERS = 1_000_000
 MAX_FILES = 100
 HARMLESS = {
     *("host", "match", "hostname", "user", "port", "proxyjump", "bindaddress", "addressfamily"),
@@ -32,52 +33,88 @@ HARMLESS = {
     *("loglevel", "logverbose", "requesttty", "escapechar"),
 }  # fmt: skip
 # ssh adds new keys to a known_hosts file: with another name, the file could be a program.
-KNOWN_HOSTS_NAME = re.compile(r"known_hosts\w*(\.\w+)*|none|null")
+KNOWN_HOSTS_NAME = re.compile(r"known_hosts[\w-]*(\.\d+)?|none|null")
 # A keyword with quotes is none of these: ssh joins the parts of User"KnownHostsFile".
 LINE = re.compile(r"([A-Za-z0-9]+)(?:[\s=]+(.*))?")
 QUOTES = str.maketrans("", "", "\"'\\")
+# ssh gives some values to a shell, such as those of ProxyJump: no other characters may be in any.
+PLAIN = re.compile(r"[\w.@:\[\],%+/~*?!=^ \t\"-]*")
+PLAIN_ALIAS = re.compile(r"[\w.:\[\]-]+")
+OPTION = re.compile(r"(^|[\s,@/\"])-")
+SHELL_CHARACTERS = re.compile(r"[^\w.@:,%+/~= -]")
 INCLUDE = "include"
+# Quotes, variables, ranges, and wildcards in the name of a folder, which could mean a whole disk.
+UNCLEAR = re.compile(r"[\"'\\$%\[]|[*?].*/")
+MAX_PATH = 4096
 
 
 @dataclass(frozen=True)
 class Found:
-    """The keywords of an ssh_config that need trust, each with its line, such as "ProxyCommand in
-    line 3"; and the digest of the file and of the files that it includes."""
+    """What of an ssh_config needs trust, such as "ProxyCommand in line 3"; and the digest of the
+    file and of the files that it includes."""
 
     keywords: tuple[str, ...]
     digest: str
 
 
+class _Unclear(Exception):
+    """An Include that names other files than this module can find."""
+
+
 def read(file: Path) -> Found:
-    """Read an ssh_config. A file that ssh can't read either has no keywords."""
+    """Read an ssh_config. The user's own in ~/.ssh, and one that ssh can't read, need no trust."""
+    if _is_own(file):
+        return Found((), "")
     digest = hashlib.sha256()
-    keywords: list[str] = []
-    for path, text in _with_included(file):
-        digest.update(f"{path}\0{len(text)}\0{text}".encode(errors="surrogateescape"))
-        if path == file:
-            keywords += _sensitive(text)
-    return Found(tuple(keywords), digest.hexdigest())
+    found = []
+    if SHELL_CHARACTERS.search(_normalized(file)):
+        found.append("characters of a shell in its path")
+    found += _sensitive(_text(file))
+    try:
+        for path, text in _with_included(file):
+            digest.update(f"{path}\0{len(text)}\0{text}".encode(errors="surrogateescape"))
+    except (_Unclear, ValueError, RuntimeError):  # the last: a home of an unknown user
+        found.append("an Include whose files can't be found, so that it can't be trusted")
+        digest.update(os.urandom(32))
+    return Found(tuple(found), digest.hexdigest())
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a file is in the user's ~/.ssh."""
+    return Path(_normalized(path)).is_relative_to(Path.home() / ".ssh")
+
+
+def _normalized(path: Path) -> str:
+    """Return the absolute path without "..": a link in ~/.ssh stays one of the user's own files."""
+    return os.path.abspath(path)  # noqa: PTH100 - Path.resolve follows links
 
 
 def _with_included(file: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each file and its text. Files in ~/.ssh are the user's own, whoever includes them."""
-    own = Path.home() / ".ssh"
+    """Yield each file and its text, but not the user's own. Raises _Unclear."""
     waiting, seen = [file], set[Path]()
-    while waiting and len(seen) < MAX_FILES:
+    while waiting:
         path = waiting.pop(0)
-        if path in seen or (path != file and path.is_relative_to(own)):
+        if path in seen or _is_own(path):
             continue
         seen.add(path)
         text = _text(path)
+        if len(seen) > MAX_FILES or len(text) >= MAX_CHARACTERS:
+            raise _Unclear
         yield path, text
-        for keyword, value in (found for _, *found in _lines(text)):
-            if keyword.lower() == INCLUDE:
-                words = (Path(word.strip('"')).expanduser() for word in value.split())
-                waiting += (Path(name) for word in words for name in sorted(_glob(own / word)))
+        waiting += _included(text)
 
 
-def _glob(pattern: Path) -> list[str]:
-    return glob.glob(str(pattern))  # noqa: PTH207 - Path's takes no absolute ones
+def _included(text: str) -> Iterator[Path]:
+    """Yield the files that an ssh_config includes. Raises _Unclear."""
+    for _, keyword, value in _lines(text):
+        if INCLUDE in keyword.lower() and keyword.lower() != INCLUDE:
+            raise _Unclear  # a keyword with quotes
+        if keyword.lower() == INCLUDE:
+            for word in value.split():
+                if len(word) > MAX_PATH or UNCLEAR.search(word):
+                    raise _Unclear
+                pattern = Path.home() / ".ssh" / Path(word).expanduser()
+                yield from map(Path, sorted(glob.glob(str(pattern))))  # noqa: PTH207
 
 
 def _text(file: Path) -> str:
@@ -85,7 +122,7 @@ def _text(file: Path) -> str:
         if not file.is_file():
             return ""
         with file.open(errors="surrogateescape", newline="\n") as content:
-            return content.read(MAX_BYTES)
+            return content.read(MAX_CHARACTERS)
     except OSError:
         return ""
 
@@ -100,16 +137,23 @@ def _lines(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _sensitive(text: str) -> Iterator[str]:
-    if len(text) >= MAX_BYTES:
-        yield "more than 1 MB"
     for number, keyword, value in _lines(text):
         name, words = keyword.lower(), value.translate(QUOTES).split()
         if name == "match" and "exec" in value.translate(QUOTES).lower():
             yield f"{keyword} exec in line {number}"
         elif name == "userknownhostsfile" and words and all(map(_is_known_hosts, words)):
             continue
-        elif name not in HARMLESS:
+        elif name not in HARMLESS or not _is_plain(name, value):
             yield f"{keyword} in line {number}"
+
+
+def _is_plain(name: str, value: str) -> bool:
+    """Return whether a value is only what it seems to be, also in a shell or a known_hosts file."""
+    if name == "hostkeyalias":
+        return bool(PLAIN_ALIAS.fullmatch(value))
+    if name == "proxyjump" and OPTION.search(value):
+        return False
+    return bool(PLAIN.fullmatch(value))
 
 
 def _is_known_hosts(path: str) -> bool:

@@ -2,8 +2,8 @@
 
 ~/.config/tfdeploy/trusted/<digest>    the folder and the value, to be read by people
 
-A value is trusted for the folder of its hosts.toml, so also in the records of its runs. Whoever
-changes the value, or the content of the ssh_config that it names, has to ask again. To end the
+A value is trusted for the folder of its hosts.toml, so also in the records of its runs. If the
+value changes, or the content of the ssh_config that it names, the user is asked again. To end the
 trust, delete the file.
 """
 
@@ -53,8 +53,8 @@ def remember(inventory: Inventory) -> None:
         try:
             _make_private(file.parent)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as new:
-                new.write(f"{inventory.file.parent}\n{value}\n")
+            with os.fdopen(descriptor, "wb") as new:
+                new.write(f"{inventory.file.parent}\n{value}\n".encode(errors="backslashreplace"))
         except FileExistsError:
             if not _is_own(file):  # else another command has just trusted it
                 raise RunError(f"{file} belongs to another user", "delete it") from None

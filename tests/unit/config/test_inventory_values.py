@@ -8,6 +8,8 @@ from unit.builders import EXAMPLE_HINT, hosts_toml, make_inventory, refusal_of
 
 ADDRESS = "expected a host name or an IP address, without user, port or scheme"
 NAME = 'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'
+USER = "expected the name of a user: letters, digits and . _ - + @ %"
+JUMP = "expected [USER@]HOST[:PORT], or several of them with commas"
 WORD = 'expected printable text that does not start with "-"'
 FOLDER = 'expected a folder such as "~/.tfdeploy" or "/scratch/me/tfdeploy"'
 RANGE = 'expected a range such as "2222-2299", a list such as [2222, 2223], or "auto"'
@@ -50,6 +52,9 @@ def refused_host(lines):
         ),
         ("user = 1", "user: found 1; expected text in quotes"),
         ('user = "-oProxy"', f'user: found "-oProxy"; {WORD}'),
+        ('user = "a$IFS-o"', f'user: found "a$IFS-o"; {USER}'),
+        ('proxy_jump = "a$IFS-o@b"', f'proxy_jump: found "a$IFS-o@b"; {JUMP}'),
+        ('proxy_jump = "a@-ob"', f'proxy_jump: found "a@-ob"; {JUMP}'),
         ('proxy_jump = "-J"', f'proxy_jump: found "-J"; {WORD}'),
         ('identity_file = ""', 'identity_file: found ""; expected the path of a file or a folder'),
         (

@@ -1,9 +1,9 @@
 """The addresses from which other hosts may connect to a task, for inside/preload/sockets.c.
 
 Each address in hosts.toml is resolved here, as TensorFlow does. A host may connect from another
-address than that: one with two networks, or one behind NAT. Its supervisor proves with the run's
-secret that it belongs to the run. Then the address from which it did so is added, and those from
-which it says that it connects.
+address than that: one with two networks, or one behind NAT. Its supervisor proves with its
+task's secret that it belongs to the run. Then the address from which it did so is added, and those
+from which it says that it connects.
 """
 
 from __future__ import annotations
