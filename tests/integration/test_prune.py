@@ -227,13 +227,17 @@ def run_at_terminal(project: Project, answer: str, *words: str) -> tuple[int, st
         preexec_fn=_take_terminal,
     ) as process:
         os.close(terminal)
-        screen = b""
-        while chunk := _read(controlling):
-            screen += chunk
-            while screen.endswith(b"delete them? [y/N]: "):
+        screen, is_typed = b"", False
+        while True:
+            asked = b"delete them? [y/N]: " in screen
+            if asked and not (is_typed and select.select([controlling], [], [], 5.0)[0]):
                 os.write(controlling, answer.encode())
-                if select.select([controlling], [], [], 5.0)[0]:
-                    break
+                is_typed = True
+                continue
+            chunk = _read(controlling)
+            if not chunk:
+                break
+            screen += chunk
         os.close(controlling)
     return process.returncode, screen.decode()
 

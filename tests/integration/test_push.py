@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 from ports import ADDRESS
+from waiting import until
 
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push
@@ -51,7 +52,7 @@ def test_a_copied_directory_gets_an_id_of_its_own(by_ssh, tmp_path):
     (tmp_path / "two/.id").write_text("f00d")  # copied by a program that follows links
     project = by_ssh.project(hosts=hosts)
     project.ok("push")
-    shutil.rmtree(tmp_path / "two", ignore_errors=True)
+    until(lambda: _is_removed(tmp_path / "two"), "the end of the agent that writes to it")
     (tmp_path / "two").mkdir()
     (tmp_path / "two/.id").symlink_to("f00d")
     project.ok("push")
@@ -59,6 +60,11 @@ def test_a_copied_directory_gets_an_id_of_its_own(by_ssh, tmp_path):
     assert names["one"] != names["two"]
     assert "f00d" in names.values()
     assert not [*tmp_path.glob("*/.mark-*")]
+
+
+def _is_removed(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def test_push_refuses_two_hosts_that_share_a_copied_directory(by_ssh, tmp_path):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the start
 # Verdicts that show that a port is reached, whatever server answers there.
 ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 
