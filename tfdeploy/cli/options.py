@@ -40,6 +40,17 @@ AcceptNew = Annotated[
         help="Trust hosts that are not in known_hosts yet, and add their keys to it.",
     ),
 ]
+
+
+def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
+    """Refuse words that are probably a slip: those for the program come after `--`."""
+    if words and "--" not in sys.argv:
+        raise typer.BadParameter(
+            f'found "{words[0]}"; expected -- before words for the program: -- {words[0]}'
+        )
+    return words
+
+
 Env = Annotated[
     list[str] | None,
     typer.Option(
@@ -51,7 +62,7 @@ Words = Annotated[
     typer.Argument(
         metavar="-- WORD",
         help="Words to add to training.command for this run: -- --lr 0.1",
-        callback=lambda words: _refuse_without_dashes(words),
+        callback=_refuse_without_dashes,
         show_default=False,
     ),
 ]
@@ -81,15 +92,6 @@ def load_intent(
     if variables:  # typing them means to trust them, also in the record of the run
         store.remember(inventory)
     return plan_all(inventory)
-
-
-def _refuse_without_dashes(words: list[str] | None) -> list[str] | None:
-    """Refuse words that are probably a slip: those for the program come after `--`."""
-    if words and "--" not in sys.argv:
-        raise typer.BadParameter(
-            f'found "{words[0]}"; expected -- before words for the program: -- {words[0]}'
-        )
-    return words
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:

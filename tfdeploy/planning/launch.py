@@ -123,8 +123,8 @@ def _launch(
 ) -> Launch:
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
-    values = roles.template_fields(plan, placement, training, host)
-    values |= {"run": run, "release": release}
+    fields = roles.template_fields(plan, placement, training, host)
+    values = {**fields, "run": run, "release": release}
     is_at_chief = host.name == plan.chief.host
     return Launch(
         project=inventory.project,
@@ -133,11 +133,7 @@ def _launch(
         index=placement.task.index,
         release=release,
         argv=_argv(training, plan, placement, values),
-        env={
-            **_env(training, plan, placement, host, values),
-            "TFDEPLOY_RUN": run,
-            "TFDEPLOY_RELEASE": release,
-        },
+        env=_env(training, plan, placement, host, values),
         files={
             place: roles.fill_template(text, values, f"training.role_files.{place}")
             for place, text in training.role_files.items()
@@ -224,6 +220,8 @@ def _env(
         **roles.role_environment(training, plan, placement),
         **_hook_env(training, plan, placement),
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
+        "TFDEPLOY_RUN": values["run"],
+        "TFDEPLOY_RELEASE": values["release"],
     }
 
 

@@ -138,8 +138,9 @@ def _lines(text: str) -> Iterator[tuple[int, str, str]]:
 
 def _sensitive(text: str) -> Iterator[str]:
     for number, keyword, value in _lines(text):
-        name, words = keyword.lower(), value.translate(QUOTES).split()
-        if name == "match" and "exec" in value.translate(QUOTES).lower():
+        name, unquoted = keyword.lower(), value.translate(QUOTES)
+        words = unquoted.split()
+        if name == "match" and "exec" in unquoted.lower():
             yield f"{keyword} exec in line {number}"
         elif name == "userknownhostsfile" and words and all(map(_is_known_hosts, words)):
             continue
