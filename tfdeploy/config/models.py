@@ -281,14 +281,18 @@ class Inventory(FileFields):
 
     @property
     def source_root(self) -> Path:
-        return (self.file.parent / Path(self.source.path).expanduser()).resolve()
+        return self.absolute(self.source.path).resolve()
 
     def data_root(self, place: str) -> Path:
         """Return the folder of a data set on the controller; symbolic links are not resolved."""
         path = self.data[place].path
         if path is None:
             return self.source_root / place
-        return self.file.parent / Path(path).expanduser()
+        return self.absolute(path)
+
+    def absolute(self, path: str) -> Path:
+        """Return a path of hosts.toml as an absolute one; a relative path starts at its folder."""
+        return (self.file.parent / Path(path).expanduser()).absolute()
 
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)

@@ -61,8 +61,7 @@ def repository(inventory: Inventory) -> Path:
 
 def _ssh_config(inventory: Inventory) -> Iterator[SensitiveValue]:
     if inventory.ssh_config:
-        path = inventory.file.parent / Path(inventory.ssh_config).expanduser()
-        found = ssh_keywords.read(path)
+        found = ssh_keywords.read(inventory.absolute(inventory.ssh_config))
         if found.keywords:
             reason = f"has {', '.join(found.keywords)}"
             yield SensitiveValue("ssh_config", inventory.ssh_config, reason, found.digest)

@@ -55,7 +55,7 @@ def ssh_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -
     argv += ["-p", str(host.port)] if host.port else []
     argv += ["-J", host.proxy_jump] if host.proxy_jump else []
     if host.identity_file:
-        key = absolute_path(host.identity_file, inventory)
+        key = inventory.absolute(host.identity_file)
         argv += ["-i", str(key), "-o", "IdentitiesOnly=yes"]
     return argv
 
@@ -72,15 +72,8 @@ def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
     return _read_answer(_query_cached(jump, argv, inventory), jump)
 
 
-def absolute_path(path: str, inventory: Inventory) -> Path:
-    """Return a path of hosts.toml as an absolute one; a relative path starts at its folder."""
-    return (inventory.file.parent / Path(path).expanduser()).absolute()
-
-
 def _config_file(inventory: Inventory) -> list[str]:
-    return (
-        ["-F", str(absolute_path(inventory.ssh_config, inventory))] if inventory.ssh_config else []
-    )
+    return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
 
 
 def _query_cached(name: str, argv: list[str], inventory: Inventory) -> str:
