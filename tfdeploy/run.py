@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
 from tfdeploy.planning import placing
+from tfdeploy.planning.launch import RunNames
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.planning.plan import Plan
@@ -34,6 +35,7 @@ FOLDER = "runs"
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "sweep": False, "starts": 0,
+    "name": "", "words": [],
 }  # fmt: skip
 
 
@@ -48,6 +50,8 @@ class Run:
     data: the release of each data set, by its place.
     of_sweep: a sweep started the run to measure it; it is never the default run of a command.
     starts: the number of starts and resumes; of two records, the one with more is newer.
+    name: the user's name for the run; "" for none.
+    words: those that the command line added to the command.
     """
 
     id: str
@@ -60,6 +64,8 @@ class Run:
     data: Mapping[str, str] = field(default_factory=dict)
     of_sweep: bool = False
     starts: int = 0
+    name: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def flags(self) -> str:
@@ -69,6 +75,10 @@ class Run:
         shown = file.relative_to(cwd) if file.is_relative_to(cwd) else file
         hosts = "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))} "
         return f"{hosts}--run {self.id}"
+
+    @property
+    def names(self) -> RunNames:
+        return RunNames(self.id, self.release, self.name, self.data)
 
     @property
     def folder(self) -> Path:
@@ -106,6 +116,8 @@ def to_record(run: Run) -> Record:
         "data": dict(run.data),
         "sweep": run.of_sweep,
         "starts": run.starts,
+        "name": run.name,
+        "words": list(run.words),
     }
     return Record(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
 
@@ -146,7 +158,8 @@ def _write_atomically(file: Path, text: str) -> None:
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
-    """Load a run; without `run_id` the newest one of `hosts_file` that is not part of a sweep.
+    """Load a run by its id, or the newest one with this name; without `run_id` the newest one of
+    `hosts_file` that is not part of a sweep.
 
     Raises RunError, NoRecord among them.
     """
@@ -155,7 +168,7 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
             f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
         )
     base = hosts_file.absolute().parent / FOLDER
-    chosen = run_id or _newest_run(base, hosts_file)
+    chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
         return read_folder(base / chosen)
     except OSError:
@@ -172,7 +185,7 @@ def newest_hint(base: Path) -> str:
 def read_folder(folder: Path) -> Run:
     """Read the run whose record is in `folder`. Raises RunError; OSError if there is no record."""
     record = Record((folder / "run.json").read_text(), (folder / "hosts.toml").read_text())
-    hosts_file = _parse_run_json(record.run_json, folder)["hosts_file"]
+    hosts_file = parse_run_json(record.run_json, folder)["hosts_file"]
     return from_record(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
 
 
@@ -181,7 +194,7 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
 
     Raises RunError, and InventoryError if its hosts are invalid.
     """
-    values = _parse_run_json(record.run_json, folder)
+    values = parse_run_json(record.run_json, folder)
     inventory = inventories.parse(record.hosts_toml, hosts_file)
     return Run(
         id=folder.name,
@@ -194,6 +207,8 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
         data=values["data"],
         of_sweep=values["sweep"],
         starts=values["starts"],
+        name=values["name"],
+        words=tuple(values["words"]),
     )
 
 
@@ -204,23 +219,38 @@ def delete_record(run: Run) -> None:
     run.folder.rmdir()
 
 
-def _newest_run(base: Path, hosts_file: Path) -> str:
+def _named_run(base: Path, run: str) -> str:
+    """Return the id of the newest run with this name, or else `run` itself: it is an id."""
+    if (base / run / "run.json").is_file():
+        return run
+    return next((run_id for run_id, values in _records(base) if values["name"] == run), run)
+
+
+def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the id of each run and the content of its run.json, the newest run first."""
     for run_id in reversed(_run_ids(base)):
         with suppress(RunError):  # a truncated record must not hide the others
-            values = _parse_run_json((base / run_id / "run.json").read_text(), base / run_id)
-            if values["hosts_file"] == hosts_file.name and not values["sweep"]:
-                return run_id
+            yield run_id, parse_run_json((base / run_id / "run.json").read_text(), base / run_id)
+
+
+def _newest_run(base: Path, hosts_file: Path) -> str:
+    for run_id, values in _records(base):
+        if values["hosts_file"] == hosts_file.name and not values["sweep"]:
+            return run_id
     raise NoRecord(
         f"no run was started from {hosts_file} yet", "start one: tfdeploy run, or tfdeploy start"
     )
 
 
-def _parse_run_json(text: str, folder: Path) -> dict[str, Any]:
+def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
+    """Return the content of a run.json, with every key. Raises NoRecord if it is broken."""
     try:
         values: dict[str, Any] = json.loads(text)
         required = {key: _plain_name(values[key]) for key in ("release", "agent", "hosts_file")}
         parsed = {**OPTIONAL_KEYS, **values, **required}
         parsed["auto_ports"] = [str(host) for host in parsed["auto_ports"]]
+        parsed["words"] = [str(word) for word in parsed["words"]]
+        parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
         parsed["data"] = {
             str(place): _plain_name(release) for place, release in dict(parsed["data"]).items()
         }

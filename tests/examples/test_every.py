@@ -10,6 +10,7 @@ import pytest
 from tfdeploy.commands import plan as steps
 from tfdeploy.config import inventory
 from tfdeploy.planning import checks, launch, placing
+from tfdeploy.planning.launch import RunNames
 from tfdeploy.trust import sensitive_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,7 +39,7 @@ def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
     placed = placing.make_plan(read, {host.name: host.address or host.name for host in read.hosts})
     release = steps.source_release(read)
     checks.check_script(read, release.manifest)
-    launches = launch.make(read, placed, "run", release.id, "secret")
+    launches = launch.make(read, placed, RunNames("run", release.id), "secret")
     for words in (each.argv for each in launches):
         module = words[words.index("-m") + 1] if "-m" in words else ""
         assert not module or f"{module.replace('.', '/')}.py" in release.manifest

@@ -18,7 +18,7 @@ from tfdeploy.commands.collect import collect
 from tfdeploy.commands.fetch import fetch
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import needs, push
-from tfdeploy.commands.resume import resume
+from tfdeploy.commands.resume import Changes, resume
 from tfdeploy.commands.run import follow_resiliently
 from tfdeploy.commands.run_follow import Watcher
 from tfdeploy.config import inventory
@@ -100,7 +100,7 @@ def test_resume_reports_the_progress_of_a_checkpoint_to_another_host(by_ssh, tmp
     project.ok("collect")
     project.ok("stop")  # on one machine the tasks of two and three are indistinguishable
     transfers = RecordingTransfers()
-    resume(run, ["two"], transfers=transfers)
+    resume(run, Changes(["two"]), transfers=transfers)
     host, transfer, _ = transfers.one(DATA)
     assert (host, transfer.there) == ("to three", transfer.total)
 

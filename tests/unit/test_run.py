@@ -272,12 +272,12 @@ def test_a_record_without_the_optional_keys_is_read_with_their_defaults(tmp_path
     saved = make_run(tmp_path)
     runs.save(saved)
     record = json.loads((saved.folder / "run.json").read_text())
-    for key in ("auto_ports", "launched", "data", "sweep"):
+    for key in ("auto_ports", "launched", "data", "sweep", "name", "words"):
         del record[key]
     (saved.folder / "run.json").write_text(json.dumps(record))
     loaded = runs.load(tmp_path / "hosts.toml")
     assert (loaded.auto_ports, loaded.launched, loaded.data) == ((), "", {})
-    assert not loaded.of_sweep
+    assert (loaded.of_sweep, loaded.name, loaded.words) == (False, "", ())
 
 
 def test_run_json_holds_every_field(tmp_path):
@@ -292,4 +292,32 @@ def test_run_json_holds_every_field(tmp_path):
         "data": {},
         "sweep": False,
         "starts": 0,
+        "name": "",
+        "words": [],
     }
+
+
+def test_a_run_is_found_by_its_name_the_newest_first(tmp_path):
+    for run_id, name in [("1", "wide"), ("2", "wide"), ("3", "deep"), ("wide-1", "")]:
+        runs.save(replace(make_run(tmp_path, run_id=run_id), name=name))
+    assert [runs.load(tmp_path / "hosts.toml", run).id for run in ("wide", "deep", "1")] == [
+        "2", "3", "1"
+    ]  # fmt: skip
+    assert 'there is no run "narrow"' in error_text(
+        lambda: runs.load(tmp_path / "hosts.toml", "narrow")
+    )
+
+
+def test_the_name_and_the_words_are_kept(tmp_path):
+    saved = replace(make_run(tmp_path), name="wide", words=("--lr", "0.1 x"))
+    runs.save(saved)
+    loaded = runs.load(tmp_path / "hosts.toml")
+    assert (loaded.name, loaded.words) == (saved.name, saved.words)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a\nb"])
+def test_a_record_with_a_name_that_is_no_word_is_broken(tmp_path, name):
+    runs.save(replace(make_run(tmp_path), name=name))
+    assert "is broken" in error_text(
+        lambda: runs.load(tmp_path / "hosts.toml", "20260101-000000-aaaa")
+    )

@@ -10,11 +10,11 @@ import sys
 from contextlib import suppress
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import about, training, watching, housekeeping, measuring  # isort: skip
+from tfdeploy.cli import about, training, resuming, watching, housekeeping, measuring  # isort: skip
 from tfdeploy.cli.options import INTERRUPTED, app
 from tfdeploy.errors import TfdeployError
 
-__all__ = ["about", "app", "housekeeping", "main", "measuring", "training", "watching"]
+__all__ = ["about", "app", "housekeeping", "main", "measuring", "resuming", "training", "watching"]
 
 
 def main() -> None:

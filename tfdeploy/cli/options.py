@@ -31,7 +31,11 @@ app = typer.Typer(
 Hosts = Annotated[Path, typer.Option("--hosts", help="The inventory file.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 RunId = Annotated[
-    str | None, typer.Option("--run", help="A run's id. Default: the newest run.", metavar="ID")
+    str | None,
+    typer.Option("--run", help="A run's id or name. Default: the newest run.", metavar="RUN"),
+]
+RunArgument = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="A run's id or name. Default: the newest run.")
 ]
 AcceptNew = Annotated[
     bool,
@@ -66,6 +70,27 @@ Words = Annotated[
         show_default=False,
     ),
 ]
+COUNTS = "ps=COUNT,workers=COUNT"
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar=COUNTS, help="Start other numbers of tasks on the same hosts."),
+]
+On = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on", metavar="HOST", help="Hosts for the additional tasks, such as gpu-[05-08]."
+    ),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="A name for this run, for {name} and --run."),
+]
+OlderRelease = Annotated[
+    str | None,
+    typer.Option(
+        "--release", metavar="ID", help="Start an older release that is still on the hosts."
+    ),
+]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
@@ -81,17 +106,28 @@ def load_inventory(hosts: Path) -> Inventory:
 
 
 def load_intent(
-    hosts: Path, words: Sequence[str] | None = None, variables: Sequence[str] | None = None
+    hosts: Path,
+    words: Sequence[str] | None = None,
+    variables: Sequence[str] | None = None,
+    counts: Sequence[str] | None = None,
+    name: str | None = None,
+    release: str | None = None,
 ) -> Intent:
-    """Plan what hosts.toml says, with words and variables of the command line."""
-    from tfdeploy.commands.plan import plan_all
-    from tfdeploy.config.overrides import override
+    """Plan what hosts.toml says, with what the command line changes for one run."""
+    from tfdeploy.commands.plan import RunOptions, plan_all
+    from tfdeploy.config.overrides import check_run_name, override, parse_counts
     from tfdeploy.trust import store
 
-    inventory = override(load_inventory(hosts), words or (), variables or ())
+    options = RunOptions(
+        check_run_name(name) if name else "",
+        tuple(words or ()),
+        parse_counts(counts or (), "--with"),
+        release,
+    )
+    inventory = override(load_inventory(hosts), options.words, variables or ())
     if variables:  # typing them means to trust them, also in the record of the run
         store.remember(inventory)
-    return plan_all(inventory)
+    return plan_all(inventory, options)
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:

@@ -1,5 +1,4 @@
-"""The commands that lead to a run and follow it: plan, trust, check, push, start, run, attach,
-resume."""
+"""The commands that lead to a run and follow it: plan, trust, check, push, start, run, attach."""
 
 from __future__ import annotations
 
@@ -15,7 +14,11 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
+    OlderRelease,
+    RunArgument,
     RunId,
+    RunName,
+    With,
     Words,
     app,
     exit_from_following,
@@ -36,22 +39,26 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
-RunArgument = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="A run's id. Default: the newest run.")
-]
 OLD_LINES = 20  # of each log, when a run is followed again
 COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
 @app.command()
-def plan(words: Words = None, hosts: Hosts = HOSTS, env: Env = None, json: Json = False) -> None:
+def plan(
+    words: Words = None,
+    hosts: Hosts = HOSTS,
+    env: Env = None,
+    counts: With = None,
+    name: RunName = None,
+    json: Json = False,
+) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
     from tfdeploy.commands.plan_warnings import plan_warnings
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    intent = load_intent(hosts, words, env)
+    intent = load_intent(hosts, words, env, counts, name)
     if json:
         print_json(json_output.plan_document(intent, plan_warnings(intent)))
     else:
@@ -116,15 +123,21 @@ def start(
     words: Words = None,
     hosts: Hosts = HOSTS,
     env: Env = None,
+    counts: With = None,
+    name: RunName = None,
+    release: OlderRelease = None,
+    push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
-    intent = load_intent(hosts, words, env)
+    intent, console = load_intent(hosts, words, env, counts, name, release), Console()
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        _start(fleet, intent, Console())
+        if push:
+            _push(fleet, intent, console)
+        _start(fleet, intent, console)
 
 
 @app.command()
@@ -132,6 +145,9 @@ def run(
     words: Words = None,
     hosts: Hosts = HOSTS,
     env: Env = None,
+    counts: With = None,
+    name: RunName = None,
+    release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
@@ -144,7 +160,7 @@ def run(
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json)
-    intent = load_intent(hosts, words, env)
+    intent = load_intent(hosts, words, env, counts, name, release)
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, console)
@@ -173,27 +189,6 @@ def attach(
     _exit_with_end(console, attached, finished, json)
 
 
-@app.command()
-def resume(
-    run: RunArgument = None,
-    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
-                       help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
-                       "them, or else the other hosts do.")] = None,
-    hosts: Hosts = HOSTS,
-    run_id: RunId = None,
-) -> None:  # fmt: skip
-    """Resume a run that was lost or stopped from its newest checkpoint."""
-    from tfdeploy.commands import resume as command
-    from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console
-
-    lost_run = find_run(hosts, run or run_id)
-    console, transfers = Console(), Transfers()
-    with _interruptible_start(console), console.fetch_progress(transfers):
-        resumed = command.resume(lost_run, without or [], console.print_report, transfers)
-    console.print_resumed(resumed)
-
-
 def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
     from tfdeploy.commands.push import needs, push
 
@@ -207,7 +202,7 @@ def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
     from tfdeploy.commands.start import start
 
     console.print_notes(plan_warnings(intent))
-    with _interruptible_start(console):
+    with interruptible_start(console):
         current_run = start(
             fleet, intent, console.print_report, lambda note: console.print_notes([note])
         )
@@ -216,7 +211,7 @@ def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
 
 
 @contextmanager
-def _interruptible_start(console: Console) -> Iterator[None]:
+def interruptible_start(console: Console) -> Iterator[None]:
     """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
     try:
         yield

@@ -7,14 +7,16 @@ import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch, placing
+from tfdeploy.planning.task_counts import with_counts
 from tfdeploy.release import snapshot
+from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,22 +24,38 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.planning.plan import Plan
-    from tfdeploy.release.snapshot import Release
 
 SET_AT_START = "(set at start)"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line says about one run.
+
+    `name` is the user's name for it, "" for none. `words` are those that it adds to the command.
+    `counts` are other numbers of ps and workers, by their keys in hosts.toml. `release` is the id
+    of an older release to start; None means the source as it is now.
+    """
+
+    name: str = ""
+    words: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    release: str | None = None
 
 
 @dataclass(frozen=True)
 class Intent:
     """What `push` and `start` are going to do, as far as it is known without asking a host.
 
-    `data` maps the place of each data set to its release.
+    `data` maps the place of each data set to its release. The files of an older release are only on
+    the hosts: its `release` has an id and no files.
     """
 
     inventory: Inventory
     plan: Plan
     release: Release
     data: Mapping[str, Release]
+    options: RunOptions = field(default_factory=RunOptions)
 
     @property
     def data_ids(self) -> dict[str, str]:
@@ -45,15 +63,11 @@ class Intent:
 
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id and the secrets."""
-        return launch.make(
-            self.inventory,
-            self.plan,
-            SET_AT_START,
-            self.release.id,
-            SET_AT_START,
-            self.data_ids,
-            dict.fromkeys(self.inventory.training.secrets, SET_AT_START),
+        names = launch.RunNames(
+            SET_AT_START, self.release.id, self.options.name, data=self.data_ids
         )
+        secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
+        return launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
 
     def readers(self, place: str) -> list[str]:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
@@ -61,27 +75,38 @@ class Intent:
         return [*readers(self.inventory, self.plan, place), *spares]
 
 
-def plan_all(inventory: Inventory) -> Intent:
+def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent:
     """Place the tasks on hosts and read the source tree and the data sets. Raises PlanError.
 
     Every host of the intent's inventory has its address, resolved by SSH's configuration.
     """
     addresses = _addresses(inventory)
     try:
+        inventory = with_counts(inventory, options.counts)
         placed = placing.make_plan(inventory, addresses)
-        source = source_release(inventory)
-        checks.check_script(inventory, source.manifest)
-        checks.check_files(inventory, source.manifest)
         checks.check_chief(inventory.training, placed)
-        checks.check_data(inventory, placed, source.manifest)
+        checks.check_words(inventory.training, placed, options.words)
+        source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
         resolved = inventory.model_copy(update={"hosts": tuple(hosts)})
-        intent = Intent(resolved, placed, source, data)
+        intent = Intent(resolved, placed, source, data, options)
         intent.launches()  # raises for an unknown {field} now, not after the push
     except PlanError as error:
         raise PlanError(f"{inventory.file.name}: {error.message}", error.hint) from None
     return intent
+
+
+def _older_release(inventory: Inventory, release: str | None) -> Release | None:
+    return Release(release, inventory.source_root, {}, {}) if release else None
+
+
+def _checked_source(inventory: Inventory, placed: Plan) -> Release:
+    source = source_release(inventory)
+    checks.check_script(inventory, source.manifest)
+    checks.check_files(inventory, source.manifest)
+    checks.check_data(inventory, placed, source.manifest)
+    return source
 
 
 def source_release(inventory: Inventory) -> Release:

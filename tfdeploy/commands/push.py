@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.protocol.releases import FindRelease
+from tfdeploy.errors import RunError
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -18,21 +21,39 @@ def push(
     on_progress: OnProgress = lambda host, release, arrived: None,
     on_failed: OnFailed = lambda error: None,
 ) -> dict[str, dict[str, bool]]:
-    """Send the source to every host, and each data set to the hosts that may read it.
+    """Send the source to every host, and each data set to the hosts that may read it. An older
+    release is not sent: it must be on the hosts of the plan.
 
     Return the result of `send` for each release, by its id; raises as `send` does.
     """
     project, source = intent.inventory.project, intent.release
-    outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress, on_failed)}
+    if intent.options.release:
+        refuse_missing_release(fleet, intent)
+        outcome = {source.id: dict.fromkeys(fleet.agents, False)}
+    else:
+        outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress, on_failed)}
     for place, data in intent.data.items():
         readers = intent.readers(place)
         outcome[data.id] = send(fleet, project, data, readers, on_progress, on_failed)
     return outcome
 
 
+def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
+    """Raise RunError if a host of the plan lacks the intent's release."""
+    request = FindRelease(intent.inventory.project, intent.release.id)
+    found = fleet.each(intent.plan.hosts, lambda agent: agent.ask(request).present)
+    lacking = [host for host, present in found.items() if not present]
+    if lacking:
+        raise RunError(
+            f"release {intent.release.id} is not on {fold_names(lacking)}",
+            "tfdeploy runs shows the releases of the runs that the hosts still have",
+        )
+
+
 def needs(intent: Intent) -> dict[str, dict[str, int]]:
     """Return the releases that each host needs: their sizes in bytes, by id."""
-    sizes = {host.name: {intent.release.id: intent.release.size} for host in intent.inventory.hosts}
+    source = {} if intent.options.release else {intent.release.id: intent.release.size}
+    sizes = {host.name: dict(source) for host in intent.inventory.hosts}
     for place, data in intent.data.items():
         for host in intent.readers(place):
             sizes[host][data.id] = data.size

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
-from tfdeploy.commands.stop import stop
+from tfdeploy.commands.stop import StopResult, stop
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
 from tfdeploy.file_lock import locked
@@ -20,15 +21,16 @@ from tfdeploy.formatting.hostlist import expand_names, fold_names
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
+from tfdeploy.planning.task_counts import with_counts
 from tfdeploy.transfer.checkpoint_handover import CheckpointCopy, hand_over_checkpoint
 from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
-    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
@@ -39,44 +41,65 @@ ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
 @dataclass(frozen=True)
 class ResumeResult:
     """The resumed run, the TensorFlow checkpoint that it continues from (None: there is none), and
-    the paths of the other files that its chief's script finds."""
+    the paths of the other files that its chief's script finds.
+
+    `stopped` says what was stopped, in `stop_s` seconds; `start_s` seconds later every task was
+    READY.
+    """
 
     run: Run
     source: CheckpointCopy | None
-    files: tuple[str, ...] = ()
+    files: tuple[str, ...]
+    stopped: StopResult
+    stop_s: float
+    start_s: float
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How a resumed run differs: hosts that are gone, other numbers of ps and workers by their keys
+    in hosts.toml, and hosts that may run the additional tasks."""
+
+    without: Sequence[str] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    on: Sequence[Host] = ()
 
 
 def resume(
     old: Run,
-    without: Sequence[str] = (),
+    changes: Changes = Changes(),
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
 ) -> ResumeResult:
-    """Stop what is left of the run, plan it without the hosts `without`, bring the newest
-    checkpoint to its chief, and start it again under the same id.
+    """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
+    chief, and start it again under the same id.
 
-    Raises RunError if the run has succeeded or is well, PlanError if the remaining hosts can't run
-    it, and what `stop` and `start` raise.
+    Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
+    can't run it, and what `stop` and `start` raise.
     """
-    without = _expand_hosts(without)
-    inventory = _without_hosts(old, without)
+    without = _expand_hosts(changes.without)
+    inventory = _with_counts(_without_hosts(old, without), changes)
     remaining = _restrict(old, [host.name for host in inventory.hosts])
     with (
         _exclusive(old),
         Fleet(old.inventory, version=old.agent, transfers=transfers) as old_fleet,
         Fleet(inventory, transfers=transfers) as fleet,
     ):
-        _refuse_if_not_needed(old_fleet, old, remaining, without)
+        _refuse_if_not_needed(old_fleet, old, remaining, changes)
         new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
         _send_releases(fleet, new)
         # Everything that can be refused was refused by now, while the run is as it was.
-        stop(old_fleet, remaining)
+        started_at = time.monotonic()
+        stopped = stop(old_fleet, remaining)
+        stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
         try:
-            return ResumeResult(start_tasks(fleet, new, on_report), source, files)
+            resumed = start_tasks(fleet, new, on_report)
         except NothingStarted as refused:
             raise refused.error from None
+        start_s = time.monotonic() - started_at - stop_s
+        return ResumeResult(resumed, source, files, stopped, stop_s, start_s)
 
 
 @contextmanager
@@ -106,17 +129,26 @@ def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
     return inventory.model_copy(update={"hosts": tuple(hosts)})
 
 
+def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
+    """Return the inventory with other numbers of tasks, and no more replicas than other hosts."""
+    if not changes.counts:
+        return inventory
+    known = {host.name for host in inventory.hosts}
+    added = tuple(host for host in changes.on if host.name not in known)
+    larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
+    changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
+    return failover.limit_replicas(changed)
+
+
 def _restrict(run: Run, hosts: Sequence[str]) -> Run:
     """Return the run with only the tasks on these hosts."""
     placements = tuple(p for p in run.plan.placements if p.host in hosts)
     return replace(run, plan=replace(run.plan, placements=placements))
 
 
-def _refuse_if_not_needed(
-    old_fleet: Fleet, old: Run, remaining: Run, without: Sequence[str]
-) -> None:
-    """Raise unless the run has ended on a host, or `without` names a host; and if other hosts than
-    those give no answer."""
+def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
+    """Raise unless the run has ended on a host, or something changes; and if other hosts than those
+    that are gone give no answer."""
     found = status(old_fleet, remaining)
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
@@ -126,10 +158,10 @@ def _refuse_if_not_needed(
         )
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:
-        flags = " ".join(f"--without {host}" for host in (*without, *gone))
+        flags = " ".join(f"--without {host}" for host in (*changes.without, *gone))
         raise_all(found.errors, f"continue without them: tfdeploy resume {old.flags} {flags}")
     all_active = all(task.report and task.report.state in ACTIVE for task in found.tasks)
-    if all_active and not without:
+    if all_active and changes == Changes():
         raise RunError(
             f"run {old.id} is active on all of its hosts: nothing to resume",
             f"tfdeploy status {old.flags}",
@@ -142,7 +174,7 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
         inventory = failover.rotate_ports(inventory, old.plan)
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
-    launch.make(inventory, plan, old.id, old.release, "", old.data)  # raises what it refuses
+    launch.make(inventory, plan, old.names, "")  # raises what it refuses
     secret_values(inventory)
     return replace(old, agent=agent_bundle.current_version(), inventory=inventory, plan=plan)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.collect import CollectResult, collect_reachable
-from tfdeploy.commands.resume import ResumeResult, resume
+from tfdeploy.commands.resume import Changes, ResumeResult, resume
 from tfdeploy.commands.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
@@ -72,7 +72,7 @@ def _resume_without(
     without = lost
     while True:
         try:
-            return resume(run, without, watcher.on_report, fleet.transfers)
+            return resume(run, Changes(without), watcher.on_report, fleet.transfers)
         except TfdeployError as error:
             more = {e.host for e in individual_errors(error) if isinstance(e, Unreachable)}
             if more <= {*without} or more >= {*run.plan.hosts} - {*without}:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.protocol.runs import DiskUse, HeldRelease, HeldRun, MeasureDisk
 from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
+from tfdeploy.errors import RunError
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.run import FOLDER
+from tfdeploy.run import FOLDER, parse_run_json
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class RunSummary:
     `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
     `collected` say whether its record and checkpoints are on the controller. `results` is the
     number of files that it has written, `at_home` the number of those that the controller has in
-    their newest form.
+    their newest form. `name` and `words` are those of the command line, if its record is on the
+    controller.
     """
 
     id: str
@@ -71,6 +73,9 @@ class RunSummary:
     collected: bool
     results: int = 0
     at_home: int = 0
+    release: str = ""
+    name: str = ""
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,4 +159,15 @@ def _summarize(
         collected=(folder / "checkpoints" / "checkpoint").is_file(),
         results=len({(result.task, result.path) for result in results}),
         at_home=len({(r.task, r.path) for r in results if r.collected}),
+        release=newest_last[-1].release,
+        **_read_labels(folder),
     )
+
+
+def _read_labels(folder: Path) -> dict[str, Any]:
+    """Return the name of a run and its words, if its record is on the controller."""
+    try:
+        record = parse_run_json((folder / "run.json").read_text(), folder)
+    except (OSError, RunError):
+        return {}
+    return {"name": record["name"], "words": tuple(record["words"])}

@@ -14,6 +14,7 @@ from tfdeploy.agent.protocol.preflight import Ports
 from tfdeploy.agent.protocol.runs import RunRecord, Start, Started
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.plan_warnings import unlisted_gpus
+from tfdeploy.commands.push import refuse_missing_release
 from tfdeploy.commands.reachability import check_reachability
 from tfdeploy.commands.readiness import wait_until_ready
 from tfdeploy.commands.signals import delay_signals
@@ -63,11 +64,22 @@ def start(
 
 def plan_run(fleet: Fleet, intent: Intent) -> Run:
     """Return the run for an intent, with ports that are free now. Nothing is started."""
+    if intent.options.release:
+        refuse_missing_release(fleet, intent)
     inventory = with_free_ports(fleet, intent.inventory, intent.plan)
     plan = placing.make_plan_from_addresses(inventory)
     auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO_PORTS)
-    agent, data = agent_bundle.current_version(), intent.data_ids
-    return runs.Run(runs.new_id(), intent.release.id, agent, inventory, plan, auto, data=data)
+    return runs.Run(
+        runs.new_id(),
+        intent.release.id,
+        agent_bundle.current_version(),
+        inventory,
+        plan,
+        auto,
+        data=intent.data_ids,
+        name=intent.options.name,
+        words=intent.options.words,
+    )
 
 
 def start_run(
@@ -105,7 +117,7 @@ def start_tasks(
     is needed, because no task can be running.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
-    launches = launch.make(run.inventory, run.plan, run.id, run.release, secret, run.data, values)
+    launches = launch.make(run.inventory, run.plan, run.names, secret, values)
     run = replace(run, launched=launches[0].heartbeat.launch_name, starts=run.starts + 1)
     runs.save(run)
     try:

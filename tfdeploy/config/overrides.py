@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.config.models import Host, JobTraining, Training
-from tfdeploy.config.types import Environment
+from tfdeploy.config.types import Environment, Name
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from tfdeploy.config.inventory import Inventory
 
 T = TypeVar("T", Host, JobTraining, Training)
+RUN_ID = re.compile(r"\d{8}-\d{6}-.*")
+COUNT_KEYS = ("ps", "workers")
+MAX_COUNT = 1024
 ROLE_VARIABLES = ("JOB_NAME", "TASK_INDEX", "CLUSTER_SPEC")
 
 
@@ -37,6 +41,34 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
         training = _without(training, added).model_copy(update={**jobs, "env": env})
     hosts = tuple(_without(host, added) for host in inventory.hosts)
     return inventory.model_copy(update={"training": training, "hosts": hosts})
+
+
+def parse_counts(texts: Iterable[str], flag: str) -> dict[str, int]:
+    """Return the numbers in texts such as "ps=2,workers=8". Raises InventoryError."""
+    counts: dict[str, int] = {}
+    for entry in (part.strip() for text in texts for part in text.split(",")):
+        key, _, number = entry.partition("=")
+        if key not in COUNT_KEYS or not number.isdecimal() or int(number) > MAX_COUNT:
+            raise InventoryError(
+                f'{flag}: found "{entry}"; expected ps=COUNT or workers=COUNT, up to {MAX_COUNT}',
+                "separate them with commas: ps=2,workers=8",
+            )
+        if key in counts:
+            raise InventoryError(f"{flag}: {key} occurs twice; expected it once")
+        counts[key] = int(number)
+    return counts
+
+
+def check_run_name(name: str) -> str:
+    """Return the name of a run if it can be one. Raises InventoryError."""
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        reason = error.errors()[0]["ctx"]["error"]
+        raise InventoryError(f'--name: found "{name}"; {reason}') from None
+    if RUN_ID.fullmatch(name):
+        raise InventoryError(f'--name: found "{name}", which looks like the id of a run')
+    return name
 
 
 def _refuse_other_sources(training: Training, added: Collection[str]) -> None:

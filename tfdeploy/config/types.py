@@ -27,7 +27,7 @@ MAX_COMMAND = 50_000  # characters: splitting takes time by the square of the le
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
     *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
-    *("TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
+    *("TFDEPLOY_NAME", "TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
 )
 
 

@@ -83,7 +83,7 @@ def plan_cells(whole: Intent, grid: Grid) -> dict[Cell, Intent]:
 def _plan_cell(whole: Intent, cell: Cell, seconds: float) -> Intent:
     """Twice `seconds`, because `measure` waits that long for the first step, too."""
     limit_s = whole.inventory.training.ready_timeout_s + 2 * seconds + MARGIN_S
-    inventory = rescale(whole.inventory, whole.plan, cell.ps, cell.workers, limit_s)
+    inventory = rescale(whole.inventory, cell.ps, cell.workers, limit_s)
     data = {place: whole.data[place] for place in inventory.data}
     intent = Intent(inventory, placing.make_plan_from_addresses(inventory), whole.release, data)
     intent.launches()  # finds a wrong {field} before anything runs

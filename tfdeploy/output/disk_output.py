@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size, shorten_names
@@ -59,7 +60,11 @@ class DiskOutput(Terminal):
             self.print_text(f"\nfreed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
-        table = new_table("RUN", "RESULT", "STARTED", "TASKS", "HOSTS", "ON HOSTS", "COLLECTED")
+        labels = {run.id: _label(run) for run in runs}
+        own = ["NAME AND WORDS"] if any(labels.values()) else []
+        table = new_table(
+            "RUN", "RESULT", "STARTED", "TASKS", "HOSTS", "ON HOSTS", "COLLECTED", "RELEASE", *own
+        )
         for run in runs:
             style = STATE_STYLES.get(run.result.upper(), "default")
             result = f"[{style}]{run.result}[/]"
@@ -71,8 +76,15 @@ class DiskOutput(Terminal):
                 shorten_names(run.hosts),
                 format_size(run.bytes),
                 _collected_text(run),
+                run.release,
+                *([labels[run.id]] if own else []),
             )
         self._print_table(table)
+
+
+def _label(run: RunSummary) -> str:
+    """Return the run's name, and the words of the command line as a shell takes them."""
+    return " ".join(part for part in (run.name, shlex.join(run.words)) if part)
 
 
 def _count_and_size(sizes: Sequence[int]) -> str:

@@ -108,5 +108,7 @@ class PlanOutput(Terminal):
 
 
 def _release_text(release: Release) -> str:
+    if not release.manifest:
+        return f"{release.id}  an older release, on the hosts"
     files = f"{format_count(len(release.manifest), 'file')}, {format_size(release.size)}"
     return f"{release.id}  {files} from {release.root}"

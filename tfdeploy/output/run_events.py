@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.errors import HostError, TfdeployError
     from tfdeploy.planning.plan import Placement
@@ -94,6 +95,19 @@ class RunEvents(Terminal):
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")
         self.print_started(resumed.run)
+
+    def print_scaled(self, scaled: ScaleResult) -> None:
+        """Print what changed, and what it cost."""
+        resumed = scaled.resumed
+        self.print_resumed(resumed)
+        self.print_text(
+            f"scaled from {scaled.before} to {scaled.after}: stopped in "
+            f"{format_duration(resumed.stop_s)}, READY {format_duration(resumed.start_s)} later"
+        )
+        if resumed.stopped.saved:
+            name, age_s = resumed.stopped.saved
+            self.print_text(f"{name} was {format_duration(age_s)} old: what was trained after it "
+                            "is trained again")  # fmt: skip
 
     def print_restored_record(self, run: Run, hosts: Sequence[str]) -> None:
         source = shorten_names(hosts)

@@ -55,6 +55,17 @@ def check_chief(training: Training, plan: Plan) -> None:
         )
 
 
+def check_words(training: Training, plan: Plan, words: Collection[str]) -> None:
+    """Raise PlanError for words of the command line if no task runs `training.command`."""
+    jobs = sorted({p.task.job for p in plan.placements})
+    if words and all(getattr(training, job).command for job in jobs):
+        raise PlanError(
+            f"-- {next(iter(words))} …: words are added to training.command, which no task runs: "
+            f"{', '.join(f'training.{job}.command' for job in jobs)} replaces it",
+            f"leave them out, or delete training.{jobs[-1]}.command",
+        )
+
+
 def check_files(inventory: Inventory, files: Collection[str]) -> None:
     """Raise PlanError if the path of a role file is taken."""
     training = inventory.training

@@ -38,10 +38,15 @@ def remove_host(inventory: Inventory, lost: str) -> Inventory:
         )
     else:
         hosts = _move_tasks(lost_host, _hosts_without(inventory, lost))
-    other_hosts = sum(not host.spare for host in hosts) - 1  # besides the chief's
+    return limit_replicas(inventory.model_copy(update={"hosts": hosts}))
+
+
+def limit_replicas(inventory: Inventory) -> Inventory:
+    """Return the inventory with no more replicas than hosts besides the chief's."""
+    other_hosts = sum(not host.spare for host in inventory.hosts) - 1
     replicas = max(0, min(inventory.training.replicas, other_hosts))
     training = inventory.training.model_copy(update={"replicas": replicas})
-    return inventory.model_copy(update={"hosts": hosts, "training": training})
+    return inventory.model_copy(update={"training": training})
 
 
 def rotate_ports(inventory: Inventory, plan: Plan) -> Inventory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import (
@@ -43,24 +43,32 @@ MB = 1000 * 1000
 REPLICA = "../../replica"
 
 
+@dataclass(frozen=True)
+class RunNames:
+    """What names a run: its id, its release, the user's name for it ("" for none), and the release
+    of each data set by its place."""
+
+    run: str
+    release: str
+    name: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
 def make(
     inventory: Inventory,
     plan: Plan,
-    run: str,
-    release: str,
+    names: RunNames,
     secret: str,
-    data: Mapping[str, str] = {},
     secrets: Mapping[str, str] = {},
 ) -> tuple[Launch, ...]:
     """Return one Launch per placement, in the plan's order.
 
-    Each task gets a secret of its own, made from `secret`, which the chief gets; `data` has the
-    release of each data set by its place; `secrets` the value of each of training.secrets by its
-    name. Raises PlanError for an unknown {field}, or for more replicas than other hosts.
+    Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
+    value of each of training.secrets by its name. Raises PlanError for an unknown {field}, or for
+    more replicas than other hosts.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
-    common = (run, release, heartbeat, data)
-    launches = (_launch(inventory, plan, p, *common) for p in plan.placements)
+    launches = (_launch(inventory, plan, p, names, heartbeat) for p in plan.placements)
     return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
 
 
@@ -116,22 +124,22 @@ def _launch(
     inventory: Inventory,
     plan: Plan,
     placement: Placement,
-    run: str,
-    release: str,
+    names: RunNames,
     heartbeat: HeartbeatSettings,
-    data: Mapping[str, str],
 ) -> Launch:
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
     fields = roles.template_fields(plan, placement, training, host)
-    values = {**fields, "run": run, "release": release}
+    values = {
+        **fields, "run": names.run, "release": names.release, "name": names.name or names.run,
+    }  # fmt: skip
     is_at_chief = host.name == plan.chief.host
     return Launch(
         project=inventory.project,
-        run=run,
+        run=names.run,
         job=job,
         index=placement.task.index,
-        release=release,
+        release=names.release,
         argv=_argv(training, plan, placement, values),
         env=_env(training, plan, placement, host, values),
         files={
@@ -155,7 +163,9 @@ def _launch(
         policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),
         # A host need not be able to connect to its own address.
         heartbeat=replace(own_heartbeat, address="localhost") if is_at_chief else own_heartbeat,
-        data={place: data[place] for place, each in inventory.data.items() if job in each.jobs},
+        data={
+            place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
+        },
     )
 
 
@@ -222,6 +232,7 @@ def _env(
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
         "TFDEPLOY_RUN": values["run"],
         "TFDEPLOY_RELEASE": values["release"],
+        "TFDEPLOY_NAME": values["name"],
     }
 
 

@@ -48,7 +48,7 @@ def _place_on_host(host: Host, address: str, counters: dict[str, int]) -> list[P
     """Return the placements on one host; count the tasks of each job in `counters`."""
     gpus, ports = list(host.gpus), list(host.ports)
     placements = []
-    for job, count in _count_tasks(host).items():
+    for job, count in count_tasks(host).items():
         for _ in range(count):
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
             task = Task(job, counters[job])
@@ -76,7 +76,7 @@ def _heartbeat_port(host: Host, address: str, placements: tuple[Placement, ...])
     return free[0] if free else PORT_PENDING
 
 
-def _count_tasks(host: Host) -> dict[str, int]:
+def count_tasks(host: Host) -> dict[str, int]:
     """Return the number of tasks of each job on `host`, checked against its GPUs and ports."""
     path, chief = f"hosts.{host.name}", int(host.chief)
     free = len(host.gpus) - chief * gpus_per_task("chief", host)

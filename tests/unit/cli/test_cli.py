@@ -52,8 +52,8 @@ def tfdeploy(monkeypatch, capsys):
 
 
 COMMANDS = (
-    *("plan", "trust", "check", "push", "start", "run", "attach", "resume", "status", "logs"),
-    *("collect", "fetch", "stop", "runs", "prune", "compare", "sweep"),
+    *("plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale", "status"),
+    *("logs", "collect", "fetch", "stop", "runs", "prune", "compare", "sweep"),
 )
 
 

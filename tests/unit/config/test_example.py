@@ -12,6 +12,7 @@ from tfdeploy.cluster import JOBS
 from tfdeploy.config import inventory
 from tfdeploy.config import models as tables
 from tfdeploy.planning import launch, placing, roles
+from tfdeploy.planning.launch import RunNames
 
 FILE = Path(__file__).parents[3] / "hosts.example.toml"
 LINES = FILE.read_text().splitlines()
@@ -107,7 +108,7 @@ def test_the_example_plans_as_its_comments_say():
 def test_the_example_launches():
     loaded, addresses = example()
     result, data = placing.make_plan(loaded, addresses), {"data/mnist": "data-mnist-1"}
-    launches = launch.make(loaded, result, "run", "release", "secret", data)
+    launches = launch.make(loaded, result, RunNames("run", "release", data=data), "secret")
     assert launches[2].argv[0] == "/opt/tf-gpu/bin/python"
     assert launches[2].env["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
     assert [x.task for x in launches if x.data] == [f"worker:{index}" for index in range(6)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.config.inventory import dump, parse
-from tfdeploy.config.overrides import override
+from tfdeploy.config.overrides import check_run_name, override, parse_counts
 from tfdeploy.errors import InventoryError
 from unit.builders import FILE, make_inventory
 
@@ -62,3 +62,30 @@ def test_invalid_variables_are_refused(written, message):
     with pytest.raises(InventoryError) as refused:
         override(make_inventory(training='role = "environment"\nsecrets = ["KEY"]'), [], [written])
     assert refused.value.message == message
+
+
+def test_counts_may_come_in_one_text_or_several():
+    assert parse_counts(["ps=2, workers=8"], "--with") == {"ps": 2, "workers": 8}
+    assert parse_counts(["ps=2", "workers=0"], "scale") == {"ps": 2, "workers": 0}
+
+
+@pytest.mark.parametrize("text", ["8", "worker=8", "workers=-1", "workers=1025", "ps=", "", "ps=²"])
+def test_a_wrong_count_is_refused(text):
+    with pytest.raises(InventoryError) as refused:
+        parse_counts([text], "--with")
+    assert refused.value.message == (
+        f'--with: found "{text}"; expected ps=COUNT or workers=COUNT, up to 1024'
+    )
+
+
+def test_a_count_that_occurs_twice_is_refused():
+    with pytest.raises(InventoryError, match="--with: ps occurs twice; expected it once"):
+        parse_counts(["ps=1,ps=2"], "--with")
+
+
+def test_the_name_of_a_run_is_a_word_and_no_id():
+    assert check_run_name("wide-lr0.1") == "wide-lr0.1"
+    with pytest.raises(InventoryError, match='--name: found "a b"; expected letters'):
+        check_run_name("a b")
+    with pytest.raises(InventoryError, match="which looks like the id of a run"):
+        check_run_name("20260101-000000-aaaa")

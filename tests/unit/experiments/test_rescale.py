@@ -21,8 +21,7 @@ def with_addresses(inventory):
 
 def rescaled(hosts, ps, workers, **keys):
     inventory = with_addresses(make_inventory(hosts, **keys))
-    plan = placing.make_plan_from_addresses(inventory)
-    return rescale(inventory, plan, ps, workers, LIMIT_S)
+    return rescale(inventory, ps, workers, LIMIT_S)
 
 
 def placements(hosts, ps, workers):
@@ -58,13 +57,13 @@ def test_there_may_be_no_ps():
 # More
 
 
-def test_more_tasks_go_in_turn_to_the_hosts_that_run_some():
+def test_each_further_task_goes_to_the_host_that_runs_the_fewest():
     assert placements(THREE, 2, 6) == {
         "ps:0": "a", "ps:1": "a",
-        "worker:0": "b", "worker:1": "b", "worker:2": "b", "worker:3": "b",
-        "worker:4": "c", "worker:5": "c",
+        "worker:0": "b", "worker:1": "b", "worker:2": "b",
+        "worker:3": "c", "worker:4": "c", "worker:5": "c",
     }  # fmt: skip
-    assert [h.workers for h in rescaled(THREE, 1, 4).hosts] == [0, 3, 1]
+    assert [h.workers for h in rescaled(THREE, 1, 4).hosts] == [0, 2, 2]
     assert [h.workers for h in rescaled(THREE, 1, 5).hosts] == [0, 3, 2]
 
 

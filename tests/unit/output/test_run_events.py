@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.commands.resume import ResumeResult
+from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.stop import StopResult
 from tfdeploy.errors import Unreachable
 from tfdeploy.output.console import Console
@@ -88,6 +89,10 @@ def test_tasks_that_succeeded_before_the_others_were_ready_are_counted(printed):
     assert line == f"run {RUN_ID} has started, 1 task succeeded already: 2 tasks on 2 hosts"
 
 
+def resume_result(source, files=(), saved=None):
+    return ResumeResult(make_run(), source, files, StopResult({}, saved), 2.0, 9.0)
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [
@@ -97,7 +102,7 @@ def test_tasks_that_succeeded_before_the_others_were_ready_are_counted(printed):
     ],
 )
 def test_a_resumed_run_is_printed_with_its_checkpoint(printed, source, text):
-    resumed = ResumeResult(make_run(), source)
+    resumed = resume_result(source)
     lines = printed(lambda console: console.print_resumed(resumed)).splitlines()
     assert lines[0] == f"run {RUN_ID} resumes from {text}"
     assert lines[1].startswith(f"run {RUN_ID} is READY: ")
@@ -106,15 +111,24 @@ def test_a_resumed_run_is_printed_with_its_checkpoint(printed, source, text):
 def test_a_resumed_run_is_printed_with_its_chiefs_files(printed):
     source = CheckpointCopy("", "/f", "model-7", 7, ())
     files = tuple(f"{letter}.keras" for letter in "abcdef")
-    resumed = ResumeResult(make_run(), source, files)
+    resumed = resume_result(source, files)
     lines = printed(lambda console: console.print_resumed(resumed)).splitlines()
     assert lines[0] == (
         f"run {RUN_ID} resumes from model-7 on the controller and its chief's files a.keras, "
         "b.keras, c.keras, d.keras and 2 more files"
     )
-    resumed = ResumeResult(make_run(), None, files[:1])
+    resumed = resume_result(None, files[:1])
     lines = printed(lambda console: console.print_resumed(resumed)).splitlines()
     assert lines[0].endswith(" resumes from its chief's files a.keras")
+
+
+def test_a_scaled_run_is_printed_with_what_it_cost(printed):
+    resumed = resume_result(None, saved=("model-7", 3.0))
+    scaled = ScaleResult("1 ps and 2 workers", "1 ps and 4 workers", resumed)
+    assert printed(lambda console: console.print_scaled(scaled)).splitlines()[2:] == [
+        "scaled from 1 ps and 2 workers to 1 ps and 4 workers: stopped in 2s, READY 9s later",
+        "model-7 was 3s old: what was trained after it is trained again",
+    ]
 
 
 def test_a_stopped_run_is_printed_with_the_end_of_each_task(printed):

@@ -6,6 +6,7 @@ import pytest
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
+from tfdeploy.planning.launch import RunNames
 from unit.builders import make_inventory, make_plan
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\nchief = true\n[hosts.e]\nevaluator = true"
@@ -15,7 +16,7 @@ def data_of_tasks(table):
     """Return {task: {place: release}}."""
     inventory = make_inventory(HOSTS, top=table)
     ids = {place: f"{place}-1" for place in inventory.data}
-    launches = launch.make(inventory, make_plan(HOSTS), "run", "f00d", "s3cret", ids)
+    launches = launch.make(inventory, make_plan(HOSTS), RunNames("run", "f00d", data=ids), "s3cret")
     return {each.task: each.data for each in launches}
 
 

@@ -7,6 +7,7 @@ import pytest
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
+from tfdeploy.planning.launch import RunNames
 from unit.builders import FILE, hosts_toml, make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
@@ -15,7 +16,10 @@ DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
 
 def launches(hosts="[hosts.a]\nworkers = 1", training="", top=""):
     inventory = make_inventory(hosts, training=training, top=top)
-    return {x.task: x for x in launch.make(inventory, make_plan(hosts), "run-1", "f00d", "s3cret")}
+    return {
+        x.task: x
+        for x in launch.make(inventory, make_plan(hosts), RunNames("run-1", "f00d"), "s3cret")
+    }
 
 
 def with_command(command, hosts="[hosts.a]\nworkers = 1"):
@@ -23,7 +27,9 @@ def with_command(command, hosts="[hosts.a]\nworkers = 1"):
 
 
 def argv(command, hosts="[hosts.a]\nworkers = 1"):
-    return launch.make(with_command(command, hosts), make_plan(hosts), "run-1", "f00d", "x")[0].argv
+    return launch.make(
+        with_command(command, hosts), make_plan(hosts), RunNames("run-1", "f00d"), "x"
+    )[0].argv
 
 
 # All fields
@@ -122,6 +128,14 @@ def test_the_run_and_its_release_are_known_to_the_task():
     ids = order.run, order.release
     assert order.env["NAME"] == " of ".join(ids)
     assert (order.env["TFDEPLOY_RUN"], order.env["TFDEPLOY_RELEASE"]) == ids
+
+
+@pytest.mark.parametrize(("name", "found"), [("wide", "wide"), ("", "run-1")])
+def test_a_run_has_a_name_or_else_its_id_is_its_name(name, found):
+    inventory = with_command('"python train.py --name={name}"')
+    names = RunNames("run-1", "f00d", name)
+    order = launch.make(inventory, make_plan("[hosts.a]\nworkers = 1"), names, "x")[0]
+    assert (order.argv[-1], order.env["TFDEPLOY_NAME"]) == (f"--name={found}", found)
 
 
 def test_env_is_not_a_template():

@@ -11,6 +11,7 @@ from tfdeploy.agent.records import Launch, Policy
 from tfdeploy.config.inventory import RestartSettings
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
+from tfdeploy.planning.launch import RunNames
 from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\n[hosts.e]\nevaluator = true"
@@ -19,7 +20,10 @@ SYNC = '[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1\naddress = "10.0.0.2"'
 
 def launches(hosts=PS, training="", top=""):
     inventory = make_inventory(hosts, training=training, top=top)
-    return {x.task: x for x in launch.make(inventory, make_plan(hosts), "run-1", "f00d", "s3cret")}
+    return {
+        x.task: x
+        for x in launch.make(inventory, make_plan(hosts), RunNames("run-1", "f00d"), "s3cret")
+    }
 
 
 # Restarts

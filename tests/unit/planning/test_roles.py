@@ -9,6 +9,7 @@ import pytest
 from tfdeploy.cluster import Task
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
+from tfdeploy.planning.launch import RunNames
 from unit.builders import make_inventory, make_plan
 
 HOSTS = """
@@ -30,7 +31,7 @@ WORKERS = "10.0.0.2:2222,10.0.0.2:2223"
 
 def launched(task, training="", hosts=HOSTS):
     inventory = make_inventory(hosts, training=training)
-    launches = launch.make(inventory, make_plan(hosts), "run", "release", "secret")
+    launches = launch.make(inventory, make_plan(hosts), RunNames("run", "release"), "secret")
     return next(x for x in launches if x.task == task)
 
 
@@ -101,9 +102,7 @@ def test_tf_config_is_always_set(role, task, job, index):
 
 def test_role_environment_sets_the_role_in_variables():
     env = launched("worker:1", 'role = "environment"').env
-    variables = {
-        key: value for key, value in env.items() if key.endswith(("HOSTS", "INDEX", "NAME"))
-    }
+    variables = {key: env[key] for key in env if key.endswith(("HOSTS", "INDEX", "JOB_NAME"))}
     assert variables == {
         "JOB_NAME": "worker",
         "TASK_INDEX": "1",
@@ -265,8 +264,8 @@ def test_an_unknown_field_that_resembles_none_lists_all_fields():
     hint = plan_error('role_args = ["{zzz}"]').hint
     assert hint == (
         "the fields are address, checkpoint_dir, chief_address, chief_hosts, chief_port, cluster, "
-        "host, index, is_chief, job, num_ps, num_workers, port, ps_hosts, python, release, run, "
-        "task, worker_hosts; "
+        "host, index, is_chief, job, name, num_ps, num_workers, port, ps_hosts, python, release, "
+        "run, task, worker_hosts; "
         "for the text itself write {{zzz}}"
     )
 
@@ -320,7 +319,7 @@ def test_an_unknown_field_is_reported_with_its_key():
     training = inventory.training.model_copy(update={"command": ("run", "{nobody}")})
     with pytest.raises(PlanError, match=r"^training\.command: unknown field {nobody}"):
         changed = inventory.model_copy(update={"training": training})
-        launch.make(changed, make_plan(HOSTS), "run", "release", "secret")
+        launch.make(changed, make_plan(HOSTS), RunNames("run", "release"), "secret")
 
 
 def test_the_hint_for_evaluator_hosts_says_why_it_is_no_field():

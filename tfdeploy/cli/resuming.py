@@ -1,0 +1,91 @@
+"""The commands that continue a run in another form: resume, scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdeploy.cli.options import (
+    COUNTS,
+    HOSTS,
+    Hosts,
+    On,
+    RunArgument,
+    RunId,
+    With,
+    app,
+    find_run,
+    load_inventory,
+)
+from tfdeploy.cli.training import interruptible_start
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tfdeploy.commands.resume import Changes
+    from tfdeploy.run import Run
+
+
+@app.command()
+def resume(
+    run: RunArgument = None,
+    without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
+                       help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
+                       "them, or else the other hosts do.")] = None,
+    counts: With = None,
+    on: On = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+) -> None:  # fmt: skip
+    """Resume a run that was lost or stopped from its newest checkpoint."""
+    from tfdeploy.commands import resume as command
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.output.console import Console
+
+    lost_run = find_run(hosts, run or run_id)
+    changes = _changes(lost_run, hosts, counts, "--with", on, without)
+    console, transfers = Console(), Transfers()
+    with interruptible_start(console), console.fetch_progress(transfers):
+        resumed = command.resume(lost_run, changes, console.print_report, transfers)
+    console.print_resumed(resumed)
+
+
+@app.command()
+def scale(
+    counts: Annotated[list[str], typer.Argument(metavar=COUNTS, show_default=False,
+                      help="The numbers of tasks that the run continues with.")],
+    on: On = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+) -> None:  # fmt: skip
+    """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
+    from tfdeploy.commands import scale as command
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.output.console import Console
+
+    run = find_run(hosts, run_id)
+    changes = _changes(run, hosts, counts, "scale", on)
+    console, transfers = Console(), Transfers()
+    with interruptible_start(console), console.fetch_progress(transfers):
+        scaled = command.scale(run, changes, console.print_report, transfers)
+    console.print_scaled(scaled)
+
+
+def _changes(
+    run: Run,
+    hosts: Path,
+    counts: Sequence[str] | None,
+    flag: str,
+    on: Sequence[str] | None,
+    without: Sequence[str] | None = None,
+) -> Changes:
+    from tfdeploy.commands.resume import Changes
+    from tfdeploy.commands.scale import hosts_for
+    from tfdeploy.config.overrides import parse_counts
+
+    if on and not counts:
+        raise typer.BadParameter("--on: expected it together with --with, such as --with workers=8")
+    chosen = hosts_for(run, on or (), lambda: load_inventory(hosts))
+    return Changes(tuple(without or ()), parse_counts(counts or (), flag), tuple(chosen))

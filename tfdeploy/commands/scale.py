@@ -1,0 +1,91 @@
+"""`tfdeploy scale`: continue a live run with other numbers of ps and workers, and measure the cost.
+
+TensorFlow's cluster spec is fixed while a run trains. So the run stops, is planned again, and
+continues from its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.commands.plan import address
+from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
+from tfdeploy.commands.status import status
+from tfdeploy.errors import PlanError, RunError
+from tfdeploy.formatting.hostlist import expand_names
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.planning.task_counts import describe_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.run import Run
+
+
+@dataclass(frozen=True)
+class ScaleResult:
+    """The numbers of tasks before and after, and how the run was resumed."""
+
+    before: str
+    after: str
+    resumed: ResumeResult
+
+
+def scale(
+    run: Run,
+    changes: Changes,
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    transfers: Transfers | None = None,
+) -> ScaleResult:
+    """Stop a live run and resume it with the `changes`.
+
+    Raises RunError if the run is not live, and what `resume` raises.
+    """
+    _refuse_ended(run)
+    resumed = resume(run, changes, on_report, transfers)
+    before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
+    return ScaleResult(before, after, resumed)
+
+
+def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) -> list[Host]:
+    """Return the hosts that `--on` names: those of the run, or else of hosts.toml, which `load`
+    reads. Raises PlanError for a wrong pattern."""
+    try:
+        names = [name for pattern in patterns for name in expand_names(pattern)]
+    except ValueError as error:
+        raise PlanError(f"--on: {error}") from None
+    known = {host.name: host for host in run.inventory.hosts}
+    if not known.keys() >= {*names}:
+        known = _idle_hosts(load()) | known
+    for name in names:
+        if name not in known:
+            raise PlanError(f'--on: there is no host "{name}"', f"the hosts are {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
+    """Return the hosts of hosts.toml as the run would use them: with an address, and no task."""
+    return {
+        host.name: host.model_copy(
+            update={
+                "address": address(host, inventory),
+                **{"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False},
+            }
+        )
+        for host in inventory.hosts
+    }
+
+
+def _refuse_ended(run: Run) -> None:
+    with Fleet(run.inventory, version=run.agent) as fleet:
+        found = status(fleet, run)
+    states = [task.report.state for task in found.tasks if task.report]
+    if states and not any(state in ACTIVE for state in states):
+        raise RunError(
+            f"run {run.id} has ended: there is nothing to scale",
+            f"to continue it with other numbers of tasks: tfdeploy resume --with … {run.flags}",
+        )

@@ -1,0 +1,130 @@
+"""Give the same hosts other numbers of ps and workers, as `--with ps=2,workers=8` asks. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfdeploy import cluster
+from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.errors import PlanError
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import format_count
+from tfdeploy.planning.placing import count_tasks, gpus_per_task
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tfdeploy.config.inventory import Host, Inventory
+
+JOBS = {"ps": "ps", "workers": "worker"}  # a host's key in hosts.toml, and the job that it counts
+NO_LIMIT = 1 << 30
+
+
+def with_counts(
+    inventory: Inventory, counts: Mapping[str, int], on: Collection[str] = ()
+) -> Inventory:
+    """Return the inventory with other numbers of tasks; `counts` maps "ps" and "workers" to them.
+
+    The first tasks of a job stay on their hosts and keep their numbers. Each further one goes to
+    the host that runs the fewest of them and has a port and GPUs left: one of `on`, or else one
+    that runs the job or has no task. Without `on` no spare host is used, and no host without GPUs
+    for workers with GPUs. Raises PlanError if the tasks don't fit.
+    """
+    _refuse_unknown_hosts(inventory, on)
+    hosts = {
+        host.name: _without_spare(host) if host.name in on else host for host in inventory.hosts
+    }
+    running = {name for name, host in hosts.items() if any(_tasks(host).values())}
+    current = {key: sum(_tasks(host)[job] for host in hosts.values()) for key, job in JOBS.items()}
+    for key, count in counts.items():  # first fewer tasks, which makes room for more of another job
+        hosts |= _place(hosts, key, min(count, current[key]), on)
+    for key, count in counts.items():
+        hosts |= _place(hosts, key, count, on)
+    # Tasks are numbered in the order of the hosts: those of a newly used host come last.
+    in_order = sorted(hosts.values(), key=lambda host: host.name not in running)
+    return inventory.model_copy(update={"hosts": tuple(in_order)})
+
+
+def describe_counts(inventory: Inventory) -> str:
+    """Return how many tasks train, such as "1 ps and 4 workers"."""
+    total = sum((Counter(_tasks(host)) for host in inventory.hosts), Counter[str]())
+    ps = [f"{total['ps']} ps"] if total["ps"] else []
+    chief = ["1 chief"] if total["chief"] else []
+    workers = [format_count(total["worker"], "worker")] if total["worker"] else []
+    *others, last = [*ps, *chief, *workers]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _tasks(host: Host) -> dict[str, int]:
+    """Return the number of tasks of each job that the host runs: none on a spare host."""
+    return dict.fromkeys(cluster.JOBS, 0) if host.spare else count_tasks(host)
+
+
+def _without_spare(host: Host) -> Host:
+    """Return a spare host as one that may run tasks, and runs none yet."""
+    none = {"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False}
+    return host.model_copy(update=none) if host.spare else host
+
+
+def _refuse_unknown_hosts(inventory: Inventory, on: Collection[str]) -> None:
+    names = [host.name for host in inventory.hosts]
+    for name in on:
+        if name not in names:
+            raise PlanError(
+                f'--on: there is no host "{name}"', f"the hosts are {fold_names(names)}"
+            )
+
+
+def _place(hosts: Mapping[str, Host], key: str, count: int, on: Collection[str]) -> dict[str, Host]:
+    """Return the hosts that run tasks of one job, with `count` of them in all."""
+    job, chief_host = JOBS[key], _chief_host(hosts.values())
+    current = [host.name for host in hosts.values() for _ in range(_tasks(host)[job])]
+    placed = Counter(dict.fromkeys(current, 0))
+    placed.update(current[:count])
+    allowed = on or _hosts_that_may_run(hosts.values(), job)
+    capacity = {name: _capacity(hosts[name], job, chief_host) for name in hosts if name in allowed}
+    while placed.total() < count:
+        free = [name for name in capacity if placed[name] < capacity[name]]
+        if not free:
+            raise _no_capacity(key, placed.total(), list(capacity))
+        placed[min(free, key=placed.__getitem__)] += 1  # the first of equal ones
+    return {name: hosts[name].model_copy(update={key: number}) for name, number in placed.items()}
+
+
+def _hosts_that_may_run(hosts: Collection[Host], job: str) -> list[str]:
+    """Return the hosts that run the job, and those without any task and with GPUs if it needs
+    some."""
+    needs_gpus = any(_tasks(host)[job] and gpus_per_task(job, host) for host in hosts)
+    idle = [h for h in hosts if not h.spare and not any(_tasks(h).values())]
+    fitting = {h.name for h in idle if gpus_per_task(job, h) > 0 or not needs_gpus}
+    return [host.name for host in hosts if _tasks(host)[job] or host.name in fitting]
+
+
+def _chief_host(hosts: Iterable[Host]) -> str:
+    """Return the host of the chief, or the first one with workers, whose worker:0 is the chief."""
+    tasks = {host.name: _tasks(host) for host in hosts}
+    jobs = ("chief", "worker")
+    return next((name for job in jobs for name in tasks if tasks[name][job]), "")
+
+
+def _capacity(host: Host, job: str, chief_host: str) -> int:
+    """Return how many tasks of a job the host has ports and GPUs for. The run itself needs a port
+    on the chief's host."""
+    tasks = _tasks(host)
+    others = sum(tasks[other] for other in ("ps", "worker", "chief") if other != job)
+    ports = len(host.ports) - (host.name == chief_host) - others
+    gpus = len(host.gpus) - tasks["chief"] * gpus_per_task("chief", host)
+    per_task = gpus_per_task(job, host)
+    port_limit = NO_LIMIT if host.ports == AUTO_PORTS else ports
+    return min(port_limit, gpus // per_task if per_task else NO_LIMIT)
+
+
+def _no_capacity(key: str, count: int, hosts: list[str]) -> PlanError:
+    if not hosts:
+        return PlanError(f"no host runs {key}", f"set {key} = 1 on a host")
+    tasks = f"{count} ps" if key == "ps" else format_count(count, "worker")
+    return PlanError(
+        f"the ports and GPUs of {fold_names(hosts)} suffice for only {tasks}",
+        f"choose fewer, or set {key} on more hosts",
+    )
