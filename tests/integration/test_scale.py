@@ -92,13 +92,16 @@ def test_a_host_that_hosts_toml_gained_can_be_used(by_ssh):
 
 
 def test_an_older_release_starts_again(project):
-    project.ok("start")
+    project.ok("start", "--name", "good")
     first = json.loads(project.ok("runs", "--json"))["runs"][0]["release"]
     project.ok("stop")
     (project.folder / "train.py").write_text("raise SystemExit('broken')\n")
     project.ok("push")
     assert project.tf("start").returncode == 1
     project.ok("start", "--release", first)
+    assert json.loads((project.run_folder / "run.json").read_text())["release"] == first
+    project.ok("stop")
+    project.ok("start", "--release", "good")
     assert json.loads((project.run_folder / "run.json").read_text())["release"] == first
     refused = project.tf("start", "--release", "0123456789ab")
     assert refused.returncode == 2

@@ -88,7 +88,9 @@ RunName = Annotated[
 OlderRelease = Annotated[
     str | None,
     typer.Option(
-        "--release", metavar="ID", help="Start an older release that is still on the hosts."
+        "--release",
+        metavar="ID",
+        help="Start an older release that is still on the hosts: its id, or that of a run with it.",
     ),
 ]
 HOSTS = Path("hosts.toml")
@@ -122,12 +124,22 @@ def load_intent(
         check_run_name(name) if name else "",
         tuple(words or ()),
         parse_counts(counts or (), "--with"),
-        release,
+        _release_id(hosts, release) if release else None,
     )
     inventory = override(load_inventory(hosts), options.words, variables or ())
     if variables:  # typing them means to trust them, also in the record of the run
         store.remember(inventory)
     return plan_all(inventory, options)
+
+
+def _release_id(hosts: Path, release: str) -> str:
+    """Return the release of the run with this id or name, or else `release` itself."""
+    from tfdeploy import run
+
+    try:
+        return run.load(hosts, release).release
+    except run.NoRecord:
+        return release
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:

@@ -46,7 +46,7 @@ def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
     if lacking:
         raise RunError(
             f"release {intent.release.id} is not on {fold_names(lacking)}",
-            "tfdeploy runs shows the releases of the runs that the hosts still have",
+            "tfdeploy runs shows the runs that the hosts still have: --release RUN",
         )
 
 

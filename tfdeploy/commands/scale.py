@@ -45,7 +45,7 @@ def scale(
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
-    _refuse_ended(run)
+    _refuse_ended(run, changes)
     resumed = resume(run, changes, on_report, transfers)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
     return ScaleResult(before, after, resumed)
@@ -80,12 +80,13 @@ def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
     }
 
 
-def _refuse_ended(run: Run) -> None:
+def _refuse_ended(run: Run, changes: Changes) -> None:
     with Fleet(run.inventory, version=run.agent) as fleet:
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):
+        counts = ",".join(f"{key}={count}" for key, count in changes.counts.items())
         raise RunError(
             f"run {run.id} has ended: there is nothing to scale",
-            f"to continue it with other numbers of tasks: tfdeploy resume --with … {run.flags}",
+            f"to continue it: tfdeploy resume {run.flags} --with {counts}",
         )

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.config.models import Host, JobTraining, Training
-from tfdeploy.config.types import Environment, Name
+from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Inventory
 
 T = TypeVar("T", Host, JobTraining, Training)
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RUN_ID = re.compile(r"\d{8}-\d{6}-.*")
 COUNT_KEYS = ("ps", "workers")
 MAX_COUNT = 1024
@@ -61,11 +62,11 @@ def parse_counts(texts: Iterable[str], flag: str) -> dict[str, int]:
 
 def check_run_name(name: str) -> str:
     """Return the name of a run if it can be one. Raises InventoryError."""
-    try:
-        TypeAdapter(Name).validate_python(name)
-    except ValidationError as error:
-        reason = error.errors()[0]["ctx"]["error"]
-        raise InventoryError(f'--name: found "{name}"; {reason}') from None
+    if not RUN_NAME.fullmatch(name):
+        raise InventoryError(
+            f'--name: found "{name}"; expected letters, digits, ".", "_" and "-", first a letter '
+            "or a digit"
+        )
     if RUN_ID.fullmatch(name):
         raise InventoryError(f'--name: found "{name}", which looks like the id of a run')
     return name

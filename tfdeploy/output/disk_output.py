@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size, shorten_names
 from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
 
@@ -19,6 +21,7 @@ class DiskOutput(Terminal):
     def print_runs(self, runs: ProjectRuns) -> None:
         if runs.runs:
             self._print_run_table(runs.runs)
+            self._print_labels(runs.runs)
         else:
             self.print_text(f"no run of {runs.project} is on its hosts")
         table = new_table("HOST", "USED", "RELEASES", "FREE")
@@ -60,31 +63,29 @@ class DiskOutput(Terminal):
             self.print_text(f"\nfreed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
-        labels = {run.id: _label(run) for run in runs}
-        own = ["NAME AND WORDS"] if any(labels.values()) else []
-        table = new_table(
-            "RUN", "RESULT", "STARTED", "TASKS", "HOSTS", "ON HOSTS", "COLLECTED", "RELEASE", *own
-        )
+        table = new_table("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
         for run in runs:
             style = STATE_STYLES.get(run.result.upper(), "default")
-            result = f"[{style}]{run.result}[/]"
             table.add_row(
                 run.id,
-                result,
-                f"{format_duration(run.age_s)} ago",
+                f"[{style}]{run.result}[/]",
+                format_duration(run.age_s),
                 str(len(run.tasks)),
                 shorten_names(run.hosts),
                 format_size(run.bytes),
                 _collected_text(run),
-                run.release,
-                *([labels[run.id]] if own else []),
             )
         self._print_table(table)
 
-
-def _label(run: RunSummary) -> str:
-    """Return the run's name, and the words of the command line as a shell takes them."""
-    return " ".join(part for part in (run.name, shlex.join(run.words)) if part)
+    def _print_labels(self, runs: Sequence[RunSummary]) -> None:
+        """Print the names of runs, and the words of the command line as a shell takes them."""
+        table = new_table("RUN", "NAME", "WORDS")
+        for run in runs:
+            if run.name or run.words:
+                table.add_row(run.id, escape(run.name), escape(shlex.join(run.words)))
+        if table.row_count:
+            self.print_text("")
+            self._print_table(table)
 
 
 def _count_and_size(sizes: Sequence[int]) -> str:
@@ -92,8 +93,7 @@ def _count_and_size(sizes: Sequence[int]) -> str:
 
 
 def _collected_text(run: RunSummary) -> str:
-    """Return how much of what a run wrote is on the controller."""
-    if run.at_home:
-        return f"{run.at_home} of {format_count(run.results, 'result')}"
-    none = f", none of {format_count(run.results, 'result')}" if run.results else ""
-    return ("record" if run.recorded else "-") + none
+    """Return how many of the results that a run wrote are on the controller."""
+    if run.results:
+        return f"{run.at_home} of {run.results}"
+    return "record" if run.recorded else "-"
