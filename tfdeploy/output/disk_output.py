@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tfdeploy.formatting.humanize import format_count, format_duration, format_size, shorten_names
+from tfdeploy.formatting.humanize import format_duration, format_size, shorten_names
 from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
 
 if TYPE_CHECKING:
