@@ -196,14 +196,32 @@ class TaskState:
 
 
 @dataclass(frozen=True)
+class LogProgress:
+    """What the end of a task's log says about its training.
+
+    `epoch` and `batch` are those of Keras, with their totals; `step` is the global step; `loss` is
+    a number as it was printed, also "nan"; `waits_for` are tasks, by their names in scripts, that
+    TensorFlow waits for. None, "" and [] mean that the log does not say.
+    """
+
+    epoch: Optional[int] = None
+    epochs: Optional[int] = None
+    batch: Optional[int] = None
+    batches: Optional[int] = None
+    step: Optional[int] = None
+    loss: str = ""
+    waits_for: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """The status of a task, as its host reports it.
 
     `age_s` is how long it has been in its state. `health` is what its port answers now (see
     machine/grpc_health.py), "-" if it has no port or is not running. `step` and `step_age_s` are
     the last training step in its event files and its age; `quiet_s` is how long neither its log nor
-    its event files have changed. All three are None without such files. `log` has the last lines of
-    the task's log, if they were requested.
+    its event files have changed. All three are None without such files. `log_progress` is what the
+    log says itself. `log` has the last lines of the task's log, if they were requested.
     """
 
     task: str
@@ -219,6 +237,7 @@ class TaskReport:
     step_age_s: Optional[float] = None
     quiet_s: Optional[float] = None
     planned: bool = False
+    log_progress: Optional[LogProgress] = None
     log: List[str] = field(default_factory=list)
 
 

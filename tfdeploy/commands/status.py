@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import Status
 from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.formatting.humanize import format_duration
+from tfdeploy.planning import roles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+
+
+MAX_PEERS = 3  # that the reason of a waiting task names
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,31 @@ def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
             continue
         reports |= outcome
         errors += _missing_tasks(run, host, outcome)
-    tasks = (TaskStatus(p, reports.get(str(p.task))) for p in run.plan.placements)
+    explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
+    tasks = (TaskStatus(p, explained.get(str(p.task))) for p in run.plan.placements)
     return RunStatus(run, tuple(tasks), tuple(errors))
+
+
+def _with_peers(run: Run, report: TaskReport, reports: Mapping[str, TaskReport]) -> TaskReport:
+    """Return the report with a reason that says how the tasks are that TensorFlow waits for."""
+    waits_for = report.log_progress.waits_for if report.log_progress else []
+    if report.reason or not waits_for:
+        return report
+    names = {str(roles.script_task(run.inventory.training, p.task)): p for p in run.plan.placements}
+    known = [names[name] for name in waits_for if name in names]
+    peers = [_describe_peer(p, reports.get(str(p.task))) for p in known[:MAX_PEERS]]
+    more = [f"{len(known) - MAX_PEERS} more"] if len(known) > MAX_PEERS else []
+    reason = f"TensorFlow waits for {' and '.join([*peers, *more])}" if peers else ""
+    return replace(report, reason=reason)
+
+
+def _describe_peer(placement: Placement, report: TaskReport | None) -> str:
+    if report is None:
+        return f"{placement.task} on {placement.host} (no report)"
+    health = f", port {report.health}" if report.health not in (report.state, "-") else ""
+    reason = f": {report.reason}" if report.reason else ""
+    state = f"{report.state} for {format_duration(report.age_s)}{health}{reason}"
+    return f"{placement.task} on {placement.host} ({state})"
 
 
 def _missing_tasks(run: Run, host: str, reports: dict[str, TaskReport]) -> list[TfdeployError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import READY, RUNNING
+from tfdeploy.agent.records import READY, RUNNING, LogProgress
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
 from tfdeploy.output.status_exit_code import is_healthy, is_stalled
@@ -137,9 +137,20 @@ def training_text(report: TaskReport) -> str:
     """Return whether training makes progress: from the script's event files, else from its log."""
     if report.state not in (READY, RUNNING):
         return "-"
+    said = report.log_progress or LogProgress()
+    loss = f", loss {said.loss}" if said.loss else ""
     if report.step is not None and report.step_age_s is not None:
         stalled = "stalled at " if is_stalled(report) else ""
-        return f"{stalled}step {report.step}, {format_duration(report.step_age_s)} ago"
+        return f"{stalled}step {report.step}, {format_duration(report.step_age_s)} ago{loss}"
     if report.quiet_s is None:
         return "unknown"
-    return f"unknown, log {format_duration(report.quiet_s)} ago"
+    reached = f"{_reached(said) or 'unknown'}, log {format_duration(report.quiet_s)} ago"
+    return f"{reached}{loss}"
+
+
+def _reached(said: LogProgress) -> str:
+    """Return how far the log says that training is, such as "epoch 3/10, batch 20/157"."""
+    epoch = [f"epoch {said.epoch}/{said.epochs}"] if said.epoch is not None else []
+    batch = [f"batch {said.batch}/{said.batches or '?'}"] if said.batch is not None else []
+    step = [f"step {said.step}"] if said.step is not None else []
+    return ", ".join([*epoch, *batch] or step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.status import TaskStatus
 from tfdeploy.output import status_table
 from tfdeploy.output.status_exit_code import STALLED_S
@@ -101,6 +102,19 @@ def expand(text):
         ({}, "unknown"),
         ({"quiet_s": 65.0}, "unknown, log 1m 05s ago"),
         ({"step": 7, "step_age_s": 3.0, "quiet_s": 1.0}, "step 7, 3s ago"),
+        (
+            {"step": 7, "step_age_s": 3.0, "log_progress": LogProgress(loss="0.5")},
+            "step 7, 3s ago, loss 0.5",
+        ),
+        (
+            {"quiet_s": 1.0, "log_progress": LogProgress(3, 10, 20, 157, 9, "0.12")},
+            "epoch 3/10, batch 20/157, log 1s ago, loss 0.12",
+        ),
+        (
+            {"quiet_s": 1.0, "log_progress": LogProgress(1, 2, 20)},
+            "epoch 1/2, batch 20/?, log 1s ago",
+        ),
+        ({"quiet_s": 1.0, "log_progress": LogProgress(step=9)}, "step 9, log 1s ago"),
         ({"step": 0, "step_age_s": STALLED_S + 1}, "stalled at step 0, 2m 01s ago"),
         ({"state": "RUNNING", "quiet_s": 1.0}, "unknown, log 1s ago"),
         ({"state": "BACKOFF", "quiet_s": 1.0}, "-"),

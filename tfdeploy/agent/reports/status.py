@@ -11,7 +11,7 @@ from ..machine import grpc_health, lock
 from ..outputs import event_files
 from ..protocol.reports import TaskReports
 from ..records import ENDED, LOST, Launch, TaskReport, TaskState
-from . import progress
+from . import log_progress, progress
 from .tail import Tail
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         step=last.step if last else None,
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),
+        log_progress=log_progress.read(log),
     )
 
 
