@@ -39,6 +39,7 @@ VERBS = {
     "unmark": ("releases.Unmark", "machine.shared_directory.remove_mark"),
     "rename": ("releases.Rename", "machine.shared_directory.renew_root_id"),
     "survey": ("preflight.Survey", "preflight.host_facts.survey"),
+    "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),
     "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),

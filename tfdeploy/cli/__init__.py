@@ -10,11 +10,22 @@ import sys
 from contextlib import suppress
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import about, training, resuming, watching, housekeeping, measuring  # isort: skip
+from tfdeploy.cli import about, beginning, training, resuming  # isort: skip
+from tfdeploy.cli import watching, housekeeping, measuring  # isort: skip
 from tfdeploy.cli.options import INTERRUPTED, app
 from tfdeploy.errors import TfdeployError
 
-__all__ = ["about", "app", "housekeeping", "main", "measuring", "resuming", "training", "watching"]
+__all__ = [
+    "about",
+    "app",
+    "beginning",
+    "housekeeping",
+    "main",
+    "measuring",
+    "resuming",
+    "training",
+    "watching",
+]
 
 
 def main() -> None:

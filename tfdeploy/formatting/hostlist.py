@@ -19,16 +19,20 @@ def fold_names(names: Iterable[str]) -> str:
     """Return all names in one text, each once. Names that differ only in their last number are
     folded into one pattern, at the place of the first; leading zeros are kept."""
     distinct = list(dict.fromkeys(names))
-    if len(distinct) <= MAX_LISTED:
-        return ", ".join(distinct)
+    return ", ".join(distinct if len(distinct) <= MAX_LISTED else fold_patterns(distinct))
+
+
+def fold_patterns(names: Sequence[str]) -> list[str]:
+    """Return patterns that together expand to the names. Names that differ only in their last
+    number share one."""
     groups: dict[tuple[str, str | None], list[str]] = {}
-    for name in distinct:
+    for name in names:
         before, number, after = _split_at_number(name)
         groups.setdefault((before, after), []).append(number)
-    return ", ".join(
+    return [
         f"{before}{_fold_numbers(numbers)}{after or ''}"
         for (before, after), numbers in groups.items()
-    )
+    ]
 
 
 def expand_names(text: str) -> list[str]:

@@ -1,8 +1,10 @@
-"""What a run is going to be: the plan, what `check` found on the hosts, and pushed releases."""
+"""What a run is going to be: what `init` and `check` found on the hosts, the plan, and pushed
+releases."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from rich.markup import escape
 from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size, shorten_names
+from tfdeploy.init.document import reasons
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
     from tfdeploy.output.push_progress import PushProgress
     from tfdeploy.release.snapshot import Release
@@ -49,6 +53,28 @@ class PlanOutput(Terminal):
             self.print_text(f"data     {place}  {_release_text(data)}, {readers}")
         for launch in intent.launches():
             self._print_command(launch)
+
+    def init_progress(self, hosts: int) -> AbstractContextManager[object]:
+        """Return a context that shows, on a terminal, that `init` takes its time."""
+        return self._spinner(f"looking at {format_count(hosts, 'host')}; each imports TensorFlow")
+
+    def print_draft(self, draft: Draft) -> None:
+        """Print what was found, and why the file is as it is."""
+        table = new_table(*status_table.MACHINE_COLUMNS)
+        for row in status_table.machine_rows(draft.proposal.machines):
+            table.add_row(*(escape(escape_line(cell)) for cell in row))
+        self._print_table(table)
+        self.print_text("")
+        for reason in reasons(draft.proposal):
+            self.print_text(reason)
+        self.print_notes(draft.notes)
+
+    def print_init_written(self, draft: Draft, flags: str) -> None:
+        """Print what to type next; `flags` name the file."""
+        lines = [f"  {command} {flags}".rstrip() for command in ("tfdeploy check", "tfdeploy run")]
+        folder = os.path.relpath(draft.file.parent)
+        enter = [f"  cd {folder}"] if folder != "." and not flags else []
+        self.print_text("\n".join([f"wrote {draft.file}. Next:", *enter, *lines]))
 
     def check_progress(self, intent: Intent) -> AbstractContextManager[object]:
         """Return a context that shows, on a terminal, that `check` takes its time."""

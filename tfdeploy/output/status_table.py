@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
+    from tfdeploy.init.machine import Machine
     from tfdeploy.planning.plan import Placement
 
     Row = tuple[str, ...]
@@ -24,6 +25,7 @@ COLUMNS = (
     *("TRAINING", "REASON"),
 )
 HOST_COLUMNS = ("HOSTS", "PYTHON", "TENSORFLOW", "GPUS", "RSYNC", "FREE")
+MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
 STATE = COLUMNS.index("STATE")
 REASON = "REASON"
 MAX_TASKS = 60  # tables of more tasks are grouped
@@ -87,6 +89,24 @@ def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
             format_size(min(facts.free_bytes for facts in group)),
         )
         for cells, group in groups.items()
+    ]
+
+
+def machine_rows(machines: Sequence[Machine]) -> list[Row]:
+    """Return rows of MACHINE_COLUMNS: machines that are alike share a row, with the smallest free
+    space among them."""
+    groups: dict[Row, list[Machine]] = {}
+    for machine in machines:
+        groups.setdefault(_alike(machine), []).append(machine)
+    return [
+        (
+            fold_names(machine.name for machine in group),
+            *before,
+            format_size(min(machine.free_bytes for machine in group)),
+            *after,
+        )
+        for row, group in groups.items()
+        for before, after in [(row[:3], row[3:])]
     ]
 
 
@@ -154,3 +174,10 @@ def _reached(said: LogProgress) -> str:
     batch = [f"batch {said.batch}/{said.batches or '?'}"] if said.batch is not None else []
     step = [f"step {said.step}"] if said.step is not None else []
     return ", ".join([*epoch, *batch] or step)
+
+
+def _alike(machine: Machine) -> Row:
+    gpus = ", ".join(f"{machine.gpus.count(name)} {name}" for name in dict.fromkeys(machine.gpus))
+    python = f"{machine.python} ({machine.python_version})"
+    memory = format_size(machine.memory_bytes)
+    return gpus or "-", str(machine.cpus), memory, python, machine.tensorflow or "missing"

@@ -49,6 +49,34 @@ class Survey(Request[HostFacts]):
     network: str = OPEN
 
 
+class PythonFound(Message):
+    """A Python of a host: its `path`, absolute or "~/…", or "python3" for the one on the PATH; its
+    `version`; and the version of the `tensorflow` that is installed for it, "" if none is."""
+
+    path: str
+    version: str
+    tensorflow: str
+
+
+class MachineFacts(Message):
+    """What a machine is: `cpus` that its user may use, `memory_bytes`, the names of its GPUs by
+    index, the IP `addresses` of its interfaces except loopback, and its Pythons, those of the PATH
+    first."""
+
+    cpus: int
+    memory_bytes: int
+    gpus: Dict[str, str]
+    addresses: List[str]
+    pythons: List[PythonFound]
+
+
+class Explore(Request[MachineFacts]):
+    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
+
+    VERB = "explore"
+    pythons: List[str]
+
+
 class Knocked(Message):
     """For each address why it is not reached, "" if it is; in the order of the request."""
 

@@ -1,0 +1,171 @@
+"""`tfdeploy init`: look at machines, and propose a hosts.toml for them. No task is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.commands.plan import address
+from tfdeploy.config import inventory
+from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
+from tfdeploy.hosts.fleet import Fleet, errors_of
+from tfdeploy.init import connect, document, explore, network, placement, strategy
+from tfdeploy.init.machine import Machine
+from tfdeploy.planning import placing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.init.document import Proposal
+    from tfdeploy.init.program import Program
+    from tfdeploy.init.targets import Target
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A hosts.toml that is not written yet: its `text`, and the same `inventory`.
+
+    `errors` are of hosts that are left out; `notes` may matter.
+    """
+
+    file: Path
+    text: str
+    inventory: Inventory
+    proposal: Proposal
+    errors: tuple[TfdeployError, ...]
+    notes: tuple[TfdeployError, ...]
+
+
+def refuse_existing(file: Path) -> None:
+    """Raise InventoryError if there is a file already: it may be the user's own work."""
+    if os.path.lexists(file):
+        raise InventoryError(
+            f"{file} exists already, and is never overwritten",
+            f"write another file: tfdeploy init --hosts {file.with_name('other.toml')} …",
+        )
+    if not file.absolute().parent.is_dir():
+        raise InventoryError(f"{file}: there is no folder {file.parent}")
+
+
+def draft(
+    targets: Sequence[Target],
+    program: Program,
+    file: Path,
+    *,
+    ssh_config: str = "",
+    accept_new: bool = False,
+) -> Draft:
+    """Look at the hosts and propose a hosts.toml for those that can be used. Raises FleetError if
+    none can."""
+    probed = connect.inventory_of(targets, file, ssh_config)
+    with Fleet(probed, accept_new=accept_new) as fleet:
+        pythons = connect.find_agent_pythons(fleet)
+    usable = {h: python for h, python in pythons.items() if not isinstance(python, TfdeployError)}
+    errors = errors_of(pythons)
+    if not usable:
+        raise_all(errors)
+    hosts = connect.inventory_of(targets, file, ssh_config, usable)
+    with Fleet(hosts, accept_new=accept_new) as fleet:
+        explored = explore.explore(fleet, _local_pythons(file))
+        errors += errors_of(explored)
+        machines = [each for each in explored.values() if isinstance(each, Machine)]
+        if not machines:
+            raise_all(errors)
+        recognized = strategy.recognize(program.files)
+        placed = placement.place(recognized.tasks, machines)
+        machines, notes = _with_network(fleet, machines, placed.keys)
+    proposal = document.Proposal(
+        _project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config
+    )
+    text = document.write(proposal)
+    loaded = _validated(text, file, machines)
+    return Draft(file, text, loaded, proposal, tuple(errors), (*notes, *_import_errors(machines)))
+
+
+def write(proposed: Draft) -> None:
+    """Write the file: all of it, and only if there is none yet. Raises InventoryError."""
+    file = proposed.file
+    partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        partial.write_text(proposed.text, encoding="utf-8")
+        os.link(partial, file)  # unlike a rename, this never replaces a file
+    except FileExistsError:
+        refuse_existing(file)
+    except OSError as error:
+        raise InventoryError(f"{file} can't be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _local_pythons(file: Path) -> list[str]:
+    """Return Pythons of this machine that the user may mean: an activated environment, that of the
+    project, and the one that runs tfdeploy."""
+    active = os.environ.get("VIRTUAL_ENV")
+    folders = [active] if active else []
+    folders += [str(file.absolute().parent / name) for name in (".venv", "venv")]
+    return [*(f"{folder}/bin/python" for folder in folders), sys.executable]
+
+
+def _with_network(
+    fleet: Fleet, machines: Sequence[Machine], keys: Mapping[str, placement.Keys]
+) -> tuple[list[Machine], list[TfdeployError]]:
+    """Return the machines with their ports and addresses, and notes about those that others don't
+    reach. A task that is alone needs neither."""
+    counts = {machine.name: placement.task_count(keys[machine.name]) for machine in machines}
+    if len(machines) == 1 and sum(counts.values()) == 1:
+        return [*machines], []
+    if not fleet.stays_connected:  # a port is only open while its host is connected
+        note = TfdeployError("ports and addresses are not tried with this number of hosts")
+        return [*machines], [note]
+    inventory_hosts = fleet.inventory
+    addresses = {
+        machine.name: network.Addresses(
+            address(inventory_hosts.host(machine.name), inventory_hosts), machine.addresses
+        )
+        for machine in machines
+    }
+    ports = {host: count + 1 for host, count in counts.items()}  # the chief's host has one more
+    found = network.find_network(fleet, addresses, ports)
+    hint = "check for a firewall between the hosts; or set the host's address in hosts.toml"
+    notes = [AgentError(h, each.problem, hint) for h, each in found.items() if each.problem]
+    default = network.HostNetwork()
+    with_ports = [
+        replace(m, ports=each.ports, address=each.address)
+        for m in machines
+        for each in [found.get(m.name, default)]
+    ]
+    return with_ports, [*notes]
+
+
+def _project_name(file: Path) -> str:
+    """Return the name of the folder of hosts.toml, in the letters that a project may have."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.absolute().parent.name).strip("._-")
+    return name if name and name != "agent" else "training"
+
+
+def _reasons(errors: Sequence[TfdeployError]) -> dict[str, str]:
+    return {error.host: error.message for error in errors if isinstance(error, HostError)}
+
+
+def _import_errors(machines: Sequence[Machine]) -> list[TfdeployError]:
+    """Return a note for each Python that has TensorFlow, but can't import it."""
+    return [
+        AgentError(machine.name, f"its TensorFlow can't be imported by {machine.import_error}")
+        for machine in machines
+        if machine.import_error
+    ]
+
+
+def _validated(text: str, file: Path, machines: Sequence[Machine]) -> Inventory:
+    """Load the text as every command will. Raises InventoryError or PlanError."""
+    loaded = inventory.parse(text, file)
+    defaults = {machine.name: machine.name for machine in machines}
+    addresses = {host.name: host.address or defaults[host.name] for host in loaded.hosts}
+    placing.make_plan(loaded, addresses)
+    return loaded

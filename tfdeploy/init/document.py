@@ -1,0 +1,230 @@
+"""Write a hosts.toml in its shortest form: what is a default is left out. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.formatting.hostlist import expand_names, fold_patterns
+from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.init import environment
+from tfdeploy.init.machine import DEFAULT_PYTHON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tfdeploy.init.machine import Machine
+    from tfdeploy.init.placement import Placement
+    from tfdeploy.init.program import Program
+    from tfdeploy.init.strategy import Recognized
+
+    Keys = Mapping[str, Any]
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+SHARED_DIRECTORY = "~/.tfdeploy/{host}"
+DEFAULTS = ("user", "python", "ports", "directory")  # keys that are often equal on all hosts
+TASK_KEYS = ("gpus", "ps", "chief", "gpus_per_chief", "workers", "gpus_per_worker", "spare")
+COMMENT_COLUMN = 32
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Everything that a hosts.toml is written from. `left_out` has the hosts that did not answer,
+    with the reason."""
+
+    project: str
+    program: Program
+    recognized: Recognized
+    machines: Sequence[Machine]
+    placement: Placement
+    left_out: Mapping[str, str]
+    ssh_config: str = ""
+
+    @property
+    def needs_environment(self) -> bool:
+        """Return whether a host that runs tasks has no TensorFlow."""
+        return any(not machine.tensorflow for machine in self.machines)
+
+
+def write(proposal: Proposal) -> str:
+    """Return the text of a hosts.toml."""
+    tables = {machine.name: _keys(machine, proposal) for machine in proposal.machines}
+    defaults = _defaults(tables)
+    own = {name: _without(keys, defaults) for name, keys in tables.items()}
+    sections = [
+        _top(proposal),
+        _training(proposal),
+        _environment(proposal),
+        _source(proposal.program),
+        _table("defaults", defaults) if defaults else "",
+        *_hosts(own, {machine.name: machine.summary for machine in proposal.machines}),
+        *_left_out(proposal.left_out),
+    ]
+    return "\n".join(section for section in sections if section)
+
+
+def _top(proposal: Proposal) -> str:
+    lines = [
+        "# Written by tfdeploy init. All other keys: tfdeploy example",
+        f"project = {_value(proposal.project)}",
+    ]
+    if proposal.ssh_config:
+        lines.append(f"ssh_config = {_value(proposal.ssh_config)}")
+    return _lines(lines)
+
+
+def _training(proposal: Proposal) -> str:
+    recognized, program = proposal.recognized, proposal.program
+    flag = recognized.checkpoint_flag
+    command = [*program.command, *([f"{flag}={{checkpoint_dir}}"] if flag else [])]
+    words = shlex.join(command).replace("'", "") if _is_plain(command) else command
+    lines = ["[training]", *map(_comment, reasons(proposal)), f"command = {_value(words)}"]
+    if recognized.required:
+        missing = ", ".join(recognized.required)
+        lines.append(_comment(f"{program.script} requires {missing} too: add it to the command"))
+    if recognized.role != "tf_config":
+        lines.append(f"role = {_value(recognized.role)}")
+    if recognized.role_args:
+        lines.append(f"role_args = {_value(list(recognized.role_args))}")
+    if recognized.legacy_keras:
+        why = "fit of Keras 3 fails under this strategy; needs tf_keras on the hosts"
+        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', why))
+    return _lines(lines)
+
+
+def reasons(proposal: Proposal) -> tuple[str, ...]:
+    """Return sentences that say what the script uses, and which host runs what."""
+    program = proposal.program
+    if program.unreadable:
+        first = f"{program.script} can't be read as Python ({program.unreadable}): one worker"
+        return (first, *proposal.placement.reasons)
+    return (*proposal.recognized.reasons, *proposal.placement.reasons)
+
+
+def _is_plain(words: Iterable[str]) -> bool:
+    """Return whether no word of a command has a space or a quote: it can be one string."""
+    return all(re.fullmatch(r"[\w./={}-]+", word) for word in words)
+
+
+def _environment(proposal: Proposal) -> str:
+    without = [machine.name for machine in proposal.machines if not machine.tensorflow]
+    if not without:
+        return ""
+    names = ", ".join(fold_patterns(without))
+    if environment.is_supported():
+        why = _comment(f"no Python with TensorFlow on {names}: tfdeploy installs these packages")
+        return f"{why}\n{environment.table(proposal.program.requirements)}"
+    python = DEFAULT_PYTHON
+    return _lines([_comment(f"no Python with TensorFlow on {names}: install it for {python}, or"),
+                   _comment("set python to one that has it")])  # fmt: skip
+
+
+def _source(program: Program) -> str:
+    lines = []
+    if program.source != ".":
+        lines.append(_aligned(f"path = {_value(program.source)}", "the script imports from it"))
+    if program.environments:
+        exclude = f"exclude = {_value(list(program.environments))}"
+        lines.append(_aligned(exclude, "of this machine only"))
+    return _lines(["[source]", *lines]) if lines else ""
+
+
+def _keys(machine: Machine, proposal: Proposal) -> dict[str, Any]:
+    """Return the keys of a host, without those that would only repeat a default."""
+    keys: dict[str, Any] = {"transport": "local"} if machine.is_local else {}
+    optional = {
+        "user": machine.user,
+        "address": machine.address,
+        "python": "" if machine.python == DEFAULT_PYTHON else machine.python,
+        "ports": machine.ports,
+        "directory": SHARED_DIRECTORY if machine.shares_directory else "",
+    }
+    keys |= {key: value for key, value in optional.items() if value}
+    tasks = proposal.placement.keys[machine.name]
+    return keys | {key: tasks[key] for key in TASK_KEYS if key in tasks}
+
+
+def _defaults(tables: Mapping[str, Keys]) -> dict[str, Any]:
+    """Return the keys that have one value on all hosts; of SSH's keys, on all hosts with SSH."""
+    found = {}
+    for key in DEFAULTS if len(tables) > 1 else ():
+        hosts = [t for t in tables.values() if key != "user" or "transport" not in t]
+        values = {table.get(key) for table in hosts}
+        if len(hosts) > 1 and len(values) == 1 and values != {None}:
+            found[key] = values.pop()
+    return found
+
+
+def _without(keys: Keys, defaults: Keys) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if defaults.get(key) != value}
+
+
+def _hosts(tables: Mapping[str, Keys], summaries: Mapping[str, str]) -> Iterator[str]:
+    """Yield a table for each host, or for several with equal keys."""
+    groups: dict[str, list[str]] = {}
+    for name, keys in tables.items():
+        equal = {key: value for key, value in keys.items() if key != "address"}
+        groups.setdefault(json.dumps([equal, "address" in keys]), []).append(name)
+    for names in groups.values():
+        for pattern in _patterns(names, tables):
+            covered = expand_names(pattern)
+            about = {summaries[name] for name in covered}
+            yield _table(
+                f"hosts.{pattern if BARE.fullmatch(pattern) else _value(pattern)}",
+                _merged(covered, tables),
+                about.pop() if len(about) == 1 else "",
+            )
+
+
+def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]:
+    """Yield names with brackets for hosts with equal keys; single names for hosts whose addresses
+    have no pattern of the same order."""
+    for pattern in fold_patterns(names):
+        covered = expand_names(pattern)
+        addresses = [tables[name].get("address") for name in covered]
+        folded = fold_patterns([address for address in addresses if address])
+        if not folded or (len(folded) == 1 and expand_names(folded[0]) == addresses):
+            yield pattern
+        else:
+            yield from covered
+
+
+def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
+    """Return the keys of hosts that share a table: `address` with brackets."""
+    keys = dict(tables[names[0]])
+    if "address" in keys:
+        [keys["address"]] = fold_patterns([tables[name]["address"] for name in names])
+    return keys
+
+
+def _table(name: str, keys: Keys, about: str = "") -> str:
+    header = _aligned(f"[{name}]", about) if about else f"[{name}]"
+    return _lines([header, *(f"{key} = {_value(value)}" for key, value in keys.items())])
+
+
+def _left_out(failed: Mapping[str, str]) -> Iterator[str]:
+    for name, reason in failed.items():
+        table = f"hosts.{name if BARE.fullmatch(name) else _value(name)}"
+        yield _lines([_comment(f"[{table}]"), *(_comment(line) for line in reason.splitlines())])
+
+
+def _value(value: Any) -> str:
+    """Return a value as TOML, which reads JSON's strings, numbers, booleans and lists."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(text: str) -> str:
+    """Return a comment; what a host said can't end its line."""
+    return f"# {escape_line(text)}"
+
+
+def _aligned(text: str, comment: str) -> str:
+    return f"{text:<{COMMENT_COLUMN}} {_comment(comment)}"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

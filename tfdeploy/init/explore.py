@@ -1,0 +1,133 @@
+"""Ask the machines what they are: GPUs, Pythons with TensorFlow, size, and shared directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import Explore, Survey
+from tfdeploy.errors import TfdeployError, TransferFailed
+from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
+from tfdeploy.transfer.shared_directory import DirectoryClaims
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfdeploy.agent.protocol.preflight import HostFacts, MachineFacts, PythonFound
+    from tfdeploy.config.inventory import Host
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+
+EXPLORE_S = 180.0
+SURVEY_S = 240.0  # an import of TensorFlow, and a GPU driver may hang
+MAX_IMPORTS = 3  # of different Pythons on one host
+
+
+def explore(fleet: Fleet, local_pythons: Sequence[str]) -> dict[str, Machine | TfdeployError]:
+    """Return what each host of the fleet is, or why it is unknown. `local_pythons` are Pythons of
+    this machine to look at first."""
+
+    def ask(agent: Agent) -> MachineFacts:
+        more = local_pythons if fleet.inventory.host(agent.host).is_local else ()
+        return agent.ask(Explore([*more]), EXPLORE_S)
+
+    facts = fleet.outcomes(fleet.agents, ask)
+    pythons = {h: f.pythons for h, f in facts.items() if not isinstance(f, TfdeployError)}
+    usual = count_pythons(pythons.values())
+
+    def confirm(agent: Agent) -> tuple[Machine, HostFacts]:
+        known = facts[agent.host]
+        if isinstance(known, TfdeployError):
+            raise known
+        return _confirm(agent, fleet.inventory.host(agent.host), known, usual)
+
+    found = fleet.outcomes(fleet.agents, confirm)
+    answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
+    shared = _share_directories(
+        fleet, {host: survey.here for host, (_, survey) in answered.items()}
+    )
+    return {
+        host: each if isinstance(each, TfdeployError) else replace(each[0], shares_directory=shared)
+        for host, each in found.items()
+    }
+
+
+def count_pythons(of_hosts: Iterable[Sequence[PythonFound]]) -> Counter[tuple[str, str]]:
+    """Return on how many hosts each Python has each version of TensorFlow. Pure."""
+    return Counter((p.path, p.tensorflow) for pythons in of_hosts for p in pythons)
+
+
+def rank_pythons(
+    pythons: Sequence[PythonFound], usual: Mapping[tuple[str, str], int]
+) -> list[PythonFound]:
+    """Return the Pythons with TensorFlow, the best first: the one that most hosts have, then the
+    one on the PATH, then the newest TensorFlow. Pure."""
+    usable = [python for python in pythons if python.tensorflow and _is_path(python.path)]
+    return sorted(
+        usable,
+        key=lambda p: (usual[p.path, p.tensorflow], p.path == DEFAULT_PYTHON, _version(p)),
+        reverse=True,
+    )
+
+
+def _is_path(path: str) -> bool:
+    """Return whether a host named a path that hosts.toml may have."""
+    return path.isprintable() and (path == DEFAULT_PYTHON or path.startswith(("/", "~/")))
+
+
+def _version(python: PythonFound) -> list[int]:
+    return [int(part) for part in python.tensorflow.split(".") if part.isdecimal()]
+
+
+def _confirm(
+    agent: Agent, host: Host, facts: MachineFacts, usual: Mapping[tuple[str, str], int]
+) -> tuple[Machine, HostFacts]:
+    """Import TensorFlow with the best Python of a host, or else with the next ones."""
+    ranked = rank_pythons(facts.pythons, usual)[:MAX_IMPORTS]
+    has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
+    without = DEFAULT_PYTHON if has_default else host.python
+    gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
+    first: tuple[str, HostFacts] | None = None
+    for path in [python.path for python in ranked] or [without]:
+        survey = agent.ask(Survey(path, {}, gpus, {}), SURVEY_S)
+        first = first or (path, survey)
+        if survey.tensorflow.version:
+            return _machine(host, facts, path, survey), survey
+    assert first is not None
+    failed, survey = first
+    error = f"{failed}: {survey.tensorflow.error}" if ranked else ""
+    return _machine(host, facts, without, survey, error), survey
+
+
+def _machine(
+    host: Host, facts: MachineFacts, python: str, survey: HostFacts, import_error: str = ""
+) -> Machine:
+    versions = {each.path: each.version for each in facts.pythons}
+    return Machine(
+        name=host.name,
+        user=host.user or "",
+        is_local=host.is_local,
+        cpus=facts.cpus,
+        memory_bytes=facts.memory_bytes,
+        free_bytes=survey.free_bytes,
+        gpus=tuple(facts.gpus[index] for index in sorted(facts.gpus)),
+        python=python,
+        python_version=versions.get(python, survey.version),
+        tensorflow="" if import_error else survey.tensorflow.version,
+        import_error=import_error,
+        addresses=tuple(facts.addresses),
+    )
+
+
+def _share_directories(fleet: Fleet, ids: Mapping[str, str]) -> bool:
+    """Return whether two hosts have the same directory."""
+    with DirectoryClaims() as claims:
+        for host, directory_id in ids.items():
+            try:
+                claims.claim(fleet.agents[host], directory_id)
+            except TransferFailed:
+                return True
+            except TfdeployError:  # the host is gone; the next command reports it
+                continue
+    return False

@@ -1,0 +1,46 @@
+"""What is known of a machine before it has a table in hosts.toml. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tfdeploy.config.models import HostSettings
+from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+
+DEFAULT_PYTHON = HostSettings.model_fields["python"].default
+DEFAULT_PORTS = HostSettings.model_fields["ports"].default
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that answered.
+
+    `python` is the value of the key: "python3", or a path. `tensorflow` is its version, "" if no
+    Python has it; `import_error` says which Python has it and why its import failed. `ports` are
+    those of its tasks, and `address` is that at which the other hosts reach it; None if the default
+    will do. `shares_directory` is whether another host has the same home directory.
+    """
+
+    name: str
+    user: str
+    is_local: bool
+    cpus: int
+    memory_bytes: int
+    free_bytes: int
+    gpus: tuple[str, ...]
+    python: str
+    python_version: str
+    tensorflow: str
+    import_error: str = ""
+    shares_directory: bool = False
+    addresses: tuple[str, ...] = ()
+    ports: str | None = None
+    address: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """Return its size in words: 4 NVIDIA H100, 64 CPUs, 512.0 GB."""
+        gpus = [f"{count} {name}" for name, count in Counter(self.gpus).items()]
+        size = (format_count(self.cpus, "CPU"), format_size(self.memory_bytes))
+        return escape_line(", ".join((*gpus, *size)))

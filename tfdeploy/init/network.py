@@ -1,0 +1,203 @@
+"""Find ports that are free, and the addresses at which the hosts really reach one another."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import Address, Knock, OpenDoors
+from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.formatting.hostlist import fold_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.fleet import Fleet
+
+OPEN_S = 20.0
+CONNECT_S = 3.0
+MAX_ADDRESSES = 6  # that are tried of a host
+TRIED_BY = 16  # hosts connect to each host, so that the number of connections is bounded
+RANGES = (2222, 2322, 2422, 3222, 12222)
+RANGE_LENGTH = 78
+AUTO = "auto"
+
+# A host and one of its addresses; and why it is not reached there, by the host that tried.
+Endpoint = tuple[str, str]
+Failures = dict[Endpoint, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class HostNetwork:
+    """The `ports` of a host's tasks, and its `address` for the other hosts; None means the default.
+    `problem` says which hosts do not reach it, "" if all do."""
+
+    ports: str | None = None
+    address: str | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class OpenPorts:
+    """The ports that a host has opened, and the value of `ports` for them, None for the default.
+    They stay open as long as `stream` is."""
+
+    stream: object
+    value: str | None
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The addresses of a host: the default is that which SSH uses; `others` are its own."""
+
+    default: str
+    others: Sequence[str]
+
+    @property
+    def all(self) -> list[str]:
+        return list(dict.fromkeys((self.default, *self.others)))[:MAX_ADDRESSES]
+
+
+def find_network(
+    fleet: Fleet, addresses: Mapping[str, Addresses], counts: Mapping[str, int]
+) -> dict[str, HostNetwork]:
+    """Have each host open the number of ports in `counts`, and the others connect to them.
+
+    Return the ports and the address of each host. Raises FleetError if a host fails.
+    """
+    with ExitStack() as streams:
+        opened = {
+            host: each
+            for host, each in fleet.outcomes(
+                counts, lambda agent: _open_ports(agent, counts[agent.host], streams)
+            ).items()
+            if not isinstance(each, TfdeployError)
+        }
+        ports = {host: each.ports for host, each in opened.items()}
+        chosen = _choose_addresses(fleet, {host: addresses[host] for host in opened}, ports)
+    return {
+        host: HostNetwork(opened[host].value, address, problem)
+        for host, (address, problem) in chosen.items()
+    }
+
+
+def _open_ports(agent: Agent, count: int, streams: ExitStack) -> OpenPorts:
+    """Have a host open its ports: those of the first range that is free, else any free ones. They
+    stay open until `streams` is closed."""
+    for first in (*RANGES, 0):
+        wanted = {f"port {n}": first and first + n for n in range(count)}
+        answers = agent.stream(OpenDoors(wanted), OPEN_S)
+        stream = iter(answers)  # the host closes the ports when this is deleted
+        opened = next(stream)
+        if not opened.taken:
+            streams.callback(answers.close)
+            span = f"{first}-{first + RANGE_LENGTH - 1}" if first else AUTO
+            value = None if first == RANGES[0] else span
+            return OpenPorts(stream, value, tuple(opened.open.values()))
+        answers.close()
+    raise AgentError(agent.host, "it has no free ports")
+
+
+def _choose_addresses(
+    fleet: Fleet, addresses: Mapping[str, Addresses], ports: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[str | None, str]]:
+    """Return the address of each host, None if the default is reached, and who does not reach it.
+
+    The other addresses are tried only if the default one fails.
+    """
+    usable = usable_addresses(addresses, ports)
+    defaults = {h: [a.default] for h, a in addresses.items() if a.default in usable[h]}
+    failures = _try(fleet, defaults, ports)
+    rest = {
+        host: [each for each in usable[host] if each != addresses[host].default]
+        for host in addresses
+        if host not in defaults or failures[host, addresses[host].default]
+    }
+    failures |= _try(fleet, rest, ports)
+    return {
+        host: choose_address(host, each, usable[host], failures) for host, each in addresses.items()
+    }
+
+
+def usable_addresses(
+    addresses: Mapping[str, Addresses], ports: Mapping[str, Sequence[int]]
+) -> dict[str, list[str]]:
+    """Return the addresses that mean one host only. Pure.
+
+    Loopback, and the address of Docker's bridge that every host has, would lead a host to itself.
+    """
+    alone = len(addresses) == 1
+    claimed = Counter((a, p) for h, each in addresses.items() for a in each.all for p in ports[h])
+    return {
+        host: [
+            address
+            for address in each.all
+            if (alone or not is_loopback(address))
+            and all(claimed[address, port] == 1 for port in ports[host])
+        ]
+        for host, each in addresses.items()
+    }
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address means on every machine that machine itself. Pure."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def choose_address(
+    host: str, addresses: Addresses, usable: Sequence[str], failures: Failures
+) -> tuple[str | None, str]:
+    """Return the first address that all others reach, else the one that most reach; None for the
+    default. And a sentence about those that do not reach it. Pure."""
+    tried = [address for address in usable if (host, address) in failures]
+    if not tried:
+        return None, ""
+    best = min(tried, key=lambda address: len(failures[host, address]))
+    missed = failures[host, best]
+    problem = ""
+    if missed:
+        names, why = fold_names(missed), next(iter(missed.values()))
+        problem = f"{names} can't reach it at {fold_names(tried)}: {why}"
+    return None if best == addresses.default else best, problem
+
+
+def _try(
+    fleet: Fleet, wanted: Mapping[str, Sequence[str]], ports: Mapping[str, Sequence[int]]
+) -> Failures:
+    """Have hosts connect to each address of the wanted hosts, on all of its ports."""
+    failures: Failures = {(host, a): {} for host, of_host in wanted.items() for a in of_host}
+    by_host = {host: [*targets_of(host, [*ports], wanted)] for host in ports}
+
+    def knock(agent: Agent) -> list[str]:
+        at = [Address(a, port) for host, a in by_host[agent.host] for port in ports[host]]
+        return agent.ask(Knock(at, CONNECT_S)).answers if at else []
+
+    outcomes = fleet.outcomes(ports, knock)
+    for host, answers in outcomes.items():
+        if isinstance(answers, TfdeployError):
+            continue
+        reasons = iter(answers)
+        for target, address in by_host[host]:
+            bad = [reason for _ in ports[target] if (reason := next(reasons, ""))]
+            if bad:
+                failures[target, address][host] = bad[0]
+    return failures
+
+
+def targets_of(
+    host: str, hosts: Sequence[str], wanted: Mapping[str, Sequence[str]]
+) -> Iterable[Endpoint]:
+    """Yield what a host connects to: itself, and those of the next TRIED_BY hosts that are wanted.
+    Pure."""
+    start = hosts.index(host)
+    for step in range(min(len(hosts), TRIED_BY + 1)):
+        target = hosts[(start + step) % len(hosts)]
+        yield from ((target, address) for address in wanted.get(target, ()))

@@ -1,0 +1,222 @@
+"""Recognize from a program's text how it is distributed, and how it learns its role. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdeploy.formatting.hostlist import fold_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfdeploy.init.syntax import Syntax
+
+# Which tasks a program needs.
+PS_AND_CHIEF = "ps, workers and a chief"
+PS_AND_WORKERS = "ps and workers"
+ALL_GPUS_EACH = "workers, each with all GPUs of its host"
+WORKERS = "workers"
+ONE_WITH_ALL_GPUS = "one worker with all GPUs"
+ONE = "one worker"
+# By the name that the program uses; of several in one file, the first counts.
+STRATEGIES = {
+    "ParameterServerStrategy": PS_AND_CHIEF,
+    "ParameterServerStrategyV2": PS_AND_CHIEF,
+    "MultiWorkerMirroredStrategy": ALL_GPUS_EACH,
+    "CollectiveAllReduceStrategy": ALL_GPUS_EACH,
+    "MirroredStrategy": ONE_WITH_ALL_GPUS,
+    "CentralStorageStrategy": ONE_WITH_ALL_GPUS,
+}
+CLUSTER_NAMES = {"ClusterSpec", "Server", "MonitoredTrainingSession", "replica_device_setter"}
+JOBS = ("job_name", "job", "job_type", "task_type", "worker_type")
+INDEXES = ("task_index", "task_id", "task", "worker_index", "job_index", "index")
+# What a flag means, by its name with "_": the field of hosts.toml that has its value.
+FIELDS = {
+    **dict.fromkeys(JOBS, "{job}"),
+    **dict.fromkeys(INDEXES, "{index}"),
+    **{name: f"{{{name}}}" for name in ("ps_hosts", "worker_hosts", "chief_hosts")},
+    **{"num_workers": "{num_workers}", "num_ps": "{num_ps}", "num_parameter_servers": "{num_ps}"},
+    **{"grpc_port": "{port}", "worker_grpc_url": "grpc://{address}:{port}"},
+}
+CHECKPOINT_FLAGS = (
+    *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
+    *("train_dir", "save_dir", "log_dir", "logdir", "logs_dir", "output_dir", "work_dir"),
+)
+PLAIN = "no distribution strategy: it trains in one process"
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """How a program is distributed: the `tasks` that it needs, and the keys of [training].
+
+    `checkpoint_flag` is the flag for the folder of its checkpoints; "" if it has none. `required`
+    are further flags without which it exits. `reasons` are for the user: what it uses, and what
+    follows from it.
+    """
+
+    tasks: str
+    role: str = "tf_config"
+    role_args: tuple[str, ...] = ()
+    checkpoint_flag: str = ""
+    required: tuple[str, ...] = ()
+    legacy_keras: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Role:
+    """How a program learns its task. `has_ps` is whether it knows the job ps."""
+
+    role: str = "tf_config"
+    args: tuple[str, ...] = ()
+    flags: frozenset[str] = field(default_factory=frozenset)
+    has_ps: bool = False
+    reason: str = ""
+
+
+def recognize(files: Mapping[str, Syntax]) -> Recognized:
+    """Return how the program in `files` is distributed: its script comes first, then the modules
+    that it imports."""
+    role = _find_role(files)
+    tasks, reason = _find_tasks(files, role)
+    flags = _flags(files)
+    checkpoint_flag = _checkpoint_flag(flags)
+    used = {*role.flags, checkpoint_flag}
+    legacy = tasks in (PS_AND_CHIEF, ALL_GPUS_EACH) and _uses_fit(files.values())
+    reasons = [reason, role.reason] if role.reason and role.reason not in reason else [reason]
+    return Recognized(
+        tasks,
+        role.role,
+        role.args,
+        checkpoint_flag,
+        tuple(flag for flag, required in flags.items() if required and flag not in used),
+        legacy,
+        tuple(reasons),
+    )
+
+
+def _find_tasks(files: Mapping[str, Syntax], role: _Role) -> tuple[str, str]:
+    """Return the tasks that the program needs, and why."""
+    for file, syntax in files.items():
+        found = [name for name in STRATEGIES if name in syntax.names]
+        if found:
+            tasks = STRATEGIES[found[0]]
+            others = f" (and names {fold_names(found[1:])})" if found[1:] else ""
+            return tasks, f"{file} uses {found[0]}{others}: {_consequence(tasks)}"
+    if role.reason and (role.role != "tf_config" or role.args):
+        tasks = PS_AND_WORKERS if role.has_ps else WORKERS
+        return tasks, f"{role.reason}: {_consequence(tasks)}"
+    if role.reason:
+        tasks = _tasks_by_tf_config(files.values())
+        return tasks, f"{role.reason}: {_consequence(tasks)}"
+    script = next(iter(files), "the script")
+    return ONE, f"{script} has {PLAIN}"
+
+
+def _tasks_by_tf_config(files: Iterable[Syntax]) -> str:
+    strings = {text for syntax in files for text in syntax.strings}
+    if "ps" not in strings:
+        return WORKERS
+    return PS_AND_CHIEF if "chief" in strings else PS_AND_WORKERS
+
+
+def _consequence(tasks: str) -> str:
+    if tasks in (WORKERS, ALL_GPUS_EACH):
+        return "workers only, worker:0 is the chief"
+    if tasks == PS_AND_WORKERS:
+        return "ps and workers, worker:0 is the chief"
+    if tasks == PS_AND_CHIEF:
+        return "ps, workers, and a chief that runs the training loop"
+    return tasks
+
+
+def _find_role(files: Mapping[str, Syntax]) -> _Role:
+    """Return how the program learns its task; an empty role if nothing shows it."""
+    for file, syntax in files.items():
+        role = _role_by_flags(file, syntax) or _role_by_words(file, syntax)
+        if role:
+            return role
+    for file, syntax in files.items():
+        role = _role_by_environment(file, syntax)
+        if role:
+            return role
+    return _Role()
+
+
+def _role_by_flags(file: str, syntax: Syntax) -> _Role | None:
+    flags = syntax.flags or {}
+    by_hand = not flags and "argv" in syntax.names
+    defined = sorted(text for text in syntax.strings if text.startswith("--")) if by_hand else flags
+    known = {flag: FIELDS[name] for flag in defined if (name := _plain_name(flag)) in FIELDS}
+    names = {_plain_name(flag) for flag in known}
+    if not names & {*INDEXES} or not names - {*INDEXES}:
+        return None
+    reason = f"{file} {'reads' if by_hand else 'defines'} {_job_and_index(known)}"
+    has_ps = bool(names & {"ps_hosts", "num_ps", "num_parameter_servers"}) or "ps" in syntax.strings
+    preset = None if by_hand else _preset(flags)
+    if preset:
+        return _Role(preset, (), frozenset(known), has_ps, reason)
+    pairs = [[flag, value] if by_hand else [f"{flag}={value}"] for flag, value in known.items()]
+    args = tuple(word for pair in pairs for word in pair)
+    return _Role("tf_config", args, frozenset(known), has_ps, reason)
+
+
+def _plain_name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")
+
+
+def _job_and_index(known: Mapping[str, str]) -> str:
+    chosen = [flag for flag, value in known.items() if value in ("{job}", "{index}")]
+    return " and ".join(chosen[:2])
+
+
+def _preset(flags: Mapping[str, bool]) -> str | None:
+    """Return the preset of `role` that gives exactly these flags."""
+    for role, flag in (("flags", "--{}_{}"), ("dashed", "--{}-{}")):
+        own = {flag.format("job", "name"), flag.format("task", "index")}
+        if own <= {*flags} and flag.format("worker", "hosts") in flags:
+            return role
+    return None
+
+
+def _role_by_words(file: str, syntax: Syntax) -> _Role | None:
+    """Recognize a job and an index as two words, with or without argparse."""
+    if len(syntax.positionals) == 2:
+        named = syntax.positionals[0] in JOBS and syntax.positionals[1] in INDEXES
+    else:
+        uses_cluster = bool(syntax.names & CLUSTER_NAMES)
+        named = uses_cluster or bool(syntax.names & {*JOBS} and syntax.names & {*INDEXES})
+        named = named and syntax.argv_words == 2
+    if not named:
+        return None
+    reason = f"{file} takes its job and its index as two words"
+    return _Role("positional", (), frozenset(), "ps" in syntax.strings, reason)
+
+
+def _role_by_environment(file: str, syntax: Syntax) -> _Role | None:
+    if {"JOB_NAME", "TASK_INDEX"} <= syntax.strings:
+        has_ps = bool({"PS_HOSTS", "ps"} & syntax.strings)
+        reason = f"{file} reads JOB_NAME and TASK_INDEX from its environment"
+        return _Role("environment", (), frozenset(), has_ps, reason)
+    if "TF_CONFIG" in syntax.strings or "TFConfigClusterResolver" in syntax.names:
+        return _Role(reason=f"{file} reads TF_CONFIG")
+    return None
+
+
+def _flags(files: Mapping[str, Syntax]) -> dict[str, bool]:
+    """Return the flags of all files; those of the script first."""
+    found: dict[str, bool] = {}
+    for syntax in files.values():
+        found = {**found, **{f: r for f, r in (syntax.flags or {}).items() if f not in found}}
+    return found
+
+
+def _checkpoint_flag(flags: Iterable[str]) -> str:
+    by_name = {_plain_name(flag): flag for flag in flags}
+    return next((by_name[name] for name in CHECKPOINT_FLAGS if name in by_name), "")
+
+
+def _uses_fit(files: Iterable[Syntax]) -> bool:
+    names = {name for syntax in files for name in syntax.names}
+    return "fit" in names and "keras" in names

@@ -1,0 +1,131 @@
+"""Read from a program's text what it uses: names, command-line flags, and words. Pure."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# The functions of argparse, optparse and click that define a flag.
+DEFINE_FLAG = {"add_argument", "add_option", "option"}
+ABSL_PREFIX = "DEFINE_"  # of the functions of absl.flags and tf.app.flags
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """What the text of a module has.
+
+    `names` are its identifiers, `strings` its text constants except docstrings, and `imports` the
+    modules that it imports. `flags` are those that it defines, such as "--job_name", in their
+    order, with whether they are required. `positionals` are argparse's arguments without dashes.
+    `argv_words` is the number of words that it takes from sys.argv by their position.
+    """
+
+    names: frozenset[str] = frozenset()
+    strings: frozenset[str] = frozenset()
+    imports: tuple[str, ...] = ()
+    flags: Mapping[str, bool] | None = None
+    positionals: tuple[str, ...] = ()
+    argv_words: int = 0
+
+
+def read(text: str) -> Syntax:
+    """Return what a module has. Raises SyntaxError if it is not Python 3."""
+    try:
+        tree = ast.parse(text)
+    except (ValueError, RecursionError) as error:  # a NUL character, or nested too deeply
+        raise SyntaxError(str(error)) from None
+    nodes = [*ast.walk(tree)]
+    defining = DEFINE_FLAG | {*_aliases(nodes)}
+    flags: dict[str, bool] = {}
+    positionals: list[str] = []
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            for flag, required in _flags(node, defining):
+                flags[flag] = required
+            positionals += _positionals(node, defining)
+    return Syntax(
+        names=frozenset(_names(nodes)),
+        strings=frozenset(_strings(nodes)),
+        imports=tuple(dict.fromkeys(_imports(nodes))),
+        flags=flags,
+        positionals=tuple(positionals),
+        argv_words=max(map(_argv_words, nodes), default=0),
+    )
+
+
+def _aliases(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the names of variables for add_argument, as in `add = parser.add_argument`."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and _name(node.value) in DEFINE_FLAG:
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def _name(node: ast.AST) -> str:
+    """Return the last part of a dotted name; "" for anything else."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _flags(call: ast.Call, defining: set[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each flag that a call defines, and whether it is required."""
+    words = [_text(argument) for argument in call.args]
+    required = any(
+        keyword.arg == "required" and getattr(keyword.value, "value", False) is True
+        for keyword in call.keywords
+    )
+    if _name(call.func).startswith(ABSL_PREFIX) and words and words[0]:
+        yield f"--{words[0]}", required
+    elif _name(call.func) in defining:
+        yield from ((word, required) for word in words if word.startswith("--"))
+
+
+def _positionals(call: ast.Call, defining: set[str]) -> Iterator[str]:
+    word = _text(call.args[0]) if call.args else ""
+    if _name(call.func) in defining and word and not word.startswith("-"):
+        yield word
+
+
+def _text(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _names(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if name := _name(node):
+            yield name
+        if isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+
+
+def _strings(nodes: list[ast.AST]) -> Iterator[str]:
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    yield from (_text(node) for node in nodes if id(node) not in prose and _text(node))
+
+
+def _imports(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the modules that are imported; of `from a import b` both a and a.b."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield from (f"{module}.{alias.name}".strip(".") for alias in node.names)
+            if module:
+                yield module
+
+
+def _argv_words(node: ast.AST) -> int:
+    """Return how many words of sys.argv a node takes: 2 in `argv[2]` and in `a, b = argv[1:]`."""
+    if isinstance(node, ast.Subscript) and _name(node.value) == "argv":
+        index = getattr(node.slice, "value", None)
+        return index if isinstance(index, int) else 0
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript):
+        sliced, target = node.value, node.targets[0]
+        if _name(sliced.value) == "argv" and isinstance(target, ast.Tuple):
+            return len(target.elts) if isinstance(sliced.slice, ast.Slice) else 0
+    return 0
