@@ -47,7 +47,7 @@ def refuse_existing(file: Path) -> None:
     if os.path.lexists(file):
         raise InventoryError(
             f"{file} exists already, and is never overwritten",
-            f"write another file: tfdeploy init --hosts {file.with_name('other.toml')} …",
+            f"to write another file: --hosts {file.with_name('other.toml')}",
         )
     if not file.absolute().parent.is_dir():
         raise InventoryError(f"{file}: there is no folder {file.parent}")

@@ -147,6 +147,6 @@ def _requirements(folder: Path) -> str:
 
 def _environments(root: Path) -> Iterator[str]:
     """Yield the virtual environments in a folder that have no .gitignore file of their own."""
-    for mark in sorted((*root.glob("*/pyvenv.cfg"), *root.glob(".*/pyvenv.cfg"))):
+    for mark in sorted(root.glob("*/pyvenv.cfg")):
         if not (mark.parent / ".gitignore").exists():
             yield f"{mark.parent.name}/"

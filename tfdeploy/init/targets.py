@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOCAL = "this-machine"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 USER = re.compile(r"[\w.+%-]+")
-PORT = re.compile(r"(.+):(\d+)")
+PORT = re.compile(r"([^:]+):(\d+)")
 
 
 @dataclass(frozen=True)

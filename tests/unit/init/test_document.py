@@ -1,0 +1,155 @@
+"""The text of a proposed hosts.toml: short, valid, and safe whatever a host answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.config import inventory
+from tfdeploy.init import document, environment
+from tfdeploy.init.document import Proposal
+from tfdeploy.init.placement import place
+from tfdeploy.init.program import Program
+from tfdeploy.init.strategy import recognize
+from tfdeploy.init.syntax import read
+from unit.init.machines import machine
+
+MULTI_WORKER = 'MultiWorkerMirroredStrategy\nparser.add_argument("--model_dir")'
+
+
+def propose(*machines, text=MULTI_WORKER, left_out=(), program=None, **more):
+    files = {"train.py": read(text)}
+    program = program or Program("train.py", ("python", "train.py"), ".", files)
+    recognized = recognize(program.files)
+    placed = place(recognized.tasks, machines)
+    return Proposal("digits", program, recognized, machines, placed, dict(left_out), **more)
+
+
+def loaded(proposal):
+    return inventory.parse(document.write(proposal), Path("/p/hosts.toml"))
+
+
+def test_equal_hosts_share_a_table_and_defaults_are_not_written():
+    machines = [machine(f"gpu-{n:02}", 4, python="~/tf/bin/python") for n in range(1, 17)]
+    assert document.write(propose(*machines)) == (
+        "# Written by tfdeploy init. All other keys: tfdeploy example\n"
+        'project = "digits"\n'
+        "\n"
+        "[training]\n"
+        "# train.py uses MultiWorkerMirroredStrategy: workers only, worker:0 is the chief\n"
+        'command = "python train.py --model_dir={checkpoint_dir}"\n'
+        "\n"
+        "[defaults]\n"
+        'python = "~/tf/bin/python"\n'
+        "\n"
+        '[hosts."gpu-[01-16]"]            # 4 NVIDIA H100, 8 CPUs, 64.0 GB\n'
+        "gpus = 4\n"
+        "workers = 1\n"
+        "gpus_per_worker = 4\n"
+    )
+
+
+def test_what_one_host_needs_is_in_its_own_table():
+    machines = [
+        machine("gpu-01", 1, user="ml", ports="2322-2399"),
+        machine("gpu-02", 1, user="ml", address="10.0.0.2"),
+        machine("gpu-03", 1, user="ml", address="10.0.0.3"),
+    ]
+    result = loaded(propose(*machines))
+    assert [host.user for host in result.hosts] == ["ml"] * 3
+    assert [host.address for host in result.hosts] == [None, "10.0.0.2", "10.0.0.3"]
+    assert result.host("gpu-01").ports == tuple(range(2322, 2400))
+    text = document.write(propose(*machines))
+    assert '[hosts."gpu-[02-03]"]' in text
+    assert 'address = "10.0.0.[2-3]"' in text
+
+
+def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
+    machines = [machine("a1", address="10.0.0.9"), machine("a2", address="10.0.0.3")]
+    result = loaded(propose(*machines))
+    assert [(h.name, h.address) for h in result.hosts] == [("a1", "10.0.0.9"), ("a2", "10.0.0.3")]
+
+
+def test_a_shared_home_gives_each_host_its_own_directory():
+    machines = [machine(name, shares_directory=True) for name in ("a", "b")]
+    text = document.write(propose(*machines))
+    assert '[defaults]\ndirectory = "~/.tfdeploy/{host}"\n' in text
+    assert [host.root for host in loaded(propose(*machines)).hosts] == [
+        "~/.tfdeploy/a", "~/.tfdeploy/b",
+    ]  # fmt: skip
+
+
+def test_this_machine_gets_no_key_of_ssh():
+    machines = [
+        machine("this-machine", is_local=True, address="10.0.0.9"),
+        *(machine(name, user="ml") for name in ("a", "b")),
+    ]
+    result = loaded(propose(*machines))
+    assert [host.user for host in result.hosts] == [None, "ml", "ml"]
+    assert result.hosts[0].is_local
+
+
+def test_a_host_that_is_left_out_stays_as_a_comment_with_its_reason():
+    left_out = {"gpu-02.lab": 'its name is unknown\n[hosts.evil]\npython = "/evil"'}
+    text = document.write(propose(machine("gpu-01"), left_out=left_out))
+    assert text.endswith(
+        '\n# [hosts."gpu-02.lab"]\n# its name is unknown\n# [hosts.evil]\n# python = "/evil"\n'
+    )
+    assert len(loaded(propose(machine("gpu-01"), left_out=left_out)).hosts) == 1
+
+
+def test_what_a_host_answers_ends_no_comment_and_no_string():
+    evil = 'x"\n[training]\ncommand = "evil"\n'
+    bad = machine("a", cpus=1, python=f"/{evil}".replace("\n", " "))
+    bad = type(bad)(**{**vars(bad), "gpus": (evil,)})
+    result = loaded(propose(bad))
+    assert result.training.command == ("python", "train.py", "--model_dir={checkpoint_dir}")
+    assert result.hosts[0].python == bad.python
+
+
+def test_a_path_with_spaces_and_quotes_becomes_a_list_of_words():
+    program = Program("it's a.py", ("python", "it's a.py"), ".", {"it's a.py": read("x.fit()")})
+    assert loaded(propose(machine("a"), program=program)).training.command == (
+        "python", "it's a.py",
+    )  # fmt: skip
+
+
+def test_source_role_and_environments_are_written():
+    text = (
+        'parser.add_argument("--job-name")\nparser.add_argument("--task-index")\n'
+        'parser.add_argument("--worker-hosts")\nparser.add_argument("--data", required=True)'
+    )
+    command = ("python", "-m", "pkg.train")
+    program = Program("train.py", command, "..", {"train.py": read(text)}, environments=(".venv/",))
+    written = document.write(propose(machine("a"), program=program))
+    result = loaded(propose(machine("a"), program=program))
+    assert (result.source.path, result.source.exclude) == ("..", (".venv/",))
+    assert result.training.role == "dashed"
+    assert "# train.py requires --data too: add it to the command\n" in written
+
+
+def test_a_script_that_is_no_python_says_so():
+    program = Program("train.py", ("python", "train.py"), ".", {}, "line 3: invalid syntax")
+    text = document.write(propose(machine("a"), program=program))
+    assert "# train.py can't be read as Python (line 3: invalid syntax): one worker\n" in text
+
+
+def test_an_ssh_config_is_named():
+    assert loaded(propose(machine("a"), ssh_config="/c")).ssh_config == "/c"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "table"),
+    [
+        ("requirements.txt", '[env]\nrequirements = "requirements.txt"\n'),
+        ("", '[env]\nrequirements = ["tensorflow"]\n'),
+    ],
+)
+def test_packages_are_named_by_the_project_or_are_tensorflow(requirements, table):
+    assert environment.table(requirements) == table
+
+
+def test_hosts_without_tensorflow_are_named():
+    text = document.write(propose(machine("a"), machine("b", tensorflow="")))
+    assert "# no Python with TensorFlow on b: " in text

@@ -1,0 +1,115 @@
+"""The training script, and the modules of the user that it imports, are found in a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.errors import InventoryError
+from tfdeploy.init import program
+
+MAIN = "if __name__ == '__main__':\n    pass\n"
+
+
+def write(folder, **files):
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path = path.with_name(path.name + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "script"),
+    [
+        ({"train": "", "main": "", "other": MAIN}, "train.py"),
+        ({"main": "", "other": MAIN}, "main.py"),
+        ({"fit": MAIN, "library": ""}, "fit.py"),
+    ],
+)
+def test_the_script_is_found(tmp_path, files, script):
+    write(tmp_path, **files)
+    assert program.find(tmp_path, None).script == script
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "there is no train.py"),
+        ({"a": MAIN, "b": MAIN}, "a.py, b.py could each be the training script"),
+    ],
+)
+def test_several_scripts_or_none_are_refused(tmp_path, files, message):
+    write(tmp_path, **files)
+    with pytest.raises(InventoryError) as refused:
+        program.find(tmp_path, None)
+    assert (refused.value.message, refused.value.hint) == (
+        f"{tmp_path}: {message}",
+        "name it: --script FILE",
+    )
+
+
+def test_a_script_below_the_folder_keeps_its_path(tmp_path):
+    write(tmp_path, src__fit="import helpers", src__helpers="")
+    found = program.find(tmp_path, tmp_path / "src" / "fit.py")
+    assert found.command == ("python", "src/fit.py")
+    assert [*found.files] == ["fit.py", "src/helpers.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("../x.py", "is outside of"), ("none.py", "there is no file")]
+)
+def test_a_script_elsewhere_is_refused(tmp_path, name, message):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (tmp_path / "x.py").touch()
+    with pytest.raises(InventoryError, match=message):
+        program.find(folder, folder / name)
+
+
+def test_imported_modules_are_read_also_through_others_and_in_circles(tmp_path):
+    write(
+        tmp_path,
+        train="import os, lib.a",
+        lib__a="from lib import b",
+        lib__b="import train, broken",
+        broken="print 'python 2'",
+    )
+    assert [*program.find(tmp_path, None).files] == ["train.py", "lib/a.py", "lib/b.py"]
+
+
+def test_a_script_that_imports_from_the_folder_around_runs_as_a_module(tmp_path):
+    write(tmp_path, pkg__train="import common, json", common="")
+    found = program.find(tmp_path / "pkg", None)
+    assert (found.source, found.command) == ("..", ("python", "-m", "pkg.train"))
+    assert [*found.files] == ["train.py", "common.py"]
+
+
+def test_a_script_that_is_no_python_is_found(tmp_path):
+    write(tmp_path, train="x = 1\nprint 'python 2'\n")
+    assert program.find(tmp_path, None).unreadable.startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"requirements.txt": "", "pyproject.toml": ""}, "requirements.txt"),
+        ({"uv.lock": "", "pyproject.toml": ""}, "uv.lock"),
+        ({"pyproject.toml": "[project]\ndependencies = ['tensorflow']"}, "pyproject.toml"),
+        ({"pyproject.toml": "[tool.ruff]"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_list_of_packages_is_found(tmp_path, files, expected):
+    write(tmp_path, train="")
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert program.find(tmp_path, None).requirements == expected
+
+
+def test_virtual_environments_are_found_unless_they_hide_themselves(tmp_path):
+    write(tmp_path, train="")
+    for name in (".venv", "env", "hidden"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyvenv.cfg").touch()
+    (tmp_path / "hidden" / ".gitignore").write_text("*")
+    assert program.find(tmp_path, None).environments == (".venv/", "env/")

@@ -1,0 +1,172 @@
+"""How a script is distributed is read from its text: over scripts that exist, and small ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.config import inventory
+from tfdeploy.init import program, strategy, syntax
+from tfdeploy.init.placement import place
+from unit.init.machines import machine
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = sorted(path.parent.name for path in ROOT.glob("examples/*/train.py"))
+WRITTEN_ELSEWHERE = ROOT / "tests" / "integration" / "roles"
+FLAGS = """
+parser.add_argument("--job_name", required=True)
+parser.add_argument("--task_index")
+parser.add_argument("--ps_hosts")
+parser.add_argument("--worker_hosts")
+"""
+
+
+def recognize(text, **modules):
+    files = {"train.py": text, **{f"{name}.py": module for name, module in modules.items()}}
+    return strategy.recognize({name: syntax.read(each) for name, each in files.items()})
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_gets_the_role_and_the_tasks_of_its_own_hosts_toml(example):
+    folder = ROOT / "examples" / example
+    expected = inventory.load(folder / "hosts.toml")
+    found = program.find(folder, None)
+    recognized = strategy.recognize(found.files)
+    [keys] = place(recognized.tasks, [machine("this-machine")]).keys.values()
+    [host] = expected.hosts
+    assert recognized.role == expected.training.role
+    assert recognized.role_args == expected.training.role_args
+    assert keys.get("workers") == host.workers
+    assert bool(keys.get("ps")) == bool(host.ps)
+    assert keys.get("chief", False) == host.chief
+    assert found.source == expected.source.path
+    assert found.command == expected.training.command[: len(found.command)]
+    assert recognized.legacy_keras == ("TF_USE_LEGACY_KERAS" in expected.training.env)
+    flags = [word.partition("=")[0] for word in expected.training.command if "{" in word]
+    assert flags in ([recognized.checkpoint_flag], [])
+
+
+@pytest.mark.parametrize(
+    ("script", "role", "role_args"),
+    [
+        ("flags_argparse", "flags", ()),
+        ("flags_absl", "flags", ()),
+        ("dashed", "dashed", ()),
+        ("environment", "environment", ()),
+        ("cluster_spec", "environment", ()),
+        ("positional", "positional", ()),
+        ("fixed", "positional", ()),
+        ("tf_config", "tf_config", ()),
+        (
+            "flags_apart",
+            "tf_config",
+            ("--job_name", "{job}", "--ps_hosts", "{ps_hosts}", "--task_index", "{index}",
+             "--worker_hosts", "{worker_hosts}"),
+        ),
+        (
+            "numbers",
+            "tf_config",
+            ("--job-name={job}", "--task={index}", "--num-workers={num_workers}"),
+        ),
+        ("json_file", "tf_config", ("--job={job}", "--task={index}")),
+        (
+            "grpc_url",
+            "tf_config",
+            ("--worker_grpc_url=grpc://{address}:{port}", "--worker_index={index}",
+             "--num_workers={num_workers}", "--num_parameter_servers={num_ps}",
+             "--grpc_port={port}"),
+        ),
+        ("index", "tf_config", ()),  # one number could mean anything
+    ],
+)  # fmt: skip
+def test_a_script_written_elsewhere_gets_the_role_that_it_reads(script, role, role_args):
+    text = (WRITTEN_ELSEWHERE / f"{script}.py").read_text()
+    recognized = recognize(text)
+    assert (recognized.role, recognized.role_args) == (role, role_args)
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks"),
+    [
+        ("s = tf.distribute.ParameterServerStrategy(r)", strategy.PS_AND_CHIEF),
+        ("s = tf.distribute.experimental.ParameterServerStrategy(r)", strategy.PS_AND_CHIEF),
+        ("s = tf.distribute.MultiWorkerMirroredStrategy()", strategy.ALL_GPUS_EACH),
+        ("from tensorflow.distribute import MirroredStrategy", strategy.ONE_WITH_ALL_GPUS),
+        ("import json, os\nc = json.loads(os.environ['TF_CONFIG'])", strategy.WORKERS),
+        ("c = os.environ['TF_CONFIG']\nif job == 'ps': serve()", strategy.PS_AND_WORKERS),
+        ("c = os.environ['TF_CONFIG']\nj in ('ps', 'chief')", strategy.PS_AND_CHIEF),
+        ("model.fit(x, y)", strategy.ONE),
+        (FLAGS, strategy.PS_AND_WORKERS),
+        ("job, index = sys.argv[1], sys.argv[2]\nServer(job == 'ps')", strategy.PS_AND_WORKERS),
+        ("parser.add_argument('job_name')\nparser.add_argument('task_index')", strategy.WORKERS),
+        ("data, out = sys.argv[1:]\nmodel.fit(data)", strategy.ONE),
+        ("parser.add_argument('--task')\nmodel.fit(x)", strategy.ONE),
+    ],
+)
+def test_the_tasks_follow_from_what_the_script_uses(text, tasks):
+    assert recognize(text).tasks == tasks
+
+
+def test_prose_about_a_strategy_is_not_its_use():
+    text = '"""Not MirroredStrategy, nor TF_CONFIG."""\n# ParameterServerStrategy\nmodel.fit(x)'
+    assert recognize(text).tasks == strategy.ONE
+
+
+def test_the_script_counts_before_the_modules_that_it_imports():
+    library = "tf.distribute.ParameterServerStrategy; tf.distribute.MirroredStrategy"
+    found = recognize("s = tf.distribute.MirroredStrategy()", library=library)
+    assert found.tasks == strategy.ONE_WITH_ALL_GPUS
+    assert found.reasons == ("train.py uses MirroredStrategy: one worker with all GPUs",)
+
+
+def test_an_imported_module_is_named_in_the_reason():
+    found = recognize("import flags", flags=FLAGS)
+    assert found.reasons == (
+        "flags.py defines --job_name and --task_index: ps and workers, worker:0 is the chief",
+    )
+
+
+def test_a_script_that_names_two_strategies_says_so():
+    text = (
+        "tf.distribute.MirroredStrategy() if one else tf.distribute.MultiWorkerMirroredStrategy()"
+    )
+    assert recognize(text).reasons == (
+        "train.py uses MultiWorkerMirroredStrategy (and names MirroredStrategy): workers only, "
+        "worker:0 is the chief",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--model_dir"], "--model_dir"),
+        (["--logdir", "--checkpoint_dir"], "--checkpoint_dir"),
+        (["--log-dir"], "--log-dir"),
+        (["--data_dir", "--export_dir"], ""),
+    ],
+)
+def test_the_flag_for_checkpoints_is_recognized(flags, expected):
+    text = "".join(f'parser.add_argument("{flag}")\n' for flag in flags)
+    assert recognize(text).checkpoint_flag == expected
+
+
+def test_flags_of_absl_and_tf_app_are_recognized():
+    text = 'tf.app.flags.DEFINE_string("train_dir", "", "")\nflags.DEFINE_integer("n", 1, "")'
+    assert recognize(text).checkpoint_flag == "--train_dir"
+
+
+def test_a_flag_that_is_required_besides_the_role_is_named():
+    text = FLAGS + 'add = parser.add_argument\nadd("--data_dir", required=True)'
+    assert recognize(text).required == ("--data_dir",)
+
+
+def test_fit_under_a_strategy_of_several_hosts_needs_keras_2():
+    assert recognize("import keras\nParameterServerStrategy\nm.fit(x)").legacy_keras
+    assert not recognize("import keras\nMirroredStrategy\nm.fit(x)").legacy_keras
+
+
+@pytest.mark.parametrize("text", ["print 'python 2'", "x = 1\0"])
+def test_a_text_that_is_no_python_is_refused(text):
+    with pytest.raises(SyntaxError):
+        syntax.read(text)

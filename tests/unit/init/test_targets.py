@@ -1,0 +1,45 @@
+"""Hosts as the user types them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.errors import InventoryError
+from tfdeploy.init.targets import LOCAL, Target, parse
+
+
+def test_users_patterns_and_names_become_hosts_in_their_order():
+    assert parse(["ml@gpu-[01-02]", "cpu", "10.0.0.7", "cpu"], local=False) == (
+        Target("gpu-01", "ml"), Target("gpu-02", "ml"), Target("cpu"), Target("10.0.0.7"),
+    )  # fmt: skip
+
+
+def test_this_machine_comes_first():
+    assert parse(["gpu-01"], local=True) == (Target(LOCAL), Target("gpu-01"))
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("gpu-01:2200", "gpu-01:2200: a port is not part of a host's name"),
+        ("ssh://gpu-01", "ssh://gpu-01: expected [USER@]HOST, without scheme and path"),
+        ("fd00::1", "fd00::1: expected a name that ssh knows, such as gpu-01, or an IPv4"),
+        ("gpu-[01-", 'gpu-[01-: expected a "]" after the "["'),
+        ("gpu-[9-1]", "gpu-[9-1]: found [9-1]; expected numbers such as"),
+        ("a@b@c", 'a@b@c: found the user "a@b"; expected USER@HOST'),
+        ("@gpu", '@gpu: found the user ""; expected USER@HOST'),
+        ("-oProxyCommand=x", "-oProxyCommand=x: expected a name that ssh knows"),
+        ("a b", "a b: expected a name that ssh knows"),
+        ("", ": expected a name that ssh knows"),
+        (LOCAL, f"{LOCAL}: expected a name that ssh knows"),
+    ],
+)
+def test_a_slip_is_refused(word, message):
+    with pytest.raises(InventoryError) as refused:
+        parse([word], local=False)
+    assert refused.value.message.startswith(message)
+
+
+def test_one_host_with_two_users_is_refused():
+    with pytest.raises(InventoryError, match="gpu has two users, a and none; expected one"):
+        parse(["a@gpu", "gpu"], local=False)
