@@ -61,13 +61,16 @@ def find_agent_pythons(fleet: Fleet) -> dict[str, str | TfdeployError]:
     def find(agent: Agent) -> str:
         done = agent.transport.run(["sh", "-c", PROBE], timeout_s=PROBE_S)
         needs_rsync = fleet.inventory.host(agent.host).uses_ssh
-        return _agent_python(agent.host, done.stdout, needs_rsync=needs_rsync)
+        return agent_python(agent.host, done.stdout, needs_rsync=needs_rsync)
 
     return fleet.outcomes(fleet.agents, find)
 
 
-def _agent_python(host: str, output: bytes, *, needs_rsync: bool) -> str:
-    """Return the path of a Python, 3.8 or newer, from the output of PROBE. Raises CommandFailed."""
+def agent_python(host: str, output: bytes, *, needs_rsync: bool) -> str:
+    """Return the path of a Python, 3.8 or newer, from the output of PROBE. Pure.
+
+    Raises CommandFailed if the host lacks what every host must have.
+    """
     lines = output.decode(errors="replace").splitlines()
     marked = [line.removeprefix(MARK).partition(" ") for line in lines if line.startswith(MARK)]
     found = {key: value for key, _, value in marked}

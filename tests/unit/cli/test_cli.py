@@ -52,8 +52,8 @@ def tfdeploy(monkeypatch, capsys):
 
 
 COMMANDS = (
-    *("plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale", "status"),
-    *("logs", "collect", "fetch", "stop", "runs", "prune", "compare", "sweep"),
+    *("init", "plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale"),
+    *("status", "logs", "collect", "fetch", "stop", "runs", "prune", "compare", "sweep"),
 )
 
 
@@ -239,6 +239,36 @@ def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, f
     (folder / "hosts.toml").write_text(f'{here}{tables}[data."data/set"]')
     document = json.loads(tfdeploy("plan", "--json")[1])
     assert document["data"][0]["hosts"] == ["here", "more", "extra"]
+
+
+# Init
+
+
+def test_init_never_overwrites_a_file(tfdeploy, folder):
+    code, out, err = tfdeploy("init", "--local")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: hosts.toml exists already, and is never overwritten\n"
+        "  to write another file: --hosts other.toml\n"
+    )
+    assert (folder / "hosts.toml").read_text() == TOML
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name the hosts, or use this machine alone"),
+        (["gpu:22"], "gpu:22: a port is not part of a host's name"),
+        (["gpu", "--script", "no.py"], "--script: there is no file no.py"),
+        (["gpu", "--hosts", "no/hosts.toml"], "no/hosts.toml: there is no folder no"),
+    ],
+)
+def test_a_slip_at_init_is_refused_before_a_host_is_asked(tfdeploy, folder, words, message):
+    (folder / "hosts.toml").unlink()
+    code, out, err = tfdeploy("init", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert sorted(path.name for path in folder.iterdir()) == ["train.py"]
 
 
 # Version and example

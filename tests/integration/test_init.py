@@ -1,0 +1,256 @@
+"""`tfdeploy init` writes a hosts.toml for hosts with a real sshd, or leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tfdeploy.config import inventory
+from tfdeploy.trust import store
+
+from .projects import STUB, environment, without_tensorflow
+from .sshd import Sshd, write_ssh_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+TENSORFLOW = """
+__version__ = "2.21.0"
+class config:
+    list_physical_devices = staticmethod(lambda kind: [])
+"""
+METADATA = "Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.21.0\n"
+
+
+@dataclass
+class Folder:
+    """A folder with a script and no hosts.toml, in which `tfdeploy` runs."""
+
+    path: Path
+    home: Path
+    options: list[str] = field(default_factory=list)
+
+    def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "tfdeploy", *words],
+            cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True,
+        )  # fmt: skip
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**environment(self.path), "HOME": str(self.home)}
+
+    def init(self, *words: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = self.tf("init", *words, *self.options)
+        assert done.returncode == exit_code, done.stdout + done.stderr
+        return done
+
+    @property
+    def inventory(self) -> inventory.Inventory:
+        return inventory.load(self.path / "hosts.toml")
+
+
+@pytest.fixture(scope="session")
+def home(base):
+    """The home directory of the hosts, with a Python that has a TensorFlow in it."""
+    folder = base / "tf"
+    without_tensorflow(folder)
+    [packages] = folder.glob("lib/python3*/site-packages")
+    for name, file, text in (
+        ("tensorflow", "__init__.py", TENSORFLOW),
+        ("tensorflow-2.21.0.dist-info", "METADATA", METADATA),
+    ):
+        (packages / name).mkdir()
+        (packages / name / file).write_text(text)
+    return base
+
+
+@pytest.fixture
+def folder(tmp_path, home, ssh_config):
+    path = tmp_path / "project"
+    path.mkdir()
+    shutil.copy(STUB, path / "train.py")
+    return Folder(path, home, ["--ssh-config", str(ssh_config)])
+
+
+def test_hosts_get_what_they_need_and_nothing_else(folder):
+    done = folder.init("one", "two")
+    loaded = folder.inventory
+    assert [host.name for host in loaded.hosts] == ["one", "two"]
+    assert {host.python for host in loaded.hosts} == {"~/tf/bin/python"}
+    # One machine stands in for both: they share their home, and one has the other's ports.
+    assert {host.directory for host in loaded.hosts} == {"~/.tfdeploy/{host}"}
+    assert loaded.host("one").ports != loaded.host("two").ports
+    # SSH reaches them at a loopback address, which no other host could use.
+    assert all(not host.address.startswith("127.") for host in loaded.hosts)
+    assert (loaded.host("one").ps, loaded.host("two").workers) == (1, 1)
+    assert loaded.training.role == "flags"
+    assert "train.py defines --job_name and --task_index: ps and workers" in done.stdout
+    assert done.stdout.endswith("wrote hosts.toml. Next:\n  tfdeploy check\n  tfdeploy run\n")
+
+
+def test_what_init_wrote_needs_no_trust_and_passes_the_check(folder):
+    folder.init("--local", "two")
+    done = folder.tf("check")
+    assert "ready to start 3 tasks on 2 hosts" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_path_outside_of_the_repository_is_trusted(folder):
+    package = folder.path / "pkg"
+    package.mkdir()
+    (package / "train.py").write_text("import common\n")
+    (folder.path / "common.py").write_text("")
+    inside = Folder(package, folder.home)
+    inside.init("--local")
+    assert inside.inventory.source.path == ".."
+    assert store.untrusted(inside.inventory) == ()
+    assert inside.tf("plan").returncode == 0
+
+
+def test_a_dry_run_prints_the_file_and_writes_nothing(folder):
+    done = folder.init("one", "--dry-run")
+    assert inventory.parse(done.stdout, folder.path / "hosts.toml").hosts[0].name == "one"
+    assert "TENSORFLOW" in done.stderr
+    assert sorted(path.name for path in folder.path.iterdir()) == ["train.py"]
+
+
+def test_an_existing_file_is_never_overwritten(folder):
+    (folder.path / "hosts.toml").write_text("mine")
+    done = folder.init("one", exit_code=2)
+    assert "hosts.toml exists already, and is never overwritten\n" in done.stderr
+    assert "--hosts other.toml" in done.stderr
+    assert (folder.path / "hosts.toml").read_text() == "mine"
+    folder.init("one", "--hosts", "other.toml")
+    assert (folder.path / "other.toml").exists()
+
+
+def test_a_used_port_leads_to_other_ports(folder):
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 2222))
+        taken.listen()
+        folder.init("one")
+    assert 2222 not in folder.inventory.host("one").ports
+
+
+@pytest.fixture
+def with_bad_hosts(folder, tmp_path, keys, base, sshds):
+    """Add hosts to the ssh_config: an unknown name, a closed port, and one that refuses the key."""
+    config = tmp_path / "ssh_config"
+    hosts = {
+        "one": sshds["one"].entry(),
+        "closed": {"HostName": "127.0.0.1", "Port": "9"},
+        "stranger": sshds["two"].entry(IdentityFile=str(keys.stranger)),
+    }
+    write_ssh_config(config, keys, base / "known_hosts", hosts)
+    folder.options = ["--ssh-config", str(config)]
+    return folder
+
+
+def test_hosts_that_fail_are_all_named_and_nothing_is_written(with_bad_hosts):
+    done = with_bad_hosts.init("one", "closed", "stranger", exit_code=1)
+    assert "closed: no SSH connection: 127.0.0.1 port 9: Connection refused" in done.stderr
+    assert "stranger: it refused every key that was offered" in done.stderr
+    assert "nothing was written; --yes writes hosts.toml without these hosts" in done.stderr
+    assert not (with_bad_hosts.path / "hosts.toml").exists()
+
+
+def test_with_yes_hosts_that_fail_stay_as_comments_and_the_exit_code_says_so(with_bad_hosts):
+    done = with_bad_hosts.init("one", "closed", "--yes", exit_code=1)
+    assert "wrote hosts.toml" in done.stdout
+    assert "closed: no SSH connection" in done.stderr
+    text = (with_bad_hosts.path / "hosts.toml").read_text()
+    assert "# [hosts.closed]\n# no SSH connection: 127.0.0.1 port 9: Connection refused\n" in text
+    assert [host.name for host in with_bad_hosts.inventory.hosts] == ["one"]
+
+
+def test_no_usable_host_writes_nothing_even_with_yes(with_bad_hosts):
+    done = with_bad_hosts.init("closed", "--yes", exit_code=1)
+    assert "closed: no SSH connection" in done.stderr
+    assert not (with_bad_hosts.path / "hosts.toml").exists()
+
+
+def test_a_new_host_key_is_refused_unless_it_is_accepted(folder, tmp_path, keys, sshds):
+    config = tmp_path / "new"
+    write_ssh_config(config, keys, tmp_path / "known", {"new": sshds["one"].entry()})
+    folder.options = ["--ssh-config", str(config)]
+    done = folder.init("new", exit_code=1)
+    assert "new: its host key is unknown" in done.stderr
+    assert "--accept-new-host-keys" in done.stderr
+    folder.init("new", "--accept-new-host-keys")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "programs", "message"),
+    [
+        ("Darwin", ["rsync"], "odd: it runs Darwin; expected Linux"),
+        ("Linux", [], "odd: rsync is not installed\n  install rsync on the host"),
+    ],
+)
+def test_a_host_that_cannot_run_tasks_is_refused(
+    folder, tmp_path, keys, base, kernel, programs, message
+):
+    path = tmp_path / "bin"
+    path.mkdir()
+    (path / "uname").write_text(f"#!/bin/sh\necho {kernel}\n")
+    (path / "uname").chmod(0o755)
+    for name in ("sh", "python3", *programs):
+        (path / name).symlink_to(shutil.which(name))
+    odd, config = Sshd(base, keys, f"SetEnv HOME={base} PATH={path}"), tmp_path / "ssh_config"
+    known_hosts = tmp_path / "known_hosts"
+    known_hosts.write_text(odd.known_hosts_line)
+    write_ssh_config(config, keys, known_hosts, {"odd": odd.entry()})
+    folder.options = ["--ssh-config", str(config)]
+    try:
+        assert message in folder.init("odd", exit_code=1).stderr
+    finally:
+        odd.stop()
+
+
+def on_terminal(folder, words, answers):
+    """Run `tfdeploy` on a terminal, type the answers, and return its exit code and its output."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfdeploy", *words],
+        cwd=folder.path, env=folder.environment, stdin=terminal, stdout=terminal, stderr=terminal,
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    os.write(controller, answers.encode())
+    output = b""
+    try:
+        while chunk := os.read(controller, 1 << 16):
+            output += chunk
+    except OSError:  # the terminal is closed
+        pass
+    os.close(controller)
+    return process.wait(), output.decode()
+
+
+def test_without_hosts_it_asks_at_a_terminal(folder):
+    code, output = on_terminal(folder, ["init", *folder.options], "one\ny\n")
+    assert code == 0, output
+    assert [host.name for host in folder.inventory.hosts] == ["one"]
+
+
+def test_no_host_at_the_question_means_this_machine(folder):
+    code, output = on_terminal(folder, ["init"], "\ny\n")
+    assert code == 0, output
+    assert [host.name for host in folder.inventory.hosts] == ["this-machine"]
+
+
+def test_no_at_the_terminal_writes_nothing(folder):
+    code, output = on_terminal(folder, ["init", "one", *folder.options], "n\n")
+    assert code == 1, output
+    assert not (folder.path / "hosts.toml").exists()
