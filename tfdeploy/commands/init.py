@@ -123,13 +123,7 @@ def _with_network(
     if not fleet.stays_connected:  # a port is only open while its host is connected
         note = TfdeployError("ports and addresses are not tried with this number of hosts")
         return [*machines], [note]
-    inventory_hosts = fleet.inventory
-    addresses = {
-        machine.name: network.Addresses(
-            address(inventory_hosts.host(machine.name), inventory_hosts), machine.addresses
-        )
-        for machine in machines
-    }
+    addresses = {machine.name: _addresses(machine, fleet.inventory) for machine in machines}
     ports = {host: count + 1 for host, count in counts.items()}  # the chief's host has one more
     found = network.find_network(fleet, addresses, ports)
     hint = "check for a firewall between the hosts; or set the host's address in hosts.toml"
@@ -141,6 +135,13 @@ def _with_network(
         for each in [found.get(m.name, default)]
     ]
     return with_ports, [*notes]
+
+
+def _addresses(machine: Machine, hosts: Inventory) -> network.Addresses:
+    """Return the addresses to try of a machine, the best first."""
+    name = () if machine.is_local else (machine.name,)
+    default = address(hosts.host(machine.name), hosts)
+    return network.Addresses(default, (*name, *machine.addresses))
 
 
 def _project_name(file: Path) -> str:

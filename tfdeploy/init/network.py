@@ -53,14 +53,15 @@ class OpenPorts:
 
 @dataclass(frozen=True)
 class Addresses:
-    """The addresses of a host: the default is that which SSH uses; `others` are its own."""
+    """The addresses of a host: the default is that which SSH uses; `others` are the name that the
+    user typed, and the addresses of its interfaces."""
 
     default: str
     others: Sequence[str]
 
     @property
     def all(self) -> list[str]:
-        return list(dict.fromkeys((self.default, *self.others)))[:MAX_ADDRESSES]
+        return list(dict.fromkeys((self.default, *self.others)))
 
 
 def find_network(
@@ -139,7 +140,7 @@ def usable_addresses(
             for address in each.all
             if (alone or not is_loopback(address))
             and all(claimed[address, port] == 1 for port in ports[host])
-        ]
+        ][:MAX_ADDRESSES]
         for host, each in addresses.items()
     }
 
