@@ -16,6 +16,7 @@ from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.init import connect, document, explore, network, placement, strategy
 from tfdeploy.init.machine import Machine
 from tfdeploy.planning import placing
+from tfdeploy.transport.ssh import config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,6 +72,7 @@ def draft(
     if not usable:
         raise_all(errors)
     hosts = connect.inventory_of(targets, file, ssh_config, usable)
+    _refuse_one_machine_twice(hosts)
     with Fleet(hosts, accept_new=accept_new) as fleet:
         explored = explore.explore(fleet, _local_pythons(file))
         errors += errors_of(explored)
@@ -98,9 +100,27 @@ def write(proposed: Draft) -> None:
     except FileExistsError:
         refuse_existing(file)
     except OSError as error:
+        if partial.exists():  # the file system has no hard links
+            with file.open("x", encoding="utf-8") as new:
+                new.write(proposed.text)
+            return
         raise InventoryError(f"{file} can't be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _refuse_one_machine_twice(hosts: Inventory) -> None:
+    """Raise InventoryError if two names lead to the same sshd: each would take the other's GPUs."""
+    first_names: dict[object, str] = {}
+    for host in (host for host in hosts.hosts if host.uses_ssh):
+        settings = config.resolve(host, hosts)
+        jump = (settings.proxy_jump, settings.proxy_command)
+        first = first_names.setdefault((settings.hostname, settings.port, *jump), host.name)
+        if first != host.name:
+            raise InventoryError(
+                f"{first} and {host.name} are one machine ({settings.hostname} port "
+                f"{settings.port}); name it once"
+            )
 
 
 def _local_pythons(file: Path) -> list[str]:

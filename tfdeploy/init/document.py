@@ -44,11 +44,6 @@ class Proposal:
     left_out: Mapping[str, str]
     ssh_config: str = ""
 
-    @property
-    def needs_environment(self) -> bool:
-        """Return whether a host that runs tasks has no TensorFlow."""
-        return any(not machine.tensorflow for machine in self.machines)
-
 
 def write(proposal: Proposal) -> str:
     """Return the text of a hosts.toml."""
@@ -110,17 +105,24 @@ def _is_plain(words: Iterable[str]) -> bool:
     return all(re.fullmatch(r"[\w./={}-]+", word) for word in words)
 
 
-def _environment(proposal: Proposal) -> str:
+def missing_tensorflow(proposal: Proposal) -> str:
+    """Return a sentence about the hosts without TensorFlow; "" if all have it."""
     without = [machine.name for machine in proposal.machines if not machine.tensorflow]
     if not without:
         return ""
-    names = ", ".join(fold_patterns(without))
+    found = f"no Python with TensorFlow on {', '.join(fold_patterns(without))}"
     if environment.is_supported():
-        why = _comment(f"no Python with TensorFlow on {names}: tfdeploy installs these packages")
-        return f"{why}\n{environment.table(proposal.program.requirements)}"
-    python = DEFAULT_PYTHON
-    return _lines([_comment(f"no Python with TensorFlow on {names}: install it for {python}, or"),
-                   _comment("set python to one that has it")])  # fmt: skip
+        return f"{found}: tfdeploy installs the packages of [env]"
+    return f"{found}: install it, and set python to the Python that has it"
+
+
+def _environment(proposal: Proposal) -> str:
+    reason = missing_tensorflow(proposal)
+    if not reason:
+        return ""
+    keras = ("tf_keras",) if proposal.recognized.legacy_keras else ()
+    table = environment.table(proposal.program.requirements, ("tensorflow", *keras))
+    return _lines([_comment(reason)]) + (table if environment.is_supported() else "")
 
 
 def _source(program: Program) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from tfdeploy.config.models import FileFields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KEY = "env"
 
@@ -14,7 +18,7 @@ def is_supported() -> bool:
     return KEY in FileFields.model_fields
 
 
-def table(requirements: str) -> str:
-    """Return the table for a file that lists the packages; "" for TensorFlow alone."""
-    value = json.dumps(requirements, ensure_ascii=False) if requirements else '["tensorflow"]'
+def table(requirements: str, packages: Sequence[str]) -> str:
+    """Return the table for a file that lists the packages, or for these packages if it is ""."""
+    value = json.dumps(requirements or list(packages), ensure_ascii=False)
     return f"[{KEY}]\nrequirements = {value}\n"

@@ -14,7 +14,12 @@ from tfdeploy.transfer.shared_directory import DirectoryClaims
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.preflight import HostFacts, MachineFacts, PythonFound
+    from tfdeploy.agent.protocol.preflight import (
+        HostFacts,
+        MachineFacts,
+        PythonFound,
+        TensorFlowFacts,
+    )
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -83,21 +88,26 @@ def _version(python: PythonFound) -> list[int]:
 def _confirm(
     agent: Agent, host: Host, facts: MachineFacts, usual: Mapping[tuple[str, str], int]
 ) -> tuple[Machine, HostFacts]:
-    """Import TensorFlow with the best Python of a host, or else with the next ones."""
+    """Import TensorFlow with the Pythons of a host, the best first, until one sees all GPUs. Return
+    the one that sees the most, or of equal ones the first."""
     ranked = rank_pythons(facts.pythons, usual)[:MAX_IMPORTS]
     has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
     without = DEFAULT_PYTHON if has_default else host.python
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
-    first: tuple[str, HostFacts] | None = None
+    tried: list[tuple[str, HostFacts]] = []
     for path in [python.path for python in ranked] or [without]:
-        survey = agent.ask(Survey(path, {}, gpus, {}), SURVEY_S)
-        first = first or (path, survey)
-        if survey.tensorflow.version:
-            return _machine(host, facts, path, survey), survey
-    assert first is not None
-    failed, survey = first
-    error = f"{failed}: {survey.tensorflow.error}" if ranked else ""
+        tried.append((path, agent.ask(Survey(path, {}, gpus, {}), SURVEY_S)))
+        if tried[-1][1].tensorflow.version and tried[-1][1].tensorflow.gpus >= len(gpus):
+            break
+    path, survey = max(tried, key=lambda each: _quality(each[1].tensorflow))
+    if survey.tensorflow.version:
+        return _machine(host, facts, path, survey), survey
+    error = f"{path}: {survey.tensorflow.error}" if ranked else ""
     return _machine(host, facts, without, survey, error), survey
+
+
+def _quality(found: TensorFlowFacts) -> tuple[bool, int]:
+    return bool(found.version), found.gpus
 
 
 def _machine(

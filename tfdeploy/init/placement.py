@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     Keys = dict[str, Any]
 
-WORKERS_TO_TRY = 2  # on one machine without GPUs, so that there is a cluster to try
+WORKERS_TO_TRY = 2
+TO_TRY = (
+    "2 workers on one machine: they share its CPUs, but show that the script works in a cluster"
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ def place(tasks: str, machines: Sequence[Machine]) -> Placement:
     keys = {m.name: _worker_keys(tasks, m) for m in with_gpus or without}
     if len(machines) == 1 and without:
         keys[machines[0].name]["workers"] = WORKERS_TO_TRY
+        return Placement(keys, (TO_TRY,))
     spare = without if with_gpus else []
     reasons = (f"{_names(spare)}: spare, no GPU; the slowest worker sets the pace",)
     keys |= {machine.name: {"spare": True} for machine in spare}
@@ -100,6 +104,8 @@ def _ps_reasons(
     reasons = []
     if ps:
         reasons.append(f"{_names(ps)}: no GPU, so a ps, which needs none")
+    elif workers == 1 and not first.gpus:
+        reasons.append(TO_TRY)
     elif workers > 1:
         reasons.append(f"{first.name} runs the ps beside its workers")
     if spare:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size, shorten_names
-from tfdeploy.init.document import reasons
+from tfdeploy.init.document import missing_tensorflow, reasons
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
 
@@ -65,8 +65,9 @@ class PlanOutput(Terminal):
             table.add_row(*(escape(escape_line(cell)) for cell in row))
         self._print_table(table)
         self.print_text("")
-        for reason in reasons(draft.proposal):
-            self.print_text(reason)
+        for reason in (*reasons(draft.proposal), missing_tensorflow(draft.proposal)):
+            if reason:
+                self.print_text(reason)
         self.print_notes(draft.notes)
 
     def print_init_written(self, draft: Draft, flags: str) -> None:

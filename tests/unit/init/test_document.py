@@ -143,13 +143,14 @@ def test_an_ssh_config_is_named():
     ("requirements", "table"),
     [
         ("requirements.txt", '[env]\nrequirements = "requirements.txt"\n'),
-        ("", '[env]\nrequirements = ["tensorflow"]\n'),
+        ("", '[env]\nrequirements = ["tensorflow", "tf_keras"]\n'),
     ],
 )
 def test_packages_are_named_by_the_project_or_are_tensorflow(requirements, table):
-    assert environment.table(requirements) == table
+    assert environment.table(requirements, ["tensorflow", "tf_keras"]) == table
 
 
 def test_hosts_without_tensorflow_are_named():
     text = document.write(propose(machine("a"), machine("b", tensorflow="")))
     assert "# no Python with TensorFlow on b: " in text
+    assert ("[env]" in text) == environment.is_supported()
