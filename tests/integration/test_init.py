@@ -106,11 +106,12 @@ def test_what_init_wrote_needs_no_trust_and_passes_the_check(folder):
     assert "ready to start 3 tasks on 2 hosts" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_path_outside_of_the_repository_is_trusted(folder):
+def test_a_script_of_a_package_runs_as_its_module(folder):
     package = folder.path / "pkg"
     package.mkdir()
     (package / "train.py").write_text("import common\n")
     (folder.path / "common.py").write_text("")
+    (folder.path / ".git").mkdir()
     inside = Folder(package, folder.home)
     inside.init("--local")
     assert inside.inventory.source.path == ".."
@@ -142,6 +143,14 @@ def test_a_used_port_leads_to_other_ports(folder):
         taken.listen()
         folder.init("one")
     assert 2222 not in folder.inventory.host("one").ports
+
+
+def test_two_names_of_one_machine_are_refused(folder, tmp_path, keys, base, sshds):
+    config, entry = tmp_path / "ssh_config", sshds["one"].entry()
+    write_ssh_config(config, keys, base / "known_hosts", {"one": entry, "uno": entry})
+    folder.options = ["--ssh-config", str(config)]
+    done = folder.init("one", "uno", exit_code=2)
+    assert "one and uno are one machine (127.0.0.1 port" in done.stderr
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_the_hosts_toml_for_this_machine_can_be_planned():
     result = planned(PAGES["getting-started.md"])
     tasks = ["ps:0", "worker:0", "worker:1", "chief:0"]
     assert [str(placement.task) for placement in result.placements] == tasks
-    assert result.hosts == ("here",)
+    assert result.hosts == ("this-machine",)
 
 
 # Messages

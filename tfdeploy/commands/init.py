@@ -74,7 +74,7 @@ def draft(
     hosts = connect.inventory_of(targets, file, ssh_config, usable)
     _refuse_one_machine_twice(hosts)
     with Fleet(hosts, accept_new=accept_new) as fleet:
-        explored = explore.explore(fleet, _local_pythons(file))
+        explored = explore.explore(fleet, _local_pythons())
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
         if not machines:
@@ -83,11 +83,12 @@ def draft(
         placed = placement.place(recognized.tasks, machines)
         machines, notes = _with_network(fleet, machines, placed.keys)
     proposal = document.Proposal(
-        _project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config
+        project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config
     )
     text = document.write(proposal)
     loaded = _validated(text, file, machines)
-    return Draft(file, text, loaded, proposal, tuple(errors), (*notes, *_import_errors(machines)))
+    notes += [*_import_errors(machines), *_without_environment(file, machines)]
+    return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 
 def write(proposed: Draft) -> None:
@@ -123,13 +124,30 @@ def _refuse_one_machine_twice(hosts: Inventory) -> None:
             )
 
 
-def _local_pythons(file: Path) -> list[str]:
-    """Return Pythons of this machine that the user may mean: an activated environment, that of the
-    project, and the one that runs tfdeploy."""
+def _local_pythons() -> list[str]:
+    """Return Pythons of this machine that the user runs already: that of an activated environment,
+    and the one of tfdeploy."""
     active = os.environ.get("VIRTUAL_ENV")
-    folders = [active] if active else []
-    folders += [str(file.absolute().parent / name) for name in (".venv", "venv")]
-    return [*(f"{folder}/bin/python" for folder in folders), sys.executable]
+    return [*([f"{active}/bin/python"] if active else []), sys.executable]
+
+
+def _without_environment(file: Path, machines: Sequence[Machine]) -> list[TfdeployError]:
+    """Return a note if this machine lacks TensorFlow, and an environment of the project has it."""
+    lacks = any(machine.is_local and not machine.tensorflow for machine in machines)
+    return inactive_environment(file.absolute().parent) if lacks else []
+
+
+def inactive_environment(folder: Path) -> list[TfdeployError]:
+    """Return a note about an environment in the folder that is not run unasked: a clone could have
+    brought it along."""
+    found = [mark.parents[3] for mark in folder.glob("*/lib/python3*/site-packages/tensorflow")]
+    return [
+        TfdeployError(
+            f"{each.name} has TensorFlow, but it is not activated, so it was not run",
+            f"if it is yours: source {each.name}/bin/activate, and run tfdeploy init again",
+        )
+        for each in found[:1]
+    ]
 
 
 def _with_network(
@@ -164,7 +182,7 @@ def _addresses(machine: Machine, hosts: Inventory) -> network.Addresses:
     return network.Addresses(default, (*name, *machine.addresses))
 
 
-def _project_name(file: Path) -> str:
+def project_name(file: Path) -> str:
     """Return the name of the folder of hosts.toml, in the letters that a project may have."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.absolute().parent.name).strip("._-")
     return name if name and name != "agent" else "training"

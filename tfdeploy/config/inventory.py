@@ -105,7 +105,7 @@ def _read(file: Path) -> str:
     except FileNotFoundError:
         raise InventoryError(
             f"{file}: there is no such file",
-            "tfdeploy example > hosts.toml writes one to edit; or pass --hosts FILE",
+            "tfdeploy init writes one; or pass --hosts FILE",
         ) from None
     except OSError as error:
         raise InventoryError(f"{file}: can't be read: {error.strerror}") from None

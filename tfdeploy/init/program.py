@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 USUAL_NAMES = ("train.py", "main.py")
 MAIN = re.compile(r"^if __name__ *==", re.MULTILINE)
+MARKS = (".git", "pyproject.toml")  # of the root of a repository
 MAX_MODULES = 100
 MAX_BYTES = 1_000_000
 REQUIREMENTS = ("requirements.txt", "uv.lock", "pyproject.toml")
@@ -102,12 +103,18 @@ def _text(file: Path) -> str:
 
 def _belongs_to_parent(own: Syntax, folder: Path) -> bool:
     """Return whether the script is a module of a package: it imports modules that are in the
-    folder around its own."""
-    if not folder.name.isidentifier():
+    folder around its own, in the same repository."""
+    if not folder.name.isidentifier() or not _is_below_root(folder):
         return False
     tops = {name.partition(".")[0] for name in own.imports} - {*sys.stdlib_module_names}
     missing = [top for top in sorted(tops) if not _file(folder, top)]
     return any(_file(folder.parent, top) for top in missing)
+
+
+def _is_below_root(folder: Path) -> bool:
+    """Return whether the folder around this one belongs to the same repository; see trust/."""
+    marked = [each for each in (folder, *folder.parents) if any((each / m).exists() for m in MARKS)]
+    return bool(marked) and marked[0] != folder
 
 
 def _file(root: Path, module: str) -> Path | None:

@@ -77,7 +77,7 @@ def test_a_missing_hosts_file_is_refused_with_a_hint(tfdeploy, tmp_path, monkeyp
         2,
         "",
         "error: hosts.toml: there is no such file\n"
-        "  tfdeploy example > hosts.toml writes one to edit; or pass --hosts FILE\n",
+        "  tfdeploy init writes one; or pass --hosts FILE\n",
     )
 
 

@@ -78,10 +78,19 @@ def test_imported_modules_are_read_also_through_others_and_in_circles(tmp_path):
 
 
 def test_a_script_that_imports_from_the_folder_around_runs_as_a_module(tmp_path):
+    (tmp_path / ".git").mkdir()
     write(tmp_path, pkg__train="import common, json", common="")
     found = program.find(tmp_path / "pkg", None)
     assert (found.source, found.command) == ("..", ("python", "-m", "pkg.train"))
     assert [*found.files] == ["train.py", "common.py"]
+
+
+@pytest.mark.parametrize("mark", [None, "pkg/.git"])
+def test_a_folder_around_another_repository_is_never_sent(tmp_path, mark):
+    write(tmp_path, pkg__train="import common", common="")
+    if mark:
+        (tmp_path / mark).mkdir()
+    assert program.find(tmp_path / "pkg", None).source == "."
 
 
 def test_a_script_that_is_no_python_is_found(tmp_path):

@@ -77,10 +77,23 @@ def _find_pythons(more: List[str]) -> Iterator[PythonFound]:
 
 def _with_tensorflow() -> Iterator[str]:
     """Yield the Pythons of environments that have a folder `tensorflow`."""
-    for environment in ENVIRONMENTS:
-        packages = os.path.expanduser(environment) + "/lib/python3*/site-packages/tensorflow"
+    for pattern in ENVIRONMENTS:
+        packages = os.path.expanduser(pattern) + "/lib/python3*/site-packages/tensorflow"
         for folder in sorted(glob.glob(packages)):
-            yield os.path.join(folder[: folder.rindex("/lib/python3")], "bin", "python")
+            environment = folder[: folder.rindex("/lib/python3")]
+            if not _is_in_clone(environment):
+                yield os.path.join(environment, "bin", "python")
+
+
+def _is_in_clone(folder: str) -> bool:
+    """Return whether a folder of the home directory is in a clone of a repository, which could have
+    brought it along: its Python must not be run unasked. ~/.pyenv is a clone of the user's own."""
+    home = os.path.expanduser("~")
+    parts = os.path.relpath(folder, home).split("/")
+    if parts[0].startswith("."):  # outside of the home directory, or a hidden folder in it
+        return False
+    paths = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+    return any(os.path.lexists(os.path.join(home, path, ".git")) for path in paths)
 
 
 def _is_virtual(python: str) -> bool:

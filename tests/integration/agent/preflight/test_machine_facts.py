@@ -57,6 +57,15 @@ def test_an_environment_with_tensorflow_is_found_without_importing_it(environmen
     assert found() == {f"~/{folder}/bin/python": "2.21.0"}
 
 
+@pytest.mark.parametrize(
+    ("clone", "tried"), [("project", False), ("project/.venv", False), (".", True)]
+)
+def test_the_python_of_a_clone_is_not_run_unasked(environments, home, clone, tried):
+    environments("project/.venv")
+    (home / clone / ".git").mkdir()
+    assert found() == ({"~/project/.venv/bin/python": "2.21.0"} if tried else {})
+
+
 def test_an_environment_without_tensorflow_is_skipped(environments):
     environments("tf", tensorflow="")
     assert found() == {}
