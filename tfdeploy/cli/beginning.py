@@ -41,7 +41,7 @@ def init(
 ) -> None:  # fmt: skip
     """Look at hosts and a script, and write a hosts.toml for them. Starts nothing.
 
-    tfdeploy init gpu-01 ml@gpu-02 · tfdeploy init "gpu-[01-16]" · tfdeploy init --local"""
+    tfdeploy init cpu-01 ml@gpu-01 "gpu-[02-16]", or tfdeploy init --local"""
     from tfdeploy.commands import init as command
     from tfdeploy.init import program
     from tfdeploy.output.console import Console
@@ -55,15 +55,25 @@ def init(
             targets,
             found,
             hosts,
-            ssh_config=str(ssh_config.absolute()) if ssh_config else "",
+            ssh_config=_from_folder(ssh_config, hosts),
             accept_new=accept_new_host_keys,
         )
     console.print_draft(draft)
     if dry_run:
         sys.stdout.write(draft.text)
-    else:
-        _write(console, draft, hosts, yes=yes)
-    exit_if_failed(draft.errors)
+        exit_if_failed(draft.errors)
+        return
+    _confirm(console, draft, hosts, yes=yes)
+    _write(console, draft, hosts)
+    raise typer.Exit(1 if draft.errors else 0)
+
+
+def _from_folder(file: Path | None, hosts: Path) -> str:
+    """Return the path of a file as hosts.toml has it: relative if it is in the same folder."""
+    if file is None:
+        return ""
+    folder, absolute = hosts.absolute().parent, file.absolute()
+    return str(absolute.relative_to(folder) if absolute.is_relative_to(folder) else absolute)
 
 
 def _targets(words: list[str], *, local: bool) -> tuple[Target, ...]:
@@ -82,22 +92,26 @@ def _targets(words: list[str], *, local: bool) -> tuple[Target, ...]:
     return targets.parse(words, local=local or not words)
 
 
-def _write(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
-    """Write the file after a question at a terminal. Without one, it is written only if all hosts
-    are in it, or with --yes. Raises FleetError if it is not written."""
-    from tfdeploy.commands import init as command
+def _confirm(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
+    """Print the hosts that are left out, and ask at a terminal. Without one, --yes is necessary to
+    leave out hosts. Raises FleetError if the file must not be written."""
     from tfdeploy.errors import FleetError
+
+    may_ask = sys.stdin.isatty() and sys.stderr.isatty() and not yes
+    if draft.errors and not (yes or may_ask):
+        hint = f"nothing was written; --yes writes {hosts} without these hosts"
+        raise FleetError(draft.errors, hint)
+    if draft.errors:
+        console.print_error(FleetError(draft.errors))
+    if may_ask:
+        question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
+        typer.confirm(question, default=not draft.errors, abort=True, err=True)
+
+
+def _write(console: Console, draft: Draft, hosts: Path) -> None:
+    from tfdeploy.commands import init as command
     from tfdeploy.trust import store
 
-    may_ask = sys.stdin.isatty() and sys.stderr.isatty()
-    if draft.errors and not yes:
-        if not may_ask:
-            hint = f"nothing was written; --yes writes {hosts} without these hosts"
-            raise FleetError(draft.errors, hint)
-        console.print_error(FleetError(draft.errors))
-        typer.confirm(f"write {hosts} without them?", abort=True, err=True)
-    elif may_ask and not yes:
-        typer.confirm(f"write {hosts}?", default=True, abort=True, err=True)
     command.write(draft)
     store.remember(draft.inventory)  # the user has just made the file
     console.print_init_written(draft, hosts_flag(hosts))

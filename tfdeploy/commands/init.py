@@ -64,15 +64,7 @@ def draft(
 ) -> Draft:
     """Look at the hosts and propose a hosts.toml for those that can be used. Raises FleetError if
     none can."""
-    probed = connect.inventory_of(targets, file, ssh_config)
-    with Fleet(probed, accept_new=accept_new) as fleet:
-        pythons = connect.find_agent_pythons(fleet)
-    usable = {h: python for h, python in pythons.items() if not isinstance(python, TfdeployError)}
-    errors = errors_of(pythons)
-    if not usable:
-        raise_all(errors)
-    hosts = connect.inventory_of(targets, file, ssh_config, usable)
-    _refuse_one_machine_twice(hosts)
+    hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
         explored = explore.explore(fleet, _local_pythons())
         errors += errors_of(explored)
@@ -91,23 +83,47 @@ def draft(
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 
+def _reach(
+    targets: Sequence[Target], file: Path, ssh_config: str, *, accept_new: bool
+) -> tuple[Inventory, list[TfdeployError]]:
+    """Return an inventory of the hosts that can run the agent, and the errors of the others. Raises
+    FleetError if none can."""
+    probed = connect.inventory_of(targets, file, ssh_config)
+    with Fleet(probed, accept_new=accept_new) as fleet:
+        pythons = connect.find_agent_pythons(fleet)
+    usable = {h: python for h, python in pythons.items() if not isinstance(python, TfdeployError)}
+    errors = errors_of(pythons)
+    if not usable:
+        raise_all(errors)
+    hosts = connect.inventory_of(targets, file, ssh_config, usable)
+    _refuse_one_machine_twice(hosts)
+    return hosts, errors
+
+
 def write(proposed: Draft) -> None:
     """Write the file: all of it, and only if there is none yet. Raises InventoryError."""
     file = proposed.file
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         partial.write_text(proposed.text, encoding="utf-8")
-        os.link(partial, file)  # unlike a rename, this never replaces a file
+        _rename_to_new(partial, file)
     except FileExistsError:
         refuse_existing(file)
     except OSError as error:
-        if partial.exists():  # the file system has no hard links
-            with file.open("x", encoding="utf-8") as new:
-                new.write(proposed.text)
-            return
         raise InventoryError(f"{file} can't be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _rename_to_new(partial: Path, file: Path) -> None:
+    """Give a file its name. Raises FileExistsError if there is another one, unlike Path.rename."""
+    try:
+        os.link(partial, file)
+    except FileExistsError:
+        raise
+    except OSError:  # the file system has no hard links
+        file.touch(exist_ok=False)
+        partial.replace(file)
 
 
 def _refuse_one_machine_twice(hosts: Inventory) -> None:

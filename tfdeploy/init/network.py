@@ -160,7 +160,7 @@ def choose_address(
     default. And a sentence about those that do not reach it. Pure."""
     tried = [address for address in usable if (host, address) in failures]
     if not tried:
-        return None, ""
+        return None, f"no address is known to lead to it alone: {fold_names(addresses.all)}"
     best = min(tried, key=lambda address: len(failures[host, address]))
     missed = failures[host, best]
     problem = ""

@@ -42,7 +42,7 @@ def test_loopback_is_only_tried_for_a_host_that_is_alone():
             None,
             "b can't reach it at a, 10.0.0.1: refused",
         ),
-        ({}, None, ""),
+        ({}, None, f"no address is known to lead to it alone: a, 10.0.0.1, {BRIDGE}"),
     ],
 )
 def test_the_first_address_that_all_reach_is_chosen(failures, chosen, problem):
