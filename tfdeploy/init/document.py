@@ -27,6 +27,11 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")
 SHARED_DIRECTORY = "~/.tfdeploy/{host}"
 DEFAULTS = ("user", "python", "ports", "directory")  # keys that are often equal on all hosts
 TASK_KEYS = ("gpus", "ps", "chief", "gpus_per_chief", "workers", "gpus_per_worker", "spare")
+WHY = {
+    "address": "tried from the other hosts",
+    "ports": "2222-2299 are partly in use",
+    "directory": "hosts share a home directory",
+}
 COMMENT_COLUMN = 32
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
@@ -205,7 +210,13 @@ def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
 
 def _table(name: str, keys: Keys, about: str = "") -> str:
     header = _aligned(f"[{name}]", about) if about else f"[{name}]"
-    return _lines([header, *(f"{key} = {_value(value)}" for key, value in keys.items())])
+    return _lines([header, *(_key(key, value) for key, value in keys.items())])
+
+
+def _key(key: str, value: Any) -> str:
+    """Return the line of a key, with a comment if it is not plain why it is necessary."""
+    line = f"{key} = {_value(value)}"
+    return _aligned(line, WHY[key]) if key in WHY else line
 
 
 def _left_out(failed: Mapping[str, str]) -> Iterator[str]:

@@ -74,7 +74,7 @@ def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
 def test_a_shared_home_gives_each_host_its_own_directory():
     machines = [machine(name, shares_directory=True) for name in ("a", "b")]
     text = document.write(propose(*machines))
-    assert '[defaults]\ndirectory = "~/.tfdeploy/{host}"\n' in text
+    assert '[defaults]\ndirectory = "~/.tfdeploy/{host}" # hosts share a home directory\n' in text
     assert [host.root for host in loaded(propose(*machines)).hosts] == [
         "~/.tfdeploy/a", "~/.tfdeploy/b",
     ]  # fmt: skip
