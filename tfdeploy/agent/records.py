@@ -24,6 +24,9 @@ STOPPED = "STOPPED"
 LOST = "LOST"
 SERVER, PORT, PROCESS = "server", "port", "process"
 GUARDED, OPEN = "guarded", "open"
+# Stands for the task's directory, which only its host knows, in argv, env and files. No other text
+# can have this character.
+TASK_DIRECTORY = "\0"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
@@ -170,6 +173,15 @@ class Launch:
     @property
     def task(self) -> str:
         return "{}:{}".format(self.job, self.index)
+
+    def in_directory(self, directory: str) -> Launch:
+        """Return the launch of a task whose directory is `directory`."""
+
+        def fill(texts: Dict[str, str]) -> Dict[str, str]:
+            return {name: text.replace(TASK_DIRECTORY, directory) for name, text in texts.items()}
+
+        argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
+        return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
 
 
 @dataclass(frozen=True)

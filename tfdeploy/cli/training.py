@@ -88,7 +88,7 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
 def check(
     hosts: Hosts = HOSTS, json: Json = False, accept_new_host_keys: AcceptNew = False
 ) -> None:
-    """Check TensorFlow, GPUs, ports, disk and network of every host. Starts nothing."""
+    """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output

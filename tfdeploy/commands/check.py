@@ -19,6 +19,7 @@ from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.planning.frameworks import TENSORFLOW, title
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 from tfdeploy.transport import rsync
 
@@ -80,7 +81,7 @@ def _check_host(
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
     gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
-    of_python = [*_missing_tensorflow(facts, host), *_invisible_gpus(facts, host, gpus)]
+    of_python = [*_failed_imports(facts, host), *_invisible_gpus(facts, host, gpus)]
     (errors if launches_by_python(launches, host) else result.notes).extend(of_python)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
     errors += _missing_gpus(facts, gpus)
@@ -90,28 +91,32 @@ def _check_host(
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
 
 
-def _missing_tensorflow(facts: HostFacts, host: Host) -> Iterator[HostError]:
-    if not facts.tensorflow and facts.slow_import:
-        yield AgentError(
-            facts.host,
-            f"{host.python} is slow to import TensorFlow: {facts.import_error}",
-            "check for a slow disk or a busy host; a task is READY only after the import: see "
-            "training.ready_timeout_s",
-        )
-    elif not facts.tensorflow:
-        yield AgentError(
-            facts.host,
-            f"{host.python} can't import TensorFlow: {facts.import_error}",
-            "install it on the host, or set the host's python to one that has it",
-        )
+def _failed_imports(facts: HostFacts, host: Host) -> Iterator[HostError]:
+    failed = {title(module): found for module, found in facts.imports.items() if found.error}
+    for name, found in failed.items():
+        if found.slow:
+            yield AgentError(
+                facts.host,
+                f"{host.python} is slow to import {name}: {found.error}",
+                "check for a slow disk or a busy host; a task is READY only after the import: see "
+                "training.ready_timeout_s",
+            )
+        else:
+            yield AgentError(
+                facts.host,
+                f"{host.python} can't import {name}: {found.error}",
+                "install it on the host, set the host's python to one that has it, or set "
+                "training.imports to what the program needs",
+            )
 
 
 def _invisible_gpus(facts: HostFacts, host: Host, gpus: Sequence[int]) -> Iterator[HostError]:
     listed = sum(gpu in facts.gpus for gpu in gpus)
-    if facts.tensorflow and facts.visible_gpus < listed:
+    tensorflow = facts.imports.get(TENSORFLOW)
+    if tensorflow and not tensorflow.error and tensorflow.gpus < listed:
         yield AgentError(
             facts.host,
-            f"TensorFlow {facts.tensorflow} sees {facts.visible_gpus} of its "
+            f"TensorFlow {tensorflow.version} sees {tensorflow.gpus} of its "
             f"{format_count(listed, 'GPU')}",
             "check that it is built for GPUs and finds CUDA's libraries; "
             f"{host.python} -m pip install 'tensorflow[and-cuda]' installs them",
@@ -194,8 +199,10 @@ def _check_directories(result: CheckResult, fleet: Fleet) -> None:
 
 
 def _check_versions(result: CheckResult) -> None:
-    tensorflow = {f.host: f.tensorflow for f in result.hosts if f.tensorflow}
-    result.notes += _different_versions("TensorFlow", tensorflow)
+    for module in dict.fromkeys(module for f in result.hosts for module in f.imports):
+        found = {f.host: f.imports[module] for f in result.hosts}
+        versions = {host: each.version for host, each in found.items() if not each.error}
+        result.notes += _different_versions(title(module), versions)
     python = {f.host: ".".join(f.python_version.split(".")[:2]) for f in result.hosts}
     result.notes += _different_versions("Python", python)
 

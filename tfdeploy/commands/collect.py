@@ -38,7 +38,8 @@ class CollectResult:
     folder, or an older agent does not report them). `events` and `logs` are numbers of files.
     `errors` are those of the hosts that gave nothing, or not everything; `chief_answered` says
     whether the chief's host did. `elsewhere` is where else the chief's program saved, newest first.
-    `flags` are the command line options that select the run.
+    `flags` are the command line options that select the run. `uses_tensorflow` says whether its
+    program does: only then a checkpoint is expected.
     """
 
     folder: Path
@@ -53,6 +54,7 @@ class CollectResult:
     found_names: tuple[str, ...] | None = None
     elsewhere: tuple[SavedElsewhere, ...] = ()
     flags: str = ""
+    uses_tensorflow: bool = True
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -121,8 +123,9 @@ def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
 
 
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:
+    uses_tensorflow = run.inventory.training.uses_tensorflow
     if fetched is None:
-        return CollectResult(run.folder, "", (), 0, 0)
+        return CollectResult(run.folder, "", (), 0, 0, uses_tensorflow=uses_tensorflow)
     return CollectResult(
         run.folder,
         fetched.source,
@@ -132,4 +135,5 @@ def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectR
         fetched.bad,
         found_names=fetched.found_names,
         elsewhere=fetched.elsewhere,
+        uses_tensorflow=uses_tensorflow,
     )

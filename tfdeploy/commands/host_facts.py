@@ -1,4 +1,4 @@
-"""Ask a host what it has: Python, TensorFlow, GPUs, rsync, disk space, clock."""
+"""Ask a host what it has: Python, the tasks' framework, GPUs, rsync, disk space, clock."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import HostFacts as Facts
 from tfdeploy.agent.protocol.preflight import Survey
+from tfdeploy.errors import AgentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tfdeploy.agent.protocol.preflight import ImportFacts
     from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
 
-TIMEOUT_S = 240.0  # the host imports TensorFlow, and a GPU driver may hang
+TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
 
 
 @dataclass(frozen=True)
 class HostFacts:
     """What a host has.
 
-    `python_version` and `tensorflow` are versions; `tensorflow` is "" if its import failed, because
-    of `import_error`, or was too slow. `gpus` are the names of the GPUs that nvidia-smi lists, by
-    index; of those that the tasks will use, TensorFlow sees `visible_gpus`. `directory_id`
-    identifies the host's directory. `ahead_s` is the offset of its clock from the controller's.
-    `problems` would make a start fail, `notes` may matter; both are (message, hint).
+    `imports` are the modules of training.imports. `gpus` are the names of the GPUs that nvidia-smi
+    lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the offset of its
+    clock from the controller's. `problems` would make a start fail, `notes` may matter; both are
+    (message, hint).
     """
 
     host: str
     python_version: str
-    tensorflow: str
-    import_error: str
-    slow_import: bool
-    visible_gpus: int
+    imports: Mapping[str, ImportFacts]
     gpus: Mapping[int, str]
     rsync: str
     directory_id: str
@@ -67,10 +65,14 @@ def ask_facts(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) ->
         python=host.python,
         env=example.env if example else spare_env,
         gpus=needed_gpus(launches, host),
+        imports=list(inventory.training.imports),
         programs={x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
         network=inventory.network,
     )
-    return parse_facts(agent.host, agent.ask(request, TIMEOUT_S), time.time())
+    facts = agent.ask(request, TIMEOUT_S)
+    if list(facts.imports) != request.imports:
+        raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
+    return parse_facts(agent.host, facts, time.time())
 
 
 def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
@@ -78,10 +80,7 @@ def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
     return HostFacts(
         host,
         facts.version,
-        facts.tensorflow.version,
-        facts.tensorflow.error,
-        facts.tensorflow.slow,
-        facts.tensorflow.gpus,
+        facts.imports,
         {int(index): name for index, name in facts.gpus.items() if index.isdecimal()},
         facts.rsync,
         facts.here,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import checks, launch, placing
+from tfdeploy.planning import checks, frameworks, launch, placing
 from tfdeploy.planning.task_counts import with_counts
 from tfdeploy.release import snapshot
 from tfdeploy.release.snapshot import Release
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.agent.records import Launch
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.planning.plan import Plan
 
 SET_AT_START = "(set at start)"
@@ -62,12 +62,14 @@ class Intent:
         return {place: release.id for place, release in self.data.items()}
 
     def launches(self) -> tuple[Launch, ...]:
-        """Return what will be started, except for the run's id and the secrets."""
+        """Return what will be started, except for the run's id, the secrets and the tasks'
+        directories."""
         names = launch.RunNames(
             SET_AT_START, self.release.id, self.options.name, data=self.data_ids
         )
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
-        return launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
+        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
+        return tuple(each.in_directory(SET_AT_START) for each in launches)
 
     def readers(self, place: str) -> list[str]:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
@@ -89,7 +91,8 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
-        resolved = inventory.model_copy(update={"hosts": tuple(hosts)})
+        changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
+        resolved = inventory.model_copy(update=changed)
         intent = Intent(resolved, placed, source, data, options)
         intent.launches()  # raises for an unknown {field} now, not after the push
     except PlanError as error:
@@ -107,6 +110,19 @@ def _checked_source(inventory: Inventory, placed: Plan) -> Release:
     checks.check_files(inventory, source.manifest)
     checks.check_data(inventory, placed, source.manifest)
     return source
+
+
+def _with_imports(inventory: Inventory) -> Training:
+    """Return [training] with its `imports`: if hosts.toml does not set them, those of the scripts
+    that the commands run, as these are now."""
+    training, root = inventory.training, inventory.source_root
+    if "imports" in training.model_fields_set:
+        return training
+    paths = [(root / script).resolve() for script in frameworks.scripts(training)]
+    scripts = [path for path in paths if path.is_file() and path.is_relative_to(root)]
+    imports = frameworks.imports_in(path.read_text(errors="replace") for path in scripts)
+    changed = {} if imports == training.imports else {"imports": imports}
+    return training.model_copy(update=changed)
 
 
 def source_release(inventory: Inventory) -> Release:

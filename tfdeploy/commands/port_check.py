@@ -12,6 +12,7 @@ from tfdeploy.agent.records import PROCESS
 from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.planning import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,9 +80,13 @@ def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
 def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> dict[Target, str]:
     """Have a host connect to the ports that its tasks will need; return why it could not."""
     plan = intent.plan
-    needed: list[Target] = [(str(p.task), p) for p in plan.reachability_targets(agent.host)]
-    if intent.inventory.training.ready == PROCESS:
-        needed = []  # a start does not wait for their ports
+    training = intent.inventory.training
+    needed: list[Target] = [
+        (str(p.task), p)
+        for p in plan.reachability_targets(agent.host)
+        # A start waits for no other ports.
+        if frameworks.ready(training, plan, p.task.job) != PROCESS
+    ]
     if agent.host != plan.chief.host:
         needed.append((HEARTBEAT, plan.chief))
     targets = [(n, p) for n, p in needed if p.host in opened and n in opened[p.host].ports]

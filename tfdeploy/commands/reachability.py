@@ -10,7 +10,7 @@ from tfdeploy.agent.records import PORT, PROCESS, READY, SUCCEEDED
 from tfdeploy.commands.status import status
 from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.planning import roles
+from tfdeploy.planning import frameworks, roles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -33,18 +33,19 @@ def check_reachability(fleet: Fleet, run: Run) -> None:
     can't would give up later.
     """
     plan, training = run.plan, run.inventory.training
+    ready = {p: frameworks.ready(training, plan, p.task.job) for p in plan.placements}
 
     def ask(agent: Agent) -> PeersAsked:
         peers = [
             Peer(str(p.task), str(roles.script_task(training, p.task)), p.address, p.port)
             for p in plan.reachability_targets(agent.host)
-            if training.ready != PROCESS and p.port is not None
+            if ready[p] != PROCESS and p.port is not None
         ]
         return agent.ask(Peers(run.inventory.project, run.id, peers, TIMEOUT_S))
 
     answers = fleet.each(plan.hosts, ask)
-    reached = ANY_ANSWER if training.ready == PORT else (READY,)
-    errors = [*_unreached_tasks(plan, answers, reached), *_unreached_supervisor(plan, answers)]
+    expected = {str(p.task): ANY_ANSWER if ready[p] == PORT else (READY,) for p in ready}
+    errors = [*_unreached_tasks(plan, answers, expected), *_unreached_supervisor(plan, answers)]
     if errors:
         _raise_unless_ended_well(fleet, run, errors)
 
@@ -59,13 +60,14 @@ def _raise_unless_ended_well(fleet: Fleet, run: Run, errors: list[TaskNotReady])
 
 
 def _unreached_tasks(
-    plan: Plan, answers: Mapping[str, PeersAsked], reached: Collection[str]
+    plan: Plan, answers: Mapping[str, PeersAsked], expected: Mapping[str, Collection[str]]
 ) -> Iterator[TaskNotReady]:
-    """Yield one error for each task that is not reached, with all hosts that can't reach it."""
+    """Yield one error for each task that is not reached, with all hosts that can't reach it.
+    `expected` has the verdicts that show that a task is reached."""
     details_by_task: dict[str, dict[str, str]] = {}
     for host, answer in answers.items():
         for peer in answer.peers:
-            if peer.verdict not in reached:
+            if peer.verdict not in expected.get(peer.task, ()):
                 details_by_task.setdefault(peer.task, {})[host] = peer.detail
     for placement in plan.placements:
         if details := details_by_task.get(str(placement.task)):

@@ -22,6 +22,7 @@ from tfdeploy.config.types import (
     Jobs,
     Jump,
     LocalPath,
+    Modules,
     Name,
     Outputs,
     Place,
@@ -32,9 +33,11 @@ from tfdeploy.config.types import (
     Role,
     Seconds,
     StringList,
+    Text,
     Timeout,
     User,
     Variables,
+    Words,
     Workers,
 )
 
@@ -82,9 +85,10 @@ class JobTraining(Table):
 
     name: JobName | None = None
     command: Command | None = None
-    role_args: StringList | None = None
+    role_args: Words | None = None
     role_env: Environment = {}
     env: Environment = {}
+    ready: Ready | None = None
     outputs: Outputs | None = None
 
 
@@ -93,14 +97,17 @@ class Training(Table):
     chief saves checkpoints, and which files tfdeploy collects.
 
     `outputs` is only for the chief; another job has its own `outputs`, or none. `secrets` are
-    names of variables whose values `start` takes from its own environment.
+    names of variables whose values `start` takes from its own environment. `imports` are the
+    modules that `check` imports on every host; if they are not set, `plan_all` reads them off the
+    scripts.
     """
 
     command: Command
+    imports: Modules = ("tensorflow",)
     role: Role = "tf_config"
-    role_args: StringList = ()
+    role_args: Words = ()
     role_env: Environment = {}
-    role_files: dict[Place, str] = {}
+    role_files: dict[Place, Text] = {}
     env: Environment = {}
     secrets: Variables = ()
     ready: Ready | None = None
@@ -127,7 +134,11 @@ class Training(Table):
         own: JobTraining = getattr(self, job)
         return own.name or job
 
-    def command_and_args(self, job: str) -> tuple[Command, StringList]:
+    @property
+    def uses_tensorflow(self) -> bool:
+        return any(module.partition(".")[0] == "tensorflow" for module in self.imports)
+
+    def command_and_args(self, job: str) -> tuple[Command, Words]:
         """Return the command of a job's tasks, and the arguments after those of its role."""
         own: JobTraining = getattr(self, job)
         command = self.command if own.command is None else own.command

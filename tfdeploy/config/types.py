@@ -179,7 +179,7 @@ def _check_distinct(value: tuple[int, ...]) -> tuple[int, ...]:
     return value
 
 
-def _split_command(value: Any) -> Any:
+def _split_words(value: Any) -> Any:
     """Split a string into words as a shell does; the command itself never runs in a shell."""
     if not isinstance(value, str):
         return _list_to_tuple(value)
@@ -194,9 +194,26 @@ def _split_command(value: Any) -> Any:
 def _check_command(value: tuple[str, ...]) -> tuple[str, ...]:
     if value and not value[0]:
         raise ValueError("expected a program as the first word")
+    return _check_words(value)
+
+
+def _check_words(value: tuple[str, ...]) -> tuple[str, ...]:
     if any("\0" in word for word in value):
         raise ValueError("expected words without a NUL character")
     return value
+
+
+def _check_text(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("expected text without a NUL character")
+    return value
+
+
+def _check_modules(value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f'"{name}" is no name of a module; expected one such as "jax"')
+    return tuple(dict.fromkeys(value))
 
 
 def _list_to_tuple(value: Any) -> Any:
@@ -285,15 +302,18 @@ GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_parse_gpus), AfterValidat
 Environment = Annotated[dict[str, str], AfterValidator(_check_environment)]
 Command = Annotated[
     tuple[str, ...],
-    BeforeValidator(_split_command),
+    BeforeValidator(_split_words),
     Field(min_length=1),
     AfterValidator(_check_command),
 ]
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_words), AfterValidator(_check_words)]
+Text = Annotated[str, AfterValidator(_check_text)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
 Variables = Annotated[StringList, AfterValidator(_check_secrets)]
 Outputs = Annotated[StringList, AfterValidator(_check_outputs)]
+Modules = Annotated[StringList, AfterValidator(_check_modules)]
 Jobs = Annotated[
     tuple[Literal["ps", "worker", "chief", "evaluator"], ...],
     BeforeValidator(_list_to_tuple),

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Explore, Survey
+from tfdeploy.agent.protocol.preflight import Explore, ImportFacts, Survey
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
+from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         HostFacts,
         MachineFacts,
         PythonFound,
-        TensorFlowFacts,
     )
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
@@ -96,17 +96,22 @@ def _confirm(
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
     tried: list[tuple[str, HostFacts]] = []
     for path in [python.path for python in ranked] or [without]:
-        tried.append((path, agent.ask(Survey(path, {}, gpus, {}), SURVEY_S)))
-        if tried[-1][1].tensorflow.version and tried[-1][1].tensorflow.gpus >= len(gpus):
+        tried.append((path, agent.ask(Survey(path, {}, gpus, [TENSORFLOW], {}), SURVEY_S)))
+        found = _tensorflow(tried[-1][1])
+        if found.version and found.gpus >= len(gpus):
             break
-    path, survey = max(tried, key=lambda each: _quality(each[1].tensorflow))
-    if survey.tensorflow.version:
+    path, survey = max(tried, key=lambda each: _quality(_tensorflow(each[1])))
+    if _tensorflow(survey).version:
         return _machine(host, facts, path, survey), survey
-    error = f"{path}: {survey.tensorflow.error}" if ranked else ""
+    error = f"{path}: {_tensorflow(survey).error}" if ranked else ""
     return _machine(host, facts, without, survey, error), survey
 
 
-def _quality(found: TensorFlowFacts) -> tuple[bool, int]:
+def _tensorflow(survey: HostFacts) -> ImportFacts:
+    return survey.imports.get(TENSORFLOW, ImportFacts(error="the host did not import it"))
+
+
+def _quality(found: ImportFacts) -> tuple[bool, int]:
     return bool(found.version), found.gpus
 
 
@@ -124,7 +129,7 @@ def _machine(
         gpus=tuple(facts.gpus[index] for index in sorted(facts.gpus)),
         python=python,
         python_version=versions.get(python, survey.version),
-        tensorflow="" if import_error else survey.tensorflow.version,
+        tensorflow="" if import_error else _tensorflow(survey).version,
         import_error=import_error,
         addresses=tuple(facts.addresses),
     )

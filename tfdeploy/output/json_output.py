@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.host_facts import HostFacts
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.run import FinishedRun
@@ -63,9 +64,10 @@ def check_document(checked: CheckResult) -> dict[str, Any]:
     hosts = {
         facts.host: {
             "python": facts.python_version,
-            "tensorflow": facts.tensorflow or None,
+            "imports": (versions := _versions(facts)),
+            "tensorflow": versions.get("tensorflow"),
             "gpus": list(facts.gpus.values()),
-            "gpus_seen": facts.visible_gpus,
+            "gpus_seen": max((each.gpus for each in facts.imports.values()), default=0),
             "rsync": facts.rsync or None,
             "free_bytes": facts.free_bytes,
             "ahead_s": round(facts.ahead_s, 3),
@@ -77,6 +79,11 @@ def check_document(checked: CheckResult) -> dict[str, Any]:
         "errors": _problems(checked.errors),
         "notes": _problems(checked.notes),
     }
+
+
+def _versions(facts: HostFacts) -> dict[str, str | None]:
+    """Return the versions of the imported modules; null if the import failed."""
+    return {module: found.version or None for module, found in facts.imports.items()}
 
 
 def failure_document(error: TfdeployError) -> dict[str, Any]:

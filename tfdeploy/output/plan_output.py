@@ -16,6 +16,7 @@ from tfdeploy.formatting.humanize import escape_line, format_count, format_size,
 from tfdeploy.init.document import missing_tensorflow, reasons
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
+from tfdeploy.planning.frameworks import title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,10 +81,11 @@ class PlanOutput(Terminal):
     def check_progress(self, intent: Intent) -> AbstractContextManager[object]:
         """Return a context that shows, on a terminal, that `check` takes its time."""
         hosts = format_count(len(intent.inventory.hosts), "host")
-        return self._spinner(f"checking {hosts}; each imports TensorFlow")
+        modules = ", ".join(map(title, intent.inventory.training.imports))
+        return self._spinner(f"checking {hosts}{modules and f'; each imports {modules}'}")
 
     def print_check(self, checked: CheckResult, intent: Intent) -> None:
-        table = new_table(*status_table.HOST_COLUMNS)
+        table = new_table(*status_table.host_columns(intent.inventory.training.imports))
         for row in status_table.host_rows(checked.hosts):
             table.add_row(*(escape(escape_line(cell)) for cell in row))
         if checked.hosts:

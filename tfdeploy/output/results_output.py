@@ -60,7 +60,7 @@ class ResultsOutput(Terminal):
         self.print_new_results(collected)
         if not collected.chief_answered:
             self.print_text("no checkpoint: the chief's host did not answer")
-        elif not collected.checkpoints:
+        elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
             self.print_text(_no_checkpoint(collected))
         for line in _output_summary(collected):
             self.print_text(line)

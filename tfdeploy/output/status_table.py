@@ -10,7 +10,7 @@ from tfdeploy.formatting.humanize import format_duration, format_numbers, format
 from tfdeploy.output.status_exit_code import is_healthy, is_stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.host_facts import HostFacts
@@ -24,7 +24,6 @@ COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
-HOST_COLUMNS = ("HOSTS", "PYTHON", "TENSORFLOW", "GPUS", "RSYNC", "FREE")
 MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
 STATE = COLUMNS.index("STATE")
 REASON = "REASON"
@@ -74,13 +73,19 @@ def end_rows(states: Mapping[str, str]) -> list[Row]:
     return [(state, fold_names(tasks)) for state, tasks in groups.items()]
 
 
+def host_columns(imports: Iterable[str]) -> Row:
+    """Return the columns of `host_rows`, if the hosts have imported these modules."""
+    return ("HOSTS", "PYTHON", *(module.upper() for module in imports), "GPUS", "RSYNC", "FREE")
+
+
 def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
-    """Return rows of HOST_COLUMNS: hosts that are alike share a row, with the smallest free space
+    """Return the rows of a table: hosts that are alike share a row, with the smallest free space
     among them."""
     groups: dict[Row, list[HostFacts]] = {}
     for facts in hosts:
         gpu_names, rsync = _gpus_by_name(facts), facts.rsync or "-"
-        cells = (facts.python_version, facts.tensorflow or "-", gpu_names, rsync)
+        versions = (found.version or "-" for found in facts.imports.values())
+        cells = (facts.python_version, *versions, gpu_names, rsync)
         groups.setdefault(cells, []).append(facts)
     return [
         (

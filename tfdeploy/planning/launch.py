@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import (
     PEER_ERRORS,
-    PROCESS,
-    SERVER,
     HeartbeatSettings,
     Launch,
     Outputs,
@@ -18,7 +16,7 @@ from tfdeploy.agent.records import (
 )
 from tfdeploy.config.types import ANY_SIGNAL
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import roles
+from tfdeploy.planning import frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS
 from tfdeploy.release import gitignore
 
@@ -131,7 +129,8 @@ def _launch(
     own_heartbeat = heartbeat.of(str(placement.task))
     fields = roles.template_fields(plan, placement, training, host)
     values = {
-        **fields, "run": names.run, "release": names.release, "name": names.name or names.run,
+        **fields, **roles.data_fields(inventory, job),
+        "run": names.run, "release": names.release, "name": names.name or names.run,
     }  # fmt: skip
     is_at_chief = host.name == plan.chief.host
     return Launch(
@@ -147,7 +146,7 @@ def _launch(
             for place, text in training.role_files.items()
         },
         links=_links(training, plan, placement),
-        ready=_ready(training, plan),
+        ready=frameworks.ready(training, plan, job),
         outputs=_outputs(training, plan, placement),
         name=values["task"],
         network=inventory.network,
@@ -203,12 +202,6 @@ def _argv(
     key = training.key_path(job, "role_args")
     filled_args = [roles.fill_template(word, values, key) for word in role_args]
     return [program, *rest, *roles.role_arguments(training, plan, placement), *filled_args]
-
-
-def _ready(training: Training, plan: Plan) -> str:
-    """Return what makes a task READY. Without peers it needs no port: nothing connects to it."""
-    alone = sum(map(len, plan.cluster.values())) == 1
-    return training.ready or (PROCESS if alone else SERVER)
 
 
 def _env(

@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.records import TASK_DIRECTORY
 from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.errors import PlanError
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.cluster import ClusterSpec
-    from tfdeploy.config.inventory import Host, Training
+    from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.planning.plan import Placement, Plan
 
 # {name} is a field, and {{name}} is the text {name}; other braces, such as JSON's, stay.
-# {ps_hosts:;} is a list with ";" instead of "," between its items.
-FIELD = re.compile(r"\{\{([A-Za-z_]+)\}\}|\{([A-Za-z_]+)\}|\{([a-z]+_hosts):([^{}]+)\}")
+# {data:NAME} is a field, too. {ps_hosts:;} is a list with ";" instead of "," between its items.
+NAME = r"[A-Za-z_]+|data:[^{}\s][^{}]*"
+FIELD = re.compile(rf"\{{\{{({NAME})\}}\}}|\{{({NAME})\}}|\{{([a-z]+_hosts):([^{{}}]+)\}}")
 
 
 def template_fields(
@@ -44,6 +46,15 @@ def template_fields(
         "checkpoint_dir": training.checkpoint_dir,
         "python": host.python,
         **hosts,
+    }
+
+
+def data_fields(inventory: Inventory, job: str) -> dict[str, str]:
+    """Return the fields {data:NAME} with the path in the task's directory; "" if the job does not
+    see the data set. A ps gets every path: its command is often the workers', and it reads none."""
+    return {
+        f"data:{place}": f"{TASK_DIRECTORY}/{place}" if job in (*data.jobs, "ps") else ""
+        for place, data in inventory.data.items()
     }
 
 
@@ -86,7 +97,11 @@ def script_cluster(training: Training, plan: Plan) -> ClusterSpec:
 
 
 def fill_template(text: str, values: Mapping[str, str], key: str) -> str:
-    """Replace every {field} in `text`, the value of `key`. Raises PlanError for an unknown one."""
+    """Replace every {field} in `text`, the value of `key`.
+
+    Raises PlanError for an unknown field, and for one without a value: the task does not see that
+    data set.
+    """
 
     def replace(match: re.Match[str]) -> str:
         literal, plain, hosts, separator = match.groups()
@@ -95,6 +110,12 @@ def fill_template(text: str, values: Mapping[str, str], key: str) -> str:
         name = plain or hosts
         if name not in values:
             raise PlanError(f"{key}: unknown field {{{name}}}", _suggest_field(name, values))
+        if name.startswith("data:") and not values[name]:
+            raise PlanError(
+                f"{key}: {values['task']} does not see the data set of {{{name}}}",
+                f'add its job to jobs of [data."{name.removeprefix("data:")}"], or give the job '
+                "its own value in a table such as [training.evaluator]",
+            )
         return values[name].replace(",", separator or ",")
 
     return FIELD.sub(replace, text)
@@ -107,7 +128,13 @@ def _port(placement: Placement) -> str:
 def _suggest_field(name: str, values: Mapping[str, str]) -> str:
     if name == "evaluator_hosts":
         return "an evaluator is not part of the cluster: no task may connect to it"
-    close = difflib.get_close_matches(name, values, n=1)
+    data = [field for field in values if field.startswith("data:")]
+    is_data = name.startswith("data:")
+    known = sorted(data if is_data else set(values) - {*data})
+    close = difflib.get_close_matches(name, known, n=1)
     suggestion = f"did you mean {{{close[0]}}}? " if close else ""
-    fields = ", ".join(sorted(values))
-    return f"{suggestion}the fields are {fields}; for the text itself write {{{{{name}}}}}"
+    fields = f"the fields are {', '.join(known)}"
+    if is_data:
+        names = ", ".join(field.removeprefix("data:") for field in known)
+        fields = f"the data sets are {names}" if names else "hosts.toml has no [data] table"
+    return f"{suggestion}{fields}; for the text itself write {{{{{name}}}}}"

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 ROOT_MARKS = (".git", "pyproject.toml")
 PATH_PYTHON = re.compile(r"python[\d.]*")
-# Variables that can decide which code a program loads; `check` imports TensorFlow with the tasks'
-# env. Libraries have many, so these are parts of names.
+# Modules that `check` may import on the controller. Any other one may do something when imported.
+FRAMEWORKS = ("tensorflow", "jax", "torch")
+# Variables that can decide which code a program loads; `check` imports modules with the tasks' env.
+# Libraries have many, so these are parts of names.
 LOADS_CODE = re.compile(
     r"^LD_|^(BASH_)?ENV$|PATH|HOME|PRELOAD|INJECT|MODULE|ENGINE|CONF|TOOL|PLUGIN|LIB|STARTUP|HOOK"
     r"|SHELL|COMMAND|FLAGS|OPTIONS|TUNABLES"
@@ -81,8 +83,13 @@ def _paths(inventory: Inventory) -> Iterator[SensitiveValue]:
 
 def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
     """Yield what a host with transport = "local" runs on the controller: another program than
-    python, an agent that is already in its directory, and variables that make it load other code.
+    python, an agent that is already in its directory, modules that `check` imports, and variables
+    that make it load other code.
     """
+    if any(host.is_local for host in inventory.hosts):
+        for module in sorted({*inventory.training.imports} - {*FRAMEWORKS}):
+            reason = "is imported on the controller"
+            yield SensitiveValue("training.imports", module, reason)
     for host in (host for host in inventory.hosts if host.is_local):
         if not PATH_PYTHON.fullmatch(host.python):
             key = f"hosts.{host.name}.python"

@@ -14,7 +14,7 @@ from tfdeploy.commands.port_check import _parse_open_ports
 from tfdeploy.errors import AgentError
 
 FACTS = {
-    **{"version": "3.11.7", "tensorflow": {}, "gpus": {}, "rsync": "", "here": ""},
+    **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},
     **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
 }
 
@@ -25,7 +25,7 @@ FACTS = {
         *({"time": value} for value in ("x", math.inf, math.nan, None)),
         *({"free_bytes": value} for value in ("x", math.inf, None)),
         *({"gpus": value} for value in ([], {"x": 1}, 3)),
-        *({"tensorflow": value} for value in ([], {"gpus": "x"}, 3)),
+        *({"imports": value} for value in ([], {"tensorflow": {"gpus": "x"}}, 3)),
         *({"noted": value} for value in ([[]], [3], 3)),
     ],
 )

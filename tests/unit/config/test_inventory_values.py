@@ -167,7 +167,21 @@ def test_an_invalid_host_or_project_name_is_refused(name):
             "training.log_limit_mb: found 0; expected at least 1",
         ),
         ("save_on_stop = 1", "training.save_on_stop: found 1; expected true or false"),
-        ('role_args = "a"', 'training.role_args: found "a"; expected a list'),
+        ("role_args = 1", "training.role_args: found 1; expected a list"),
+        (
+            """role_args = "it's\"""",
+            "training.role_args: found \"it's\"; can't be split into words: no closing quotation",
+        ),
+        (
+            'imports = ["jax", "a b"]',
+            'training.imports: found ["jax", "a b"]; "a b" is no name of a module; expected one '
+            'such as "jax"',
+        ),
+        ('imports = "jax"', 'training.imports: found "jax"; expected a list'),
+        (
+            'worker.ready = "yes"',
+            'training.worker.ready: found "yes"; expected "server", "port" or "process"',
+        ),
     ],
 )
 def test_a_wrong_value_of_training_is_refused(line, message):

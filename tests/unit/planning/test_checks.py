@@ -38,6 +38,59 @@ def test_only_the_named_jobs_read_a_data_set():
     assert (data["worker:0"], data["chief:0"]) == ({}, {"b": "b-1"})
 
 
+def launched(table, training):
+    inventory = make_inventory(HOSTS, top=table, training=training)
+    ids = dict.fromkeys(inventory.data, "id")
+    launches = launch.make(inventory, make_plan(HOSTS), RunNames("run", "f00d", data=ids), "s3cret")
+    return {each.task: each.in_directory("/w") for each in launches}
+
+
+def test_the_field_of_a_data_set_is_its_absolute_path_in_the_tasks_directory():
+    training = """
+role_args = ["--data={data:data/a}/part", "{{data:a}}"]
+role_env = {DATA = "{data:data/a}"}
+role_files = {c = "{data:data/a} {data:data/a}"}"""
+    task = launched('[data."data/a"]', training)["worker:0"]
+    assert task.argv[2:] == ["--data=/w/data/a/part", "{data:a}"]
+    assert task.env["DATA"] == "/w/data/a"
+    assert task.files == {"c": "/w/data/a /w/data/a"}
+
+
+def field_refusal(table, training):
+    with pytest.raises(PlanError) as refused:
+        launched(table, training)
+    return refused.value.message, refused.value.hint
+
+
+def test_the_field_of_an_unknown_data_set_suggests_the_nearest_one():
+    message, hint = field_refusal('[data."data/mnist"]\n[data.b]', 'role_args = ["{data:mnist}"]')
+    assert message == "training.role_args: unknown field {data:mnist}"
+    assert hint == (
+        "did you mean {data:data/mnist}? the data sets are b, data/mnist; for the text itself "
+        "write {{data:mnist}}"
+    )
+
+
+def test_the_field_of_a_data_set_without_any_data_set_is_refused():
+    message, hint = field_refusal("", 'role_args = ["{data:mnist}"]')
+    assert message == "training.role_args: unknown field {data:mnist}"
+    assert hint == "hosts.toml has no [data] table; for the text itself write {{data:mnist}}"
+
+
+def test_the_field_of_a_data_set_that_the_task_does_not_see_is_refused():
+    table, training = '[data.a]\njobs = ["worker", "chief"]', 'role_args = ["{data:a}"]'
+    assert field_refusal(table, training) == (
+        "training.role_args: evaluator:0 does not see the data set of {data:a}",
+        'add its job to jobs of [data."a"], or give the job its own value in a table such as '
+        "[training.evaluator]",
+    )
+
+
+def test_a_ps_with_the_workers_command_gets_the_path_of_their_data():
+    tasks = launched("[data.a]", 'role_args = ["{data:a}"]')
+    assert [task.argv[2:] for task in tasks.values()] == [["/w/a"]] * len(tasks)
+
+
 def test_data_that_no_task_reads_is_refused():
     inventory = make_inventory(top='[data.a]\njobs = ["chief", "evaluator"]')
     with pytest.raises(PlanError) as refused:

@@ -102,6 +102,29 @@ def test_arguments_are_never_split_or_joined():
     assert argv('["python", "a b", "$(id)", "", "\'"]')[1:] == ["a b", "$(id)", "", "'"]
 
 
+JSON = """{"lr": 0.1, "layers": {"sizes": [64, 10]}, "x": {}}"""
+
+
+def test_a_command_of_several_lines_may_have_json_and_line_breaks_in_words():
+    command = f"""'''
+  python train.py
+    --config='{JSON}' --text="it's
+two lines" --set {{{{lr}}}}
+'''"""
+    assert argv(command)[1:] == [
+        "train.py", f"--config={JSON}", "--text=it's\ntwo lines", "--set", "{lr}"
+    ]  # fmt: skip
+
+
+def test_role_args_may_be_one_string_too():
+    training = """role_args = '''--task={task} "a b" '{"a": 1}' '''"""
+    assert launches(training=training)["worker:0"].argv[2:] == [
+        "--task=worker:0",
+        "a b",
+        '{"a": 1}',
+    ]
+
+
 # The environment
 
 

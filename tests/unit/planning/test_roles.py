@@ -240,13 +240,17 @@ def test_is_chief_is_true_only_for_the_chief():
         ("{{job}}={job}", "{job}=worker"),
         ("{{anything}}", "{anything}"),
         ('{"job": {"index": 1}}', '{"job": {"index": 1}}'),
+        ('{"a": {{b}}, "c": {}}', '{"a": {b}, "c": {}}'),
+        ("{data:d/x}/part {{data:d/x}}", "/d/x/part {data:d/x}"),
+        ("{data: 1} {{data: 1}}", "{data: 1} {{data: 1}}"),
         ("{}", "{}"),
         ("{0} {a-b} { job }", "{0} {a-b} { job }"),
         ("$(id) `id` \\{", "$(id) `id` \\{"),
     ],
 )
 def test_only_fields_are_replaced(text, filled):
-    assert roles.fill_template(text, {"job": "worker", "index": "1"}, "here") == filled
+    values = {"job": "worker", "index": "1", "data:d/x": "/d/x"}
+    assert roles.fill_template(text, values, "here") == filled
 
 
 def test_a_value_is_not_filled_again():
@@ -258,6 +262,13 @@ def test_an_unknown_field_suggests_the_nearest_one():
     assert error.message == "training.role_args: unknown field {indx}"
     assert error.hint.startswith("did you mean {index}? the fields are address, checkpoint_dir, ")
     assert error.hint.endswith("for the text itself write {{indx}}")
+
+
+@pytest.mark.parametrize("text", ['{"a": {lr}}', '{ "x" : {lr} }', "{lr}}", "{{lr}", "{lr}: {}"])
+def test_the_hint_for_an_unknown_field_says_how_to_write_the_text_itself(text):
+    error = plan_error(f"role_args = ['--config={text}']")
+    assert error.message == "training.role_args: unknown field {lr}"
+    assert error.hint.endswith("; for the text itself write {{lr}}")
 
 
 def test_an_unknown_field_that_resembles_none_lists_all_fields():

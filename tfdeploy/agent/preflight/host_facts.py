@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 
-from .. import TYPE_CHECKING, paths
+from .. import TYPE_CHECKING, parallel, paths
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
-from ..protocol.preflight import HostFacts, TensorFlowFacts
+from ..protocol.preflight import HostFacts, ImportFacts
 from ..records import OPEN
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 IMPORT_S = 120.0
 RSYNC_S = 30.0
-# Only an import shows whether TensorFlow works: a library for the GPU may be missing, for example.
+# Only an import shows whether a framework works: a library for the GPU may be missing, for example.
 IMPORT = """
-import json
+import importlib, json, sys
 try:
-    import tensorflow as tf
-    result = {"version": tf.__version__, "gpus": len(tf.config.list_physical_devices("GPU"))}
+    module = importlib.import_module(sys.argv[1])
+    package = sys.modules[sys.argv[1].partition(".")[0]]
+    result = {"version": str(getattr(package, "__version__", "unknown"))}
+    if sys.argv[1] == "tensorflow":
+        result["gpus"] = len(module.config.list_physical_devices("GPU"))
 except BaseException as error:
     result = {"error": "{}: {}".format(type(error).__name__, error)}
 print("\\n" + json.dumps(result))
@@ -43,10 +46,12 @@ def survey(
     python: str,
     env: Dict[str, str],
     gpus: List[int],
+    imports: List[str],
     programs: Dict[str, List[str]],
     network: str = OPEN,
 ) -> HostFacts:
-    """Report what tasks that run `python` with `env` and these `gpus` find on this host.
+    """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
+    on this host.
 
     `network` is that of records.Launch. `programs` has each task's
     `[program, PATH]`; an empty PATH means the agent's own.
@@ -55,6 +60,8 @@ def survey(
     resources = nvidia.parse_gpus(listing)
     wanted = {gpu: resources[gpu] for gpu in gpus if gpu in resources}
     disk = os.statvfs(paths.root())
+    env = {**env, **_visible_gpus(gpus)}
+    found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
         *_logout_refusals(),
         *_taken_gpus(wanted),
@@ -63,7 +70,7 @@ def survey(
     ]
     return HostFacts(
         version=".".join(map(str, sys.version_info[:3])),
-        tensorflow=import_tensorflow(python, {**env, **_visible_gpus(gpus)}),
+        imports=dict(zip(imports, found)),  # noqa: B905 - Python 3.8 has no strict
         rsync=_rsync_version(),
         gpus=dict(GPU_NAME.findall(listing)),
         here=shared_directory.root_id(),
@@ -80,11 +87,11 @@ def _visible_gpus(gpus: List[int]) -> Dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": indexes, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def import_tensorflow(python: str, env: Dict[str, str]) -> TensorFlowFacts:
-    """Import TensorFlow in a process of its own; return what it finds, or why the import fails."""
+def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
+    """Import a module in a process of its own; return what it finds, or why the import fails."""
     try:
         done = subprocess.run(
-            [expand_home(python), "-c", IMPORT],
+            [expand_home(python), "-c", IMPORT, module],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -94,15 +101,15 @@ def import_tensorflow(python: str, env: Dict[str, str]) -> TensorFlowFacts:
         )
     except subprocess.TimeoutExpired:
         error = "the import took longer than {:g} s".format(IMPORT_S)
-        return TensorFlowFacts(error=error, slow=True)
+        return ImportFacts(error=error, slow=True)
     except OSError as failure:
-        return TensorFlowFacts(error="cannot run {}: {}".format(python, failure.strerror))
+        return ImportFacts(error="cannot run {}: {}".format(python, failure.strerror))
     try:
         last_line = done.stdout.decode(errors="replace").splitlines()[-1]
-        return parse(TensorFlowFacts, json.loads(last_line))
+        return parse(ImportFacts, json.loads(last_line))
     except (ValueError, IndexError, Invalid):
         end = _exit_name(done.returncode)
-        return TensorFlowFacts(error="the import ended with {}".format(end))
+        return ImportFacts(error="the import ended with {}".format(end))
 
 
 def _exit_name(code: int) -> str:

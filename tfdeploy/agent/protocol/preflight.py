@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
 
-class TensorFlowFacts(Message):
-    """What an import of TensorFlow found: `version` and how many GPUs it sees, or `error`, and
-    whether the import was only too `slow`."""
+class ImportFacts(Message):
+    """What an import of a module found: its `version`, and how many GPUs it sees if it is
+    TensorFlow; or `error`, and whether the import was only too `slow`."""
 
     version: str = ""
     gpus: int = 0
@@ -21,13 +21,13 @@ class TensorFlowFacts(Message):
 
 
 class HostFacts(Message):
-    """`version` is the agent's Python; `tensorflow` is what the
-    tasks' Python imports; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and
-    `noted` are (message, hint) pairs: what would keep a start from going well, and what is only
-    worth knowing; `time` is the host's clock in seconds since 1970."""
+    """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
+    to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
+    (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
+    `time` is the host's clock in seconds since 1970."""
 
     version: str
-    tensorflow: TensorFlowFacts
+    imports: Dict[str, ImportFacts]
     rsync: str
     gpus: Dict[str, str]
     here: str
@@ -38,13 +38,14 @@ class HostFacts(Message):
 
 
 class Survey(Request[HostFacts]):
-    """Look at a host as its tasks will find it. `programs` are the first words of commands, with
-    the tasks that run them; `network` is that of records.Launch."""
+    """Look at a host as its tasks will find it. `imports` are modules; `programs` are the first
+    words of commands, with the tasks that run them; `network` is that of records.Launch."""
 
     VERB = "survey"
     python: str
     env: Dict[str, str]
     gpus: List[int]
+    imports: List[str]
     programs: Dict[str, List[str]]
     network: str = OPEN
 

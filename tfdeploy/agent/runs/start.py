@@ -32,7 +32,7 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started
     their directories. Raises Refusal; then no task has started.
     """
     _require_lasting_session()
-    launches = [_expand_home(launch) for launch in launches]
+    launches = [_on_this_host(launch) for launch in launches]
     gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, gpus)
@@ -63,9 +63,12 @@ def _require_lasting_session() -> None:
         raise Refusal(refusal.message, refusal.hint)
 
 
-def _expand_home(launch: Launch) -> Launch:
-    """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory."""
-    return replace(launch, argv=[start_checks.expand_home(word) for word in launch.argv])
+def _on_this_host(launch: Launch) -> Launch:
+    """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory, and
+    fill in the task's own directory."""
+    argv = [start_checks.expand_home(word) for word in launch.argv]
+    task_dir = paths.task(launch.project, launch.run, launch.task)
+    return replace(launch, argv=argv).in_directory(paths.work(task_dir))
 
 
 def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:

@@ -1,4 +1,4 @@
-"""A TensorFlow import on a host: the result and the error that it reports."""
+"""An import on a host: the result and the error that it reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tfdeploy.agent.preflight import host_facts
-from tfdeploy.agent.protocol.preflight import TensorFlowFacts
+from tfdeploy.agent.protocol.preflight import ImportFacts
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from tfdeploy.agent.protocol.preflight import TensorFlowFacts
 def test_a_slow_import_is_distinguished_from_a_failed_one(tmp_path, monkeypatch, code, slow):
     monkeypatch.setattr(host_facts, "IMPORT_S", 0.5 if slow else 60.0)
     (tmp_path / "tensorflow.py").write_text(code)
-    result = host_facts.import_tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)})
+    result = import_from(tmp_path)
     assert result.slow == slow
     assert ("took longer than" in result.error) == slow
 
@@ -32,8 +32,20 @@ def test_a_slow_import_is_distinguished_from_a_failed_one(tmp_path, monkeypatch,
 )
 def test_a_failed_import_is_reported_however_it_ends(tmp_path, body, error):
     (tmp_path / "tensorflow.py").write_text(body)
-    result = host_facts.import_tensorflow(sys.executable, {"PYTHONPATH": str(tmp_path)})
-    assert result == TensorFlowFacts(error=error)
+    assert import_from(tmp_path) == ImportFacts(error=error)
+
+
+def import_from(folder, module="tensorflow", **env):
+    env = {"PYTHONPATH": str(folder), **env}
+    return host_facts.import_module(module, sys.executable, env)
+
+
+def test_other_modules_are_imported_with_their_version_if_they_have_one(tmp_path):
+    (tmp_path / "jax.py").write_text("__version__ = '0.10.2'")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/layers.py").write_text("")
+    assert import_from(tmp_path, "jax") == ImportFacts("0.10.2")
+    assert import_from(tmp_path, "mine.layers") == ImportFacts("unknown")
 
 
 # The part of TensorFlow that is used.
@@ -48,6 +60,5 @@ class config:
 
 def test_what_tensorflow_prints_during_its_import_is_ignored(tmp_path):
     (tmp_path / "tensorflow.py").write_text(TENSORFLOW)
-    env = {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": "3"}
-    found = TensorFlowFacts("2.21.0", gpus=1)
-    assert host_facts.import_tensorflow(sys.executable, env) == found
+    found = import_from(tmp_path, CUDA_VISIBLE_DEVICES="3")
+    assert found == ImportFacts("2.21.0", gpus=1)

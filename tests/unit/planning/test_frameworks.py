@@ -1,0 +1,78 @@
+"""What a program's framework decides: the modules of `check`, and when its tasks are READY."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.agent.records import PORT, PROCESS, SERVER
+from tfdeploy.planning import frameworks, launch
+from tfdeploy.planning.launch import RunNames
+from unit.builders import make_inventory, make_plan
+
+TENSORFLOW = ("tensorflow",)
+
+
+@pytest.mark.parametrize(
+    ("texts", "imports"),
+    [
+        ([], TENSORFLOW),
+        (["print(1)"], TENSORFLOW),
+        (["import tensorflow as tf"], TENSORFLOW),
+        (["import jax"], ("jax",)),
+        (["import os\n\nimport jax.numpy as jnp\n"], ("jax",)),
+        (["def main():\n    from torch import nn"], ("torch",)),
+        (["import torch\nimport jax"], ("jax", "torch")),
+        (["import jax\nimport tensorflow as tf"], TENSORFLOW),
+        (["import torch", "from tensorflow import keras"], TENSORFLOW),
+        (["import jax\nimport tensorflow_datasets"], ("jax",)),
+        (["import jaxtyping"], TENSORFLOW),
+        (["x = 'import jax'"], TENSORFLOW),
+    ],
+)
+def test_the_imports_of_a_script_are_tensorflow_unless_it_imports_only_others(texts, imports):
+    assert frameworks.imports_in(texts) == imports
+
+
+@pytest.mark.parametrize(
+    ("training", "scripts"),
+    [
+        ("", ["train.py"]),
+        ('worker.command = "./begin eval.py --x"', ["train.py", "eval.py"]),
+        ('worker.command = "torchrun --nnodes=2 ./eval.py"', ["train.py", "eval.py"]),
+        (
+            'worker.command = "python -m pkg.train a"',
+            ["train.py", "pkg/train.py", "pkg/train/__main__.py"],
+        ),
+    ],
+)
+def test_the_scripts_are_the_files_that_the_commands_name(training, scripts):
+    assert frameworks.scripts(make_inventory(training=training).training) == scripts
+
+
+def ready(training, hosts="[hosts.a]\nps = 1\nworkers = 1\nchief = true"):
+    inventory = make_inventory(hosts, training=training)
+    launches = launch.make(inventory, make_plan(hosts), RunNames("r", "f"), "s")
+    return {each.task: each.ready for each in launches}
+
+
+def test_each_job_may_have_its_own_ready():
+    training = 'ready = "port"\nworker.ready = "server"\nchief.ready = "process"'
+    assert ready(training) == {"ps:0": PORT, "worker:0": SERVER, "chief:0": PROCESS}
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ("", SERVER),
+        ('imports = ["jax"]', PROCESS),
+        ("imports = []", PROCESS),
+        ('imports = ["jax", "tensorflow.keras"]', SERVER),
+        ('imports = ["jax"]\nready = "port"', PORT),
+    ],
+)
+def test_a_program_without_tensorflow_is_ready_when_its_process_runs(training, expected):
+    assert set(ready(training).values()) == {expected}
+
+
+def test_a_task_that_is_alone_is_ready_when_its_process_runs():
+    assert ready("", "[hosts.a]\nworkers = 1") == {"worker:0": PROCESS}
