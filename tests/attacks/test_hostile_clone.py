@@ -201,6 +201,14 @@ def test_what_leads_out_of_the_repository_needs_trust(clone, lines, shown):
     assert shown in clone.distrust()
 
 
+@pytest.mark.parametrize("imports", ["antigravity", "tensorflow.sub", "jax_evil"])
+def test_a_module_that_is_imported_on_the_controller_needs_trust(clone, imports):
+    clone.write(f'imports = ["jax", "{imports}"]\n{LOCAL}')
+    assert f'training.imports = "{imports}" is imported on the controller' in clone.distrust()
+    clone.write(f'imports = ["jax", "torch", "tensorflow"]\n{LOCAL}')
+    assert load_inventory(clone.folder / "hosts.toml").training.imports[0] == "jax"
+
+
 def test_the_tree_itself_needs_no_trust(clone):
     sub = clone.folder / "deploy"
     sub.mkdir()

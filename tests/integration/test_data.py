@@ -152,3 +152,20 @@ def test_push_continues_an_interrupted_push(project):
 def arrived(releases: Path, pattern: str) -> int:
     """Return the bytes of the files of this name that have arrived."""
     return sum(file.stat().st_size for file in releases.glob(f".incoming-data-*/**/{pattern}"))
+
+
+def test_a_task_reads_its_data_at_the_path_of_the_field(world):
+    shell = ["sh", "-c", 'cd / && cat "$0/a" "$DATA/deep/b"', f"{{data:{PLACE}}}"]
+    training = {"command": shell, "role": "tf_config", "role_env": {"DATA": f"{{data:{PLACE}}}"}}
+    own = {**list(world.hosts().values())[-1], "ps": 0, "workers": 1}
+    project = world.project(
+        hosts={"two" if world.ssh_config else "here": own},
+        training=training,
+        top={"data": {PLACE: {}}},
+    )
+    for path, text in FILES.items():
+        file = project.folder / PLACE / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert "worker:0@" in (output := project.ok("run"))
+    assert "| onetwo\n" in output

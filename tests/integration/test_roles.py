@@ -205,12 +205,12 @@ def test_a_script_reads_a_role_file(tmp_path):
     assert len(json.loads(file.read_text())["worker"]) == 2
 
 
-def test_tf_data_service_runs_with_its_own_job_names(tmp_path):
+def test_tf_data_service_runs_beside_a_trainer_that_opens_no_port(tmp_path):
     training = {
         "role": "flags",
         "ready": "port",
         "ps": {"name": "dispatcher"},
-        "chief": {"name": "reader"},
+        "chief": {"name": "reader", "ready": "process"},
     }
     out = run(tmp_path, "data_service", training, ps=1, workers=1, chief=True)
     assert "read [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" in out

@@ -62,7 +62,10 @@ def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
     found = status(fleet, run, LOG_LINES)
     late = [task for task in found.tasks if str(task.placement.task) in waiting]
     errors = [*found.errors, *(_not_ready(task, limit_s) for task in late)]
-    hint = "check that the script listens on its port; training.ready_timeout_s sets the limit"
+    hint = (
+        'check that the script listens on its port, or set training.ready = "process" if it opens '
+        "none; training.ready_timeout_s sets the limit"
+    )
     raise_all(errors, hint)
 
 

@@ -21,9 +21,6 @@ elif given.job_name == "worker":
     config = service.WorkerConfig(given.dispatcher_hosts, worker_address=own, port=port)
     service.WorkerServer(config).join()
 else:
-    import socket
-
-    listener = socket.create_server(("", port))  # so that it becomes READY
     numbers = tf.data.Dataset.range(10).apply(
         service.distribute("parallel_epochs", f"grpc://{given.dispatcher_hosts}")
     )

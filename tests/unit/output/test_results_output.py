@@ -116,6 +116,17 @@ def test_outputs_are_printed_when_they_arrive_and_counted_at_the_end(printed):
     ]
 
 
+def test_a_program_without_tensorflow_misses_no_checkpoint(printed):
+    without = replace(with_outputs(), uses_tensorflow=False)
+    assert printed(lambda console: console.print_collected(without)) == (
+        f"1 event file and 2 logs in {FOLDER}\n"
+    )
+    never_started = replace(without, source="")
+    assert "no checkpoint: the chief was never started" in printed(
+        lambda console: console.print_collected(never_started)
+    )
+
+
 def test_many_outputs_share_a_line(printed):
     many = with_outputs(fetched=make_outputs(*(f"{number}.png" for number in range(30))))
     lines = printed(lambda console: console.print_new_results(many)).splitlines()

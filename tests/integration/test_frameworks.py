@@ -1,0 +1,115 @@
+"""Programs without TensorFlow: those of docs/jax.md and docs/pytorch.md train on two hosts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ports import ADDRESS, free_ports
+from waiting import until
+
+if TYPE_CHECKING:
+    from .conftest import World
+    from .projects import Project
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+# Not in .venv: Keras would import it in each process with TensorFlow, which takes half a second.
+JAX, JAX_FOLDER = "jax>=0.10,<0.11", ROOT / "build/jax"
+FRAMEWORKS = ["jax", *(["torch"] if importlib.util.find_spec("torch") else [])]
+PAGES = {"jax": "jax.md", "torch": "pytorch.md"}
+SETTLED_S = 11  # after 10 s a task without a port counts as READY for good
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """Return a folder with JAX, which is installed once."""
+    if not JAX_FOLDER.exists():
+        JAX_FOLDER.parent.mkdir(exist_ok=True)
+        unfinished = JAX_FOLDER.with_name(f"jax-{os.getpid()}")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, "--target", unfinished, JAX], check=True)
+        unfinished.rename(JAX_FOLDER)
+    return JAX_FOLDER
+
+
+def block(framework: str, language: str) -> str:
+    """Return the block of code in a language of a framework's page."""
+    page = (ROOT / "docs" / PAGES[framework]).read_text()
+    [found] = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+    return str(found)
+
+
+def project_of_page(world: World, packages: Path, framework: str) -> Project:
+    """Create a project with the program and the [training] of a page, on two hosts."""
+    training: dict[str, Any] = {
+        "role": "tf_config",
+        **tomllib.loads(block(framework, "toml"))["training"],
+    }
+    common = {"workers": 1, "address": ADDRESS, "python": sys.executable}
+    hosts = {
+        name: {
+            **common,
+            "directory": str(world.base / framework / name),
+            "ports": free_ports(2),
+            "env": {"PYTHONPATH": str(packages)},
+        }
+        for name in ("one", "two")
+    }
+    project = world.project(hosts=hosts, training=training)
+    (project.folder / "train.py").write_text(block(framework, "python"))
+    return project
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_program_of_the_page_is_checked_trains_and_is_collected(by_ssh, packages, framework):
+    project = project_of_page(by_ssh, packages, framework)
+    hosts = json.loads(project.ok("check", "--json"))["hosts"]
+    assert [[*host["imports"]] for host in hosts.values()] == [[framework]] * 2
+    assert all(host["imports"][framework] for host in hosts.values())
+    output = project.ok("run")
+    assert "from step 0" in output
+    assert re.search(r"step 100 \[+ ?1\. +-2\. +3\. *\]", output)
+    [file] = (project.run_folder / "outputs/checkpoints").iterdir()
+    assert f"output {file} (" in output
+    assert "no checkpoint" not in output
+    assert "TensorFlow" not in output
+
+
+@pytest.mark.parametrize("lost", ["worker:0", "worker:1"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_all_workers_continue_from_the_chiefs_file_after_a_kill(by_ssh, packages, framework, lost):
+    project = project_of_page(by_ssh, packages, framework)
+    project.ok("push")
+    project.ok("start", "--", "--steps=1000000000")
+    until(lambda: project.status()[lost]["age_s"] > SETTLED_S, "a settled task")
+    os.kill(project.status()[lost]["pid"], signal.SIGKILL)
+
+    def logs() -> list[str]:
+        return [project.ok("logs", task) for task in ("worker:0", "worker:1")]
+
+    def continued() -> list[str]:
+        return [step for log in logs() for step in re.findall(r"from step (\d+)", log)[1:]]
+
+    until(lambda: len(continued()) == 2, "both workers to continue", lambda: list(map(len, logs())))
+    assert len(set(continued())) == 1
+    assert int(continued()[0]) > 0
+    assert {name: task["restarts"] for name, task in project.status().items()} == {
+        "worker:0": 1,
+        "worker:1": 1,
+    }
+    project.ok("stop")
+    assert {task["exit"] for task in project.status().values()} <= {
+        -signal.SIGTERM,
+        -signal.SIGABRT,
+    }
