@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Tuple
 
 STATE = "checkpoint"
+MAX_CHARACTERS = 1 << 24  # another program's file of this name may be its whole model
 LINE = re.compile(
     r"^\s*(model_checkpoint_path|all_model_checkpoint_paths)\s*:\s*"
     r'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"',
@@ -26,7 +27,7 @@ def read(folder: str) -> List[str]:
     """Return the checkpoints that a folder's state file names, newest first; [] if it has none."""
     try:
         with open(os.path.join(folder, STATE), encoding="utf-8", errors="replace") as file:
-            return parse(file.read())
+            return parse(file.read(MAX_CHARACTERS))
     except OSError:
         return []
 

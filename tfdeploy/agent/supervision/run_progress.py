@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     FileVersion = Tuple[object, ...]
 
 # An index has the checksum of every tensor, also of a SavedModel's variables.
-MODELS = (".keras", ".h5", ".index")
+MODELS = (".keras", ".h5", ".index", ".npz", ".pt", ".pth", ".safetensors")
 TIME_OF_SAVE = "metadata.json"  # a member of a .keras file
 MAX_READ_BYTES = 1 << 26  # a larger file is compared by size and time
 ENTRIES = event_files.MAX_ENTRIES

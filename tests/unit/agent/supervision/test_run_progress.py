@@ -49,6 +49,7 @@ def test_a_new_file_name_counts_unless_every_restart_creates_one(work, name, cou
 
 
 MODELS = ["best.keras", "backup/latest.weights.h5", "model/variables/variables.index", "w.index"]
+MODELS += ["weights.npz", "checkpoints/model.pt", "m.pth", "m.safetensors"]
 
 
 @pytest.mark.parametrize(
