@@ -22,7 +22,8 @@ from .sshd import Sshd, write_ssh_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+# One after another: all of them use the ports that hosts.toml has by default.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default-ports")]
 
 TENSORFLOW = """
 __version__ = "2.21.0"
