@@ -19,6 +19,7 @@ from tfdeploy.config.models import HostSettings as HostSettings
 from tfdeploy.config.models import HostsFile, Table
 from tfdeploy.config.models import Inventory as Inventory
 from tfdeploy.config.models import JobTraining as JobTraining
+from tfdeploy.config.models import PythonEnvironment as PythonEnvironment
 from tfdeploy.config.models import Restart as Restart
 from tfdeploy.config.models import RestartSettings as RestartSettings
 from tfdeploy.config.models import Source as Source
@@ -224,8 +225,8 @@ def _shorten(value: Any) -> str:
 def _suggest_key(loc: tuple[Any, ...]) -> str:
     """Return the allowed key nearest to the unknown one, else all allowed keys of its table."""
     tables: dict[str, type[Table]] = {
-        "source": Source, "data": DataSet, "training": Training, "restart": Restart,
-        "defaults": HostSettings, "hosts": Host,
+        "source": Source, "data": DataSet, "env": PythonEnvironment, "training": Training,
+        "restart": Restart, "defaults": HostSettings, "hosts": Host,
     }  # fmt: skip
     model = tables.get(str(loc[0]), HostsFile) if len(loc) > 1 else HostsFile
     if len(loc) == 3 and loc[1] in JOBS:

@@ -29,9 +29,12 @@ from tfdeploy.config.types import (
     PlainWord,
     Port,
     Ports,
+    PythonVersion,
     Ready,
+    Requirements,
     Role,
     Seconds,
+    Setup,
     StringList,
     Text,
     Timeout,
@@ -75,6 +78,18 @@ class DataSet(Table):
     jobs: Jobs = ("worker", "chief", "evaluator")
     compare: Literal["mtime", "hash"] = "mtime"
     exclude: StringList = ()
+
+
+class PythonEnvironment(Table):
+    """[env]: the Python environment that `push` builds on every host.
+
+    `requirements` are packages, or a file of them, relative to hosts.toml; `python` is a version,
+    None for the host's own; `setup` are shell commands that run after the installation.
+    """
+
+    requirements: Requirements = ()
+    python: PythonVersion | None = None
+    setup: Setup = ()
 
 
 class JobTraining(Table):
@@ -280,6 +295,7 @@ class FileFields(Table):
     network: Literal["guarded", "open"] = "guarded"
     source: Source = Source()
     data: dict[Place, DataSet] = {}
+    env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
 

@@ -270,6 +270,30 @@ def _check_secrets(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def _check_requirements(value: Any) -> Any:
+    """Accept the path of a file, or a list of requirements such as "numpy>=2"."""
+    if isinstance(value, str):
+        return _check_local_path(value)
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise ValueError('expected a file such as "requirements.txt", or a list of packages')
+    for each in value:
+        if not each.isprintable() or not re.match(r"[A-Za-z0-9]", each):
+            raise ValueError(f'"{each}": expected a package such as "tensorflow" or "numpy>=2"')
+    return tuple(value)
+
+
+def _check_python_version(value: str) -> str:
+    if not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", value):
+        raise ValueError('expected a version such as "3.12"')
+    return value
+
+
+def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
+    if any(not command.strip() or "\0" in command for command in value):
+        raise ValueError("expected commands for a shell")
+    return value
+
+
 Address = Annotated[str, AfterValidator(_check_address)]
 CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
@@ -311,6 +335,9 @@ Text = Annotated[str, AfterValidator(_check_text)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
+Requirements = Annotated[str | tuple[str, ...], BeforeValidator(_check_requirements)]
+PythonVersion = Annotated[str, AfterValidator(_check_python_version)]
+Setup = Annotated[StringList, AfterValidator(_check_setup)]
 Variables = Annotated[StringList, AfterValidator(_check_secrets)]
 Outputs = Annotated[StringList, AfterValidator(_check_outputs)]
 Modules = Annotated[StringList, AfterValidator(_check_modules)]

@@ -27,11 +27,12 @@ DOCUMENTED_DEFAULTS = (
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
-TABLES = {"training", "hosts", "defaults", "source", "data", "restart"}
+TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart"}
 FIELDS = {
     *(set(tables.HostsFile.model_fields) - TABLES),
     *inventory.Source.model_fields,
     *inventory.DataSet.model_fields,
+    *inventory.PythonEnvironment.model_fields,
     *(set(inventory.Training.model_fields) - set(JOBS)),
     *inventory.JobTraining.model_fields,
     *inventory.RestartSettings.model_fields,
