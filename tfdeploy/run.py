@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FOLDER = "runs"
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
-    "auto_ports": [], "launched": "", "data": {}, "sweep": False, "starts": 0,
-    "name": "", "words": [],
+    "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
+    "starts": 0, "name": "", "words": [],
 }  # fmt: skip
 
 
@@ -48,6 +48,7 @@ class Run:
     launched: the id of the start or resume that launched the tasks; a stop ends only the tasks of
         its own launch.
     data: the release of each data set, by its place.
+    environments: the id of each host's Python environment; {} without [env].
     of_sweep: a sweep started the run to measure it; it is never the default run of a command.
     starts: the number of starts and resumes; of two records, the one with more is newer.
     name: the user's name for the run; "" for none.
@@ -62,6 +63,7 @@ class Run:
     auto_ports: tuple[str, ...] = ()
     launched: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
+    environments: Mapping[str, str] = field(default_factory=dict)
     of_sweep: bool = False
     starts: int = 0
     name: str = ""
@@ -78,7 +80,7 @@ class Run:
 
     @property
     def names(self) -> RunNames:
-        return RunNames(self.id, self.release, self.name, self.data)
+        return RunNames(self.id, self.release, self.name, self.data, self.environments)
 
     @property
     def folder(self) -> Path:
@@ -114,6 +116,7 @@ def to_record(run: Run) -> Record:
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
         "data": dict(run.data),
+        "environments": dict(run.environments),
         "sweep": run.of_sweep,
         "starts": run.starts,
         "name": run.name,
@@ -205,6 +208,7 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
         auto_ports=tuple(values["auto_ports"]),
         launched=values["launched"],
         data=values["data"],
+        environments=values["environments"],
         of_sweep=values["sweep"],
         starts=values["starts"],
         name=values["name"],
@@ -251,9 +255,8 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         parsed["auto_ports"] = [str(host) for host in parsed["auto_ports"]]
         parsed["words"] = [str(word) for word in parsed["words"]]
         parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
-        parsed["data"] = {
-            str(place): _plain_name(release) for place, release in dict(parsed["data"]).items()
-        }
+        for key in ("data", "environments"):
+            parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])
         return parsed
     except (ValueError, TypeError, KeyError, RecursionError):

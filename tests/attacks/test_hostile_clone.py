@@ -165,7 +165,13 @@ def test_the_record_of_a_run_needs_trust_even_if_hosts_toml_is_harmless(clone):
     "values",
     [
         *({key: "../../clone/evil"} for key in ("agent", "release", "hosts_file")),
-        *({"data": {"d": "../../x"}}, {"data": 5}, {"auto_ports": 5}, {"starts": "many"}),
+        *(
+            {"environments": {"here": "../../x"}},
+            {"data": {"d": "../../x"}},
+            {"data": 5},
+            {"auto_ports": 5},
+            {"starts": "many"},
+        ),
     ],
     ids=str,
 )
@@ -183,6 +189,9 @@ def test_the_record_of_a_run_names_nothing_outside_its_folders(clone, values):
         ('[source]\npath = "link"', 'source.path = "link" is outside of'),
         ('[data.keys]\npath = "~/.ssh"', 'data."keys".path = "~/.ssh" is outside of'),
         ("[data.link]", 'data."link".path = "link" is outside of'),
+        ('[env]\nrequirements = "../r.txt"', 'clone/../r.txt" is outside of'),
+        ('[env]\nrequirements = "more.txt"', 'env.requirements = "/etc/passwd" is outside of'),
+        ('[env]\nrequirements = "link/uv.lock"', '/link/pyproject.toml" is outside of'),
         ('[training.env]\nLD_PRELOAD = "evil.so"', 'training.env.LD_PRELOAD = "evil.so" can'),
         ('[training.role_env]\nLD_AUDIT = "x"', 'training.role_env.LD_AUDIT = "x" can change'),
         ('[training.worker.env]\nPATH = "."', 'training.worker.env.PATH = "." can change'),
@@ -197,6 +206,7 @@ def test_what_leads_out_of_the_repository_needs_trust(clone, lines, shown):
     (clone.home / ".ssh").mkdir()
     (clone.home / ".ssh" / "id_work").write_text("secret")
     (clone.folder / "link").symlink_to(clone.home / ".ssh")
+    (clone.folder / "more.txt").write_text("-r /etc/passwd\n")
     clone.write(f"{lines}\n{LOCAL}")
     assert shown in clone.distrust()
 

@@ -290,6 +290,7 @@ def test_run_json_holds_every_field(tmp_path):
         "auto_ports": [],
         "launched": "",
         "data": {},
+        "environments": {},
         "sweep": False,
         "starts": 0,
         "name": "",

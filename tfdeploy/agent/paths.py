@@ -2,8 +2,10 @@
 
 <root>/.id                                    the root's id, see machine/shared_directory.py
 <root>/agent/<hash>/                          one version of the agent
+<root>/.cache/                                of installers, emptied by prune
 <root>/<project>/releases/<release>/          written once, then read-only
 <root>/<project>/manifests/<release>.json     what a release contains
+<root>/<project>/envs/<environment>/          a Python environment, see environments/
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
@@ -81,6 +83,25 @@ def manifests(project: str) -> str:
 def manifest(project: str, release_id: str) -> str:
     """Return the file that lists what a release contains. Runs see the release, but not this."""
     return os.path.join(manifests(project), release_id + ".json")
+
+
+def cache() -> str:
+    """Return the cache of uv and pip. It is on the same file system as the environments, so that
+    uv can make hard links to it."""
+    return os.path.join(root(), ".cache")
+
+
+def environments(project: str) -> str:
+    return os.path.join(root(), project, "envs")
+
+
+def environment(project: str, name: str) -> str:
+    return os.path.join(environments(project), name)
+
+
+def environment_lock(project: str, name: str) -> str:
+    """Return the file that is locked while the environment is built; its dot hides it."""
+    return os.path.join(environments(project), ".{}.lock".format(name))
 
 
 def runs(project: str) -> str:

@@ -124,6 +124,8 @@ class Launch:
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
       or its PROCESS runs.
     - `secrets` are variables as `env` has them, but they are never shown.
+    - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
+      python.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody.
     """
@@ -154,6 +156,7 @@ class Launch:
     network: str = OPEN
     secrets: Dict[str, str] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
+    environment: str = ""
 
     @property
     def health_port(self) -> Optional[int]:

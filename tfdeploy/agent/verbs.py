@@ -38,6 +38,8 @@ VERBS = {
     "mark": ("releases.Mark", "machine.shared_directory.claim_mark"),
     "unmark": ("releases.Unmark", "machine.shared_directory.remove_mark"),
     "rename": ("releases.Rename", "machine.shared_directory.renew_root_id"),
+    "environment": ("environments.FindEnvironment", "environments.build.find"),
+    "build": ("environments.BuildEnvironment", "environments.build.build"),
     "survey": ("preflight.Survey", "preflight.host_facts.survey"),
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),

@@ -190,11 +190,16 @@ def attach(
 
 
 def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
-    from tfdeploy.commands.push import needs, push
+    from tfdeploy.commands.environments import build_environments
+    from tfdeploy.commands.push import needs, send_releases
 
     with console.push_progress(needs(intent)) as progress:
-        outcome = push(fleet, intent, progress, progress.fail)
+        outcome = send_releases(fleet, intent, progress, progress.fail)
     console.print_push_result(outcome, intent)
+    if intent.environments:
+        with console.fetch_progress(fleet.transfers):
+            built = build_environments(fleet, intent.environments)
+        console.print_environments(built, intent)
 
 
 def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:

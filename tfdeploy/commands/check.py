@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
 
 MAX_CLOCK_OFFSET_S = 5.0
@@ -53,9 +54,13 @@ def check(fleet: Fleet, intent: Intent) -> CheckResult:
     launches: dict[str, list[Launch]] = {host: [] for host in fleet.agents}
     for placement, launch in zip(intent.plan.placements, intent.launches(), strict=True):
         launches[placement.host].append(launch)
-    outcomes = fleet.outcomes(
-        fleet.agents, lambda agent: ask_facts(agent, intent.inventory, launches[agent.host])
-    )
+    environments = intent.environment_ids
+
+    def ask(agent: Agent) -> HostFacts:
+        environment = environments.get(agent.host, "")
+        return ask_facts(agent, intent.inventory, launches[agent.host], environment)
+
+    outcomes = fleet.outcomes(fleet.agents, ask)
     result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
     result.errors += errors_of(outcomes)
     for facts in result.hosts:
@@ -81,8 +86,9 @@ def _check_host(
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
     gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
-    of_python = [*_failed_imports(facts, host), *_invisible_gpus(facts, host, gpus)]
-    (errors if launches_by_python(launches, host) else result.notes).extend(of_python)
+    of_python = [*_failed_imports(facts), *_invisible_gpus(facts, gpus)]
+    (errors if launches_by_python(launches, facts.python) else result.notes).extend(of_python)
+    result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
     errors += _missing_gpus(facts, gpus)
     result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
@@ -91,26 +97,37 @@ def _check_host(
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
 
 
-def _failed_imports(facts: HostFacts, host: Host) -> Iterator[HostError]:
+def _unbuilt_environment(facts: HostFacts) -> Iterator[HostError]:
+    if facts.unbuilt:
+        yield AgentError(facts.host, "its environment is not built yet", "tfdeploy push builds it")
+
+
+def _failed_imports(facts: HostFacts) -> Iterator[HostError]:
     failed = {title(module): found for module, found in facts.imports.items() if found.error}
+    install = (
+        "add it to env.requirements, or set training.imports to what the program needs"
+        if facts.environment
+        else "install it on the host, set the host's python to one that has it, or set "
+        "training.imports to what the program needs"
+    )
     for name, found in failed.items():
         if found.slow:
             yield AgentError(
                 facts.host,
-                f"{host.python} is slow to import {name}: {found.error}",
+                f"{_python_name(facts)} is slow to import {name}: {found.error}",
                 "check for a slow disk or a busy host; a task is READY only after the import: see "
                 "training.ready_timeout_s",
             )
         else:
-            yield AgentError(
-                facts.host,
-                f"{host.python} can't import {name}: {found.error}",
-                "install it on the host, set the host's python to one that has it, or set "
-                "training.imports to what the program needs",
-            )
+            words = f"{_python_name(facts)} can't import {name}: {found.error}"
+            yield AgentError(facts.host, words, install)
 
 
-def _invisible_gpus(facts: HostFacts, host: Host, gpus: Sequence[int]) -> Iterator[HostError]:
+def _python_name(facts: HostFacts) -> str:
+    return "its environment" if facts.environment else facts.python
+
+
+def _invisible_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
     listed = sum(gpu in facts.gpus for gpu in gpus)
     tensorflow = facts.imports.get(TENSORFLOW)
     if tensorflow and not tensorflow.error and tensorflow.gpus < listed:
@@ -119,7 +136,12 @@ def _invisible_gpus(facts: HostFacts, host: Host, gpus: Sequence[int]) -> Iterat
             f"TensorFlow {tensorflow.version} sees {tensorflow.gpus} of its "
             f"{format_count(listed, 'GPU')}",
             "check that it is built for GPUs and finds CUDA's libraries; "
-            f"{host.python} -m pip install 'tensorflow[and-cuda]' installs them",
+            + (
+                "env.requirements: tensorflow[and-cuda]"
+                if facts.environment
+                else f"{facts.python} -m pip install 'tensorflow[and-cuda]'"
+            )
+            + " installs them",
         )
 
 
@@ -200,11 +222,14 @@ def _check_directories(result: CheckResult, fleet: Fleet) -> None:
 
 def _check_versions(result: CheckResult) -> None:
     for module in dict.fromkeys(module for f in result.hosts for module in f.imports):
-        found = {f.host: f.imports[module] for f in result.hosts}
+        found = {f.host: f.imports[module] for f in result.hosts if module in f.imports}
         versions = {host: each.version for host, each in found.items() if not each.error}
         result.notes += _different_versions(title(module), versions)
     python = {f.host: ".".join(f.python_version.split(".")[:2]) for f in result.hosts}
     result.notes += _different_versions("Python", python)
+    for name in dict.fromkeys(name for facts in result.hosts for name in facts.libraries):
+        versions = {f.host: f.libraries[name] for f in result.hosts if name in f.libraries}
+        result.notes += _different_versions(name, versions)
 
 
 def _different_versions(what: str, versions: Mapping[str, str]) -> Iterator[HostError]:

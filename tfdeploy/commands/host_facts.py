@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import HostFacts as Facts
@@ -25,10 +25,13 @@ TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
 class HostFacts:
     """What a host has.
 
-    `imports` are the modules of training.imports. `gpus` are the names of the GPUs that nvidia-smi
-    lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the offset of its
-    clock from the controller's. `problems` would make a start fail, `notes` may matter; both are
-    (message, hint).
+    `python_version` is that of the tasks' Python, if it imported something, else the agent's.
+    `imports` are the modules of training.imports, none if their environment is `unbuilt`.
+    `libraries` are versions by name, as far as they are known. `python` is the program that runs
+    the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
+    nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
+    offset of its clock from the controller's. `problems` would make a start fail, `notes` may
+    matter; both are (message, hint).
     """
 
     host: str
@@ -41,11 +44,15 @@ class HostFacts:
     ahead_s: float
     problems: tuple[tuple[str, str], ...]
     notes: tuple[tuple[str, str], ...]
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    unbuilt: bool = False
+    python: str = ""
+    environment: str = ""
 
 
-def launches_by_python(launches: Sequence[Launch], host: Host) -> list[Launch]:
-    """Return the host's tasks that its `python` runs, those with GPUs first."""
-    by_python = [launch for launch in launches if launch.argv[0] == host.python]
+def launches_by_python(launches: Sequence[Launch], python: str) -> list[Launch]:
+    """Return the tasks that `python` runs, those with GPUs first."""
+    by_python = [launch for launch in launches if launch.argv[0] == python]
     return sorted(by_python, key=lambda launch: not launch.gpus)
 
 
@@ -56,13 +63,19 @@ def needed_gpus(launches: Sequence[Launch], host: Host) -> list[int]:
     return list(host.gpus) if host.spare else list(used)
 
 
-def ask_facts(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) -> HostFacts:
-    """Ask a host for its facts; `launches` are its tasks. Raises HostError."""
+def ask_facts(
+    agent: Agent, inventory: Inventory, launches: Sequence[Launch], environment: str = ""
+) -> HostFacts:
+    """Ask a host for its facts; `launches` are its tasks, which run in its `environment`. Raises
+    HostError."""
     host = inventory.host(agent.host)
-    example = next(iter([*launches_by_python(launches, host), *launches]), None)
+    python = host.task_python(inventory.project, environment)
+    example = next(iter([*launches_by_python(launches, python), *launches]), None)
     spare_env = {**inventory.training.env_and_role_env("worker")[0], **host.env}
     request = Survey(
-        python=host.python,
+        project=inventory.project,
+        environment=environment,
+        python=python,
         env=example.env if example else spare_env,
         gpus=needed_gpus(launches, host),
         imports=list(inventory.training.imports),
@@ -70,16 +83,17 @@ def ask_facts(agent: Agent, inventory: Inventory, launches: Sequence[Launch]) ->
         network=inventory.network,
     )
     facts = agent.ask(request, TIMEOUT_S)
-    if list(facts.imports) != request.imports:
+    if list(facts.imports) != ([] if facts.unbuilt else request.imports):
         raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
-    return parse_facts(agent.host, facts, time.time())
+    parsed = parse_facts(agent.host, facts, time.time())
+    return replace(parsed, python=python, environment=environment)
 
 
 def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
     """Return the facts that a host reported; `now` is the controller's time."""
     return HostFacts(
         host,
-        facts.version,
+        next((found.python for found in facts.imports.values() if found.python), facts.version),
         facts.imports,
         {int(index): name for index, name in facts.gpus.items() if index.isdecimal()},
         facts.rsync,
@@ -88,4 +102,13 @@ def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
         facts.time - now,
         tuple(facts.hindrances),
         tuple(facts.noted),
+        _libraries(facts),
+        facts.unbuilt,
     )
+
+
+def _libraries(facts: Facts) -> dict[str, str]:
+    versions = {"NVIDIA driver": facts.driver} if facts.driver else {}
+    for found in facts.imports.values():
+        versions |= found.libraries
+    return versions

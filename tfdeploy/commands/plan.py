@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run
+from tfdeploy.environments import spec
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, frameworks, launch, placing
 from tfdeploy.planning.task_counts import with_counts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory, Training
+    from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.planning.plan import Plan
 
 SET_AT_START = "(set at start)"
@@ -47,25 +49,35 @@ class RunOptions:
 class Intent:
     """What `push` and `start` are going to do, as far as it is known without asking a host.
 
-    `data` maps the place of each data set to its release. The files of an older release are only on
-    the hosts: its `release` has an id and no files.
+    `data` maps the place of each data set to its release, `environments` each host to its Python
+    environment, if hosts.toml has [env]. The files of an older release are only on the hosts: its
+    `release` has an id and no files.
     """
 
     inventory: Inventory
     plan: Plan
     release: Release
     data: Mapping[str, Release]
+    environments: Mapping[str, EnvironmentSpec]
     options: RunOptions = field(default_factory=RunOptions)
 
     @property
     def data_ids(self) -> dict[str, str]:
         return {place: release.id for place, release in self.data.items()}
 
+    @property
+    def environment_ids(self) -> dict[str, str]:
+        return {host: spec.id for host, spec in self.environments.items()}
+
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id, the secrets and the tasks'
         directories."""
         names = launch.RunNames(
-            SET_AT_START, self.release.id, self.options.name, data=self.data_ids
+            SET_AT_START,
+            self.release.id,
+            self.options.name,
+            data=self.data_ids,
+            environments=self.environment_ids,
         )
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
         launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
@@ -93,7 +105,8 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
         resolved = inventory.model_copy(update=changed)
-        intent = Intent(resolved, placed, source, data, options)
+        environments = spec.for_hosts(resolved)
+        intent = Intent(resolved, placed, source, data, environments, options)
         intent.launches()  # raises for an unknown {field} now, not after the push
     except PlanError as error:
         raise PlanError(f"{inventory.file.name}: {error.message}", error.hint) from None

@@ -1,4 +1,4 @@
-"""`tfdeploy prune`: delete old runs and releases from the hosts, never results on the
+"""`tfdeploy prune`: delete old runs, releases and environments, never results on the
 controller."""
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tfdeploy.formatting.humanize import format_count, format_size
 from tfdeploy.hosts.fleet import errors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.runs import HeldRelease, HeldRun
+    from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
     from tfdeploy.commands.runs import HostDisk
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -37,18 +37,21 @@ class Removal:
     runs: tuple[HeldRun, ...]
     releases: tuple[HeldRelease, ...]
     left_bytes: int
+    environments: tuple[HeldEnvironment, ...] = ()
     bytes: int = 0
 
     def request(self, project: str) -> dict[str, Any]:
         runs = [run.run for run in self.runs]
         releases = [release.release for release in self.releases]
-        return {"project": project, "runs": runs, "releases": releases}
+        environments = [each.environment for each in self.environments]
+        names = {"runs": runs, "releases": releases, "environments": environments}
+        return {"project": project, **names}
 
 
 @dataclass(frozen=True)
 class PruneResult:
-    """The bytes that were freed on each host, and the errors: hosts that did not answer, and runs
-    and releases that could not be deleted."""
+    """The bytes that were freed on each host, and the errors: hosts that did not answer, and runs,
+    releases and environments that could not be deleted."""
 
     freed: Mapping[str, int]
     errors: tuple[TfdeployError, ...]
@@ -60,7 +63,8 @@ def choose_removals(
     """Return what to delete from which host; hosts with nothing to delete are left out. Pure.
 
     The newest `keep_runs` runs stay on all hosts, and every live run; so do the releases of these
-    runs, and the newest `keep_releases` releases of the source and of each data set.
+    runs, and the newest `keep_releases` releases of the source and of each data set. Of the
+    environments, those of these runs stay, and the newest on each host.
     """
     runs = [run for disk in disks.values() for run in disk.runs]
     ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
@@ -72,10 +76,20 @@ def choose_removals(
             tuple(run for run in disk.runs if run.run in old_ids),
             tuple(release for release in disk.releases if release.release not in needed),
             disk.left_bytes,
+            _unused_environments(disk, old_ids),
         )
         for host, disk in disks.items()
     }
-    return {h: r for h, r in removals.items() if r.runs or r.releases or r.left_bytes}
+    return {
+        h: r for h, r in removals.items() if r.runs or r.releases or r.environments or r.left_bytes
+    }
+
+
+def _unused_environments(disk: HostDisk, old_ids: Collection[str]) -> tuple[HeldEnvironment, ...]:
+    """Return the environments that no run uses, except the newest: the next run may use that."""
+    used = {name for run in disk.runs if run.run not in old_ids for name in run.environments}
+    by_age = sorted(disk.environments, key=lambda each: each.age_s)
+    return tuple(each for each in by_age[1:] if each.environment not in used)
 
 
 def results_only_on_hosts(
@@ -141,7 +155,7 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
 
 def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> None:
     """Delete one run that has ended. Raises nothing: a later `prune` deletes what stayed."""
-    request = Remove(project, [run], [])
+    request = Remove(project, [run], [], [])
     fleet.outcomes(hosts, lambda agent: agent.ask(request, TIMEOUT_S))
 
 

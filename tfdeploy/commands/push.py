@@ -1,10 +1,11 @@
-"""`tfdeploy push`: send the releases to the hosts that need them."""
+"""`tfdeploy push`: send the releases to the hosts that need them, and build environments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.releases import FindRelease
+from tfdeploy.commands.environments import build_environments
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.transfer.send import send
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 
 
 def push(
+    fleet: Fleet,
+    intent: Intent,
+    on_progress: OnProgress = lambda host, release, arrived: None,
+    on_failed: OnFailed = lambda error: None,
+) -> dict[str, dict[str, bool]]:
+    """Send the releases and build the environments; return and raise as `send_releases` does, and
+    raise what `build_environments` does."""
+    outcome = send_releases(fleet, intent, on_progress, on_failed)
+    build_environments(fleet, intent.environments)
+    return outcome
+
+
+def send_releases(
     fleet: Fleet,
     intent: Intent,
     on_progress: OnProgress = lambda host, release, arrived: None,

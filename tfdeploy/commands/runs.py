@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.protocol.runs import DiskUse, HeldRelease, HeldRun, MeasureDisk
+from tfdeploy.agent.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun, MeasureDisk
 from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.hosts.fleet import errors_of
@@ -41,6 +41,7 @@ class HostDisk:
     free_bytes: int
     total_bytes: int
     results: tuple[StoredResult, ...] = ()
+    environments: tuple[HeldEnvironment, ...] = ()
 
     @property
     def releases_bytes(self) -> int:
@@ -48,7 +49,12 @@ class HostDisk:
 
     @property
     def used_bytes(self) -> int:
-        return sum(run.bytes for run in self.runs) + self.releases_bytes + self.left_bytes
+        runs_bytes = sum(run.bytes for run in self.runs)
+        return runs_bytes + self.releases_bytes + self.environments_bytes + self.left_bytes
+
+    @property
+    def environments_bytes(self) -> int:
+        return sum(environment.bytes for environment in self.environments)
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,8 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
 
 def _parse_disk(use: DiskUse) -> HostDisk:
     sizes = (use.left_bytes, use.free_bytes, use.total_bytes)
-    return HostDisk(tuple(use.runs), tuple(use.releases), *sizes)
+    held = HostDisk(tuple(use.runs), tuple(use.releases), *sizes)
+    return replace(held, environments=tuple(use.environments))
 
 
 def _summarize(

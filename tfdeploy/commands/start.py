@@ -13,6 +13,7 @@ from tfdeploy import run as runs
 from tfdeploy.agent.protocol.preflight import Ports
 from tfdeploy.agent.protocol.runs import RunRecord, Start, Started
 from tfdeploy.commands.collect import collect_events_and_logs
+from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.plan_warnings import unlisted_gpus
 from tfdeploy.commands.push import refuse_missing_release
 from tfdeploy.commands.reachability import check_reachability
@@ -59,6 +60,7 @@ def start(
     may matter about a host. Raises what went wrong on any host or task (HostError, TaskFailed,
     TaskNotReady), after everything was stopped again.
     """
+    require_environments(fleet, intent.plan, intent.environment_ids)
     return start_run(fleet, plan_run(fleet, intent), on_report, on_note)
 
 
@@ -77,6 +79,7 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
         plan,
         auto,
         data=intent.data_ids,
+        environments=intent.environment_ids,
         name=intent.options.name,
         words=intent.options.words,
     )

@@ -275,6 +275,13 @@ class Host(HostSettings):
         file system apart."""
         return self.directory.replace("{host}", self.name)
 
+    def task_python(self, project: str, environment: str) -> str:
+        """Return the python that runs the tasks: that of an environment of the project (see
+        agent/paths.py), or without one ("") the host's."""
+        if not environment:
+            return self.python
+        return f"{self.root.rstrip('/')}/{project}/envs/{environment}/bin/python"
+
     @model_validator(mode="after")
     def _refuse_ssh_keys_of_a_local_host(self) -> Self:
         ssh_keys = [key for key in SSH_KEYS if getattr(self, key) is not None]

@@ -85,7 +85,10 @@ def _plan_cell(whole: Intent, cell: Cell, seconds: float) -> Intent:
     limit_s = whole.inventory.training.ready_timeout_s + 2 * seconds + MARGIN_S
     inventory = rescale(whole.inventory, cell.ps, cell.workers, limit_s)
     data = {place: whole.data[place] for place in inventory.data}
-    intent = Intent(inventory, placing.make_plan_from_addresses(inventory), whole.release, data)
+    plan = placing.make_plan_from_addresses(inventory)
+    names = {host.name for host in inventory.hosts}
+    environments = {host: spec for host, spec in whole.environments.items() if host in names}
+    intent = Intent(inventory, plan, whole.release, data, environments)
     intent.launches()  # finds a wrong {field} before anything runs
     return intent
 

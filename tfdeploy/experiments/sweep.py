@@ -155,6 +155,7 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
         "project": inventory.project,
         "release": whole.release.id,
         "data": whole.data_ids,
+        **({"environments": whole.environment_ids} if whole.environments else {}),
         "seconds": grid.seconds,
         "pattern": grid.pattern,
         inventory.file.name: {**table, "hosts": hosts},

@@ -24,11 +24,13 @@ class DiskOutput(Terminal):
             self._print_labels(runs.runs)
         else:
             self.print_text(f"no run of {runs.project} is on its hosts")
-        table = new_table("HOST", "USED", "RELEASES", "FREE")
+        table = new_table("HOST", "USED", "RELEASES", "ENVIRONMENTS", "FREE")
         for host, disk in runs.disks.items():
             releases = f"{len(disk.releases)}, {format_size(disk.releases_bytes)}"
             free = f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}"
-            table.add_row(host, format_size(disk.used_bytes), releases, free)
+            sizes = [each.bytes for each in disk.environments]
+            cells = (format_size(disk.used_bytes), releases, _count_and_size(sizes), free)
+            table.add_row(host, *cells)
         if runs.disks:
             self.print_text("")
             self._print_table(table)
@@ -38,12 +40,13 @@ class DiskOutput(Terminal):
         ids = {run.run for removal in plan.values() for run in removal.runs}
         if ids:
             self._print_run_table([run for run in runs.runs if run.id in ids])
-        table = new_table("HOST", "RUNS", "RELEASES", "LEFTOVERS", "TOTAL")
+        table = new_table("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
         for host, removal in plan.items():
             table.add_row(
                 host,
                 _count_and_size([run.bytes for run in removal.runs]),
                 _count_and_size([release.bytes for release in removal.releases]),
+                _count_and_size([each.bytes for each in removal.environments]),
                 format_size(removal.left_bytes),
                 format_size(removal.bytes),
             )

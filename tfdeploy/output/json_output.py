@@ -47,8 +47,25 @@ def plan_document(intent: Intent, notes: Iterable[TfdeployError]) -> dict[str, A
         "notes": _problems(notes),
         "release": _release(intent.release),
         "data": [{"place": place, **_data(intent, place)} for place in intent.data],
+        "environments": _environments(intent),
         "tasks": tasks,
     }
+
+
+def _environments(intent: Intent) -> list[dict[str, Any]]:
+    """Return each environment with its hosts."""
+    specs = {spec.id: spec for spec in intent.environments.values()}
+    return [
+        {
+            "id": spec.id,
+            "requirements": spec.packages,
+            "locked": bool(spec.locked),
+            "python": spec.python or None,
+            "setup": list(spec.setup),
+            "hosts": [host for host, each in intent.environments.items() if each.id == spec.id],
+        }
+        for spec in specs.values()
+    ]
 
 
 def _data(intent: Intent, place: str) -> dict[str, Any]:
@@ -66,6 +83,8 @@ def check_document(checked: CheckResult) -> dict[str, Any]:
             "python": facts.python_version,
             "imports": (versions := _versions(facts)),
             "tensorflow": versions.get("tensorflow"),
+            "libraries": dict(facts.libraries),
+            "environment": facts.environment or None,
             "gpus": list(facts.gpus.values()),
             "gpus_seen": max((each.gpus for each in facts.imports.values()), default=0),
             "rsync": facts.rsync or None,
@@ -186,6 +205,10 @@ def _disk(disk: HostDisk) -> dict[str, Any]:
             {"release": release.release, "age_s": release.age_s, "bytes": release.bytes}
             for release in disk.releases
         ],
+        "environments": [
+            {"environment": each.environment, "age_s": each.age_s, "bytes": each.bytes}
+            for each in disk.environments
+        ],
         "left_bytes": disk.left_bytes,
         "used_bytes": disk.used_bytes,
         "free_bytes": disk.free_bytes,
@@ -203,6 +226,7 @@ def prune_document(
         host: {
             "runs": [run.run for run in removal.runs],
             "releases": [release.release for release in removal.releases],
+            "environments": [each.environment for each in removal.environments],
             "bytes": removal.bytes,
             "freed_bytes": freed.get(host),
         }

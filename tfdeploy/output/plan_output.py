@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.environments import BuildResult
     from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.output.push_progress import PushProgress
     from tfdeploy.release.snapshot import Release
 
 HIDDEN = "***"
+MAX_PACKAGES = 5
 NETWORKS = {
     GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
@@ -52,6 +55,9 @@ class PlanOutput(Terminal):
             jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
             readers = f"for {', '.join(jobs)} on {shorten_names(hosts)}"
             self.print_text(f"data     {place}  {_release_text(data)}, {readers}")
+        for spec in {spec.id: spec for spec in intent.environments.values()}.values():
+            hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
+            self.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
         for launch in intent.launches():
             self._print_command(launch)
 
@@ -116,6 +122,17 @@ class PlanOutput(Terminal):
             if holders:
                 self.print_text(f"{name} {release.id} is already on {fold_names(holders)}")
 
+    def print_environments(self, built: BuildResult, intent: Intent) -> None:
+        """Print, for each environment, the hosts that built it and those that already had it."""
+        for name in dict.fromkeys(intent.environment_ids.values()):
+            of_name = [host for host, id_ in intent.environment_ids.items() if id_ == name]
+            fresh = [host for host in of_name if host in built.built]
+            present = [host for host in of_name if host in built.present]
+            if fresh:
+                self.print_text(f"built environment {name} on {fold_names(fresh)}")
+            if present:
+                self.print_text(f"environment {name} is already on {fold_names(present)}")
+
     def _print_placements(self, intent: Intent) -> None:
         table = new_table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
         for placement in intent.plan.placements:
@@ -134,6 +151,16 @@ class PlanOutput(Terminal):
         for path, text in launch.files.items():
             self.print_text(f"  {path}: {text}")
         self.print_text(f"  $ {shlex.join(launch.argv)}")
+
+
+def _spec_text(spec: EnvironmentSpec) -> str:
+    """Return what an environment has, such as `Python 3.12, tensorflow-cpu, 3 more packages`."""
+    more = len(spec.packages) - MAX_PACKAGES
+    parts = [f"Python {spec.python}"] if spec.python else []
+    parts += ["uv.lock"] if spec.locked else spec.packages[:MAX_PACKAGES]
+    parts += [format_count(more, "more package")] if more > 0 else []
+    parts += [format_count(len(spec.setup), "setup command")] if spec.setup else []
+    return ", ".join(parts) or "no packages"
 
 
 def _release_text(release: Release) -> str:

@@ -43,13 +43,14 @@ REPLICA = "../../replica"
 
 @dataclass(frozen=True)
 class RunNames:
-    """What names a run: its id, its release, the user's name for it ("" for none), and the release
-    of each data set by its place."""
+    """What names a run: its id, its release, the user's name for it ("" for none), the release of
+    each data set by its place, and the environment of each host, if it has one."""
 
     run: str
     release: str
     name: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
+    environments: Mapping[str, str] = field(default_factory=dict)
 
 
 def make(
@@ -125,9 +126,11 @@ def _launch(
     names: RunNames,
     heartbeat: HeartbeatSettings,
 ) -> Launch:
+    environment = names.environments.get(placement.host, "")
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
-    fields = roles.template_fields(plan, placement, training, host)
+    python = host.task_python(inventory.project, environment)
+    fields = roles.template_fields(plan, placement, training, python)
     values = {
         **fields, **roles.data_fields(inventory, job),
         "run": names.run, "release": names.release, "name": names.name or names.run,
@@ -165,6 +168,7 @@ def _launch(
         data={
             place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
         },
+        environment=environment,
     )
 
 

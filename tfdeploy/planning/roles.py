@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.cluster import ClusterSpec
-    from tfdeploy.config.inventory import Host, Inventory, Training
+    from tfdeploy.config.inventory import Inventory, Training
     from tfdeploy.planning.plan import Placement, Plan
 
 # {name} is a field, and {{name}} is the text {name}; other braces, such as JSON's, stay.
@@ -25,7 +25,7 @@ FIELD = re.compile(rf"\{{\{{({NAME})\}}\}}|\{{({NAME})\}}|\{{([a-z]+_hosts):([^{
 
 
 def template_fields(
-    plan: Plan, placement: Placement, training: Training, host: Host
+    plan: Plan, placement: Placement, training: Training, python: str
 ) -> dict[str, str]:
     """Return the value of every {field} of a command, role_args, role_env or role_files."""
     cluster, task = plan.cluster, script_task(training, placement.task)
@@ -44,7 +44,7 @@ def template_fields(
         "chief_address": plan.chief.address,
         "chief_port": _port(plan.chief),
         "checkpoint_dir": training.checkpoint_dir,
-        "python": host.python,
+        "python": python,
         **hosts,
     }
 

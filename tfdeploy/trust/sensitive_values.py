@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS
+from tfdeploy.environments import requirements
 from tfdeploy.trust import ssh_keywords
 
 if TYPE_CHECKING:
@@ -71,14 +72,19 @@ def _ssh_config(inventory: Inventory) -> Iterator[SensitiveValue]:
 
 def _paths(inventory: Inventory) -> Iterator[SensitiveValue]:
     root = repository(inventory)
-    sources = {"source.path": (inventory.source.path, inventory.source_root)}
-    for place, data in inventory.data.items():
-        resolved = inventory.data_root(place).resolve()
-        sources[f'data."{place}".path'] = (data.path or place, resolved)
-    for key, (value, resolved) in sources.items():
+    for key, value, resolved in _named_paths(inventory):
         if not resolved.is_relative_to(root):
             digest = hashlib.sha256(str(resolved).encode(errors="surrogateescape")).hexdigest()
             yield SensitiveValue(key, value, f"is outside of {root}", digest)
+
+
+def _named_paths(inventory: Inventory) -> Iterator[tuple[str, str, Path]]:
+    """Yield the key, the value and the resolved path of all that is read and sent to hosts."""
+    yield "source.path", inventory.source.path, inventory.source_root
+    for file in requirements.files(inventory):
+        yield "env.requirements", str(file), file.resolve()
+    for place, data in inventory.data.items():
+        yield f'data."{place}".path', data.path or place, inventory.data_root(place).resolve()
 
 
 def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:

@@ -8,7 +8,7 @@ import pytest
 
 from tfdeploy.agent.protocol.message import Invalid, parse
 from tfdeploy.agent.protocol.preflight import HostFacts, OpenPorts
-from tfdeploy.commands.check import _full_disk, _wrong_clock
+from tfdeploy.commands.check import CheckResult, _check_versions, _full_disk, _wrong_clock
 from tfdeploy.commands.host_facts import parse_facts
 from tfdeploy.commands.port_check import _parse_open_ports
 from tfdeploy.errors import AgentError
@@ -16,6 +16,7 @@ from tfdeploy.errors import AgentError
 FACTS = {
     **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},
     **{"free_bytes": 0, "hindrances": [], "noted": [], "time": 0.0},
+    **{"driver": "", "unbuilt": False},
 }
 
 
@@ -43,6 +44,24 @@ def test_invalid_facts_of_a_host_are_refused(change):
 def test_invalid_ports_of_a_host_are_refused(change):
     with pytest.raises((AgentError, Invalid)):
         _parse_open_ports("h", (), parse(OpenPorts, change))
+
+
+def test_hosts_with_other_libraries_than_most_are_noted():
+    hosts = {"a": {}, "b": {}, "c": {"numpy": "1.26", "CUDA": "12.3"}}
+    facts = []
+    for name, other in hosts.items():
+        libraries = {"Keras": "3.9", "numpy": "2.1", "CUDA": "12.5", **other}
+        python = "3.11.2" if other else "3.12.1"
+        found = {"version": "2.21.0", "python": python, "libraries": libraries}
+        answer = parse(HostFacts, {**FACTS, "imports": {"tensorflow": found}})
+        facts.append(parse_facts(name, answer, 0.0))
+    result = CheckResult(tuple(facts))
+    _check_versions(result)
+    assert [str(note).splitlines()[0] for note in result.notes] == [
+        "c: it has Python 3.11; 3.12 is on a, b",
+        "c: it has numpy 1.26; 2.1 is on a, b",
+        "c: it has CUDA 12.3; 12.5 is on a, b",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 def warnings_of(hosts, training="", top=""):
     inventory = make_inventory(hosts, training=training, top=top)
     return [
-        str(warning) for warning in plan_warnings(Intent(inventory, make_plan(hosts), None, {}))
+        str(warning) for warning in plan_warnings(Intent(inventory, make_plan(hosts), None, {}, {}))
     ]
 
 

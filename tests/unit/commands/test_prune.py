@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.protocol.runs import HeldRelease, HeldRun
+from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
 
 
-def run(number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=()):
+def run(
+    number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=(), environments=()
+):
     run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
-    return HeldRun(run_id, release, "worker:0", live, dict(tasks), age_s, size, [*data])
+    return HeldRun(
+        run_id, release, "worker:0", live, dict(tasks), age_s, size, [*data], [*environments]
+    )
 
 
 def disk(*runs, releases=(), left=0):
@@ -30,7 +36,25 @@ def removed(disks, runs=0, releases=0):
     }
 
 
+def environments_removed(runs, environments, keep=0):
+    held = tuple(HeldEnvironment(name, age_s, 5) for name, age_s in environments)
+    chosen = choose_removals({"a": replace(disk(*runs), environments=held)}, keep, 0)
+    return [each.environment for what in chosen.values() for each in what.environments]
+
+
 # choose_removals
+
+
+def test_environments_that_no_run_uses_are_removed_except_the_newest():
+    environments = [("old", 9.0), ("new", 1.0), ("mid", 5.0)]
+    assert environments_removed([], environments) == ["mid", "old"]
+
+
+def test_environments_of_runs_that_stay_and_of_live_runs_stay():
+    runs = [run(1, environments=["gone"]), run(2, environments=["kept"])]
+    runs += [run(3, live=True, environments=["live"]), run(4)]
+    names = [("gone", 4.0), ("kept", 5.0), ("live", 6.0), ("new", 1.0)]
+    assert environments_removed(runs, names, keep=3) == ["gone"]
 
 
 def test_the_newest_runs_of_all_hosts_together_stay():

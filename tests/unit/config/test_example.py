@@ -124,7 +124,7 @@ def test_the_example_names_the_table_of_each_job(table):
 def test_every_field_of_a_command_is_listed():
     loaded, addresses = example()
     result = placing.make_plan(loaded, addresses)
-    fields = roles.template_fields(result, result.chief, loaded.training, loaded.hosts[2])
+    fields = roles.template_fields(result, result.chief, loaded.training, "python3")
     comments = "\n".join(line for line in LINES if line.startswith("#   "))
     assert {name for name in fields if f"{{{name}}}" in comments} == set(fields)
 

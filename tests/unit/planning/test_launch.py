@@ -59,6 +59,32 @@ def test_launches_are_in_the_order_of_their_start():
     assert list(launches(hosts)) == ["ps:0", "worker:0", "chief:0", "evaluator:0"]
 
 
+# Environments
+
+
+@pytest.mark.parametrize(
+    ("directory", "python"),
+    [
+        ("~/.tfdeploy", "~/.tfdeploy/p/envs/e1/bin/python"),
+        ("/data/{host}/", "/data/a/p/envs/e1/bin/python"),
+    ],
+)
+def test_with_an_environment_python_is_its_python(directory, python):
+    hosts = f'[hosts.a]\nworkers = 1\npython = "/usr/bin/python3"\ndirectory = "{directory}"'
+    inventory = make_inventory(hosts, training='role_args = ["--python={python}"]')
+    names = RunNames("run-1", "f00d", environments={"a": "e1"})
+    [order] = launch.make(inventory, make_plan(hosts), names, "x")
+    assert order.environment == "e1"
+    assert order.argv == [python, "train.py", f"--python={python}"]
+
+
+def test_without_an_environment_python_is_the_hosts(
+    hosts='[hosts.a]\nworkers = 1\npython = "/x/py"',
+):
+    order = launches(hosts)["worker:0"]
+    assert (order.environment, order.argv[0]) == ("", "/x/py")
+
+
 # Outputs
 
 ALL = [[True, "."]]

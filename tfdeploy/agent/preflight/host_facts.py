@@ -11,6 +11,7 @@ import sys
 import time
 
 from .. import TYPE_CHECKING, parallel, paths
+from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
 from ..protocol.preflight import HostFacts, ImportFacts
@@ -26,19 +27,31 @@ IMPORT_S = 120.0
 RSYNC_S = 30.0
 # Only an import shows whether a framework works: a library for the GPU may be missing, for example.
 IMPORT = """
-import importlib, json, sys
+import importlib, json, platform, sys
+result = {"python": platform.python_version(), "libraries": {}}
+def add(name, find):
+    try:
+        result["libraries"][name] = str(find())
+    except Exception:
+        pass
 try:
     module = importlib.import_module(sys.argv[1])
     package = sys.modules[sys.argv[1].partition(".")[0]]
-    result = {"version": str(getattr(package, "__version__", "unknown"))}
+    result["version"] = str(getattr(package, "__version__", "unknown"))
+    add("numpy", lambda: sys.modules["numpy"].__version__)
     if sys.argv[1] == "tensorflow":
         result["gpus"] = len(module.config.list_physical_devices("GPU"))
+        from importlib import metadata
+        add("Keras", lambda: metadata.version("keras"))
+        add("CUDA", lambda: module.sysconfig.get_build_info()["cuda_version"])
+        add("cuDNN", lambda: module.sysconfig.get_build_info()["cudnn_version"])
 except BaseException as error:
-    result = {"error": "{}: {}".format(type(error).__name__, error)}
+    result["error"] = "{}: {}".format(type(error).__name__, error)
 print("\\n" + json.dumps(result))
 """
 GPU_NAME = re.compile(r"^GPU (\d+): (.*?)(?: \(UUID: .*)?$", re.M)
 RSYNC_VERSION = re.compile(rb"rsync +version v?([\w.]+)")
+DRIVER = ("--query-gpu=driver_version", "--format=csv,noheader")
 GPU_PROCESSES = ("--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader")
 
 
@@ -49,23 +62,28 @@ def survey(
     imports: List[str],
     programs: Dict[str, List[str]],
     network: str = OPEN,
+    project: str = "",
+    environment: str = "",
 ) -> HostFacts:
     """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
     on this host.
 
-    `network` is that of records.Launch. `programs` has each task's
+    If the `environment` that has this `python` is not built, nothing is looked for in it. `network`
+    is that of records.Launch. `programs` has each task's
     `[program, PATH]`; an empty PATH means the agent's own.
     """
     listing = nvidia.run_nvidia_smi("-L")
     resources = nvidia.parse_gpus(listing)
     wanted = {gpu: resources[gpu] for gpu in gpus if gpu in resources}
     disk = os.statvfs(paths.root())
+    unbuilt = bool(environment) and not marker.is_complete(project, environment)
+    imports = [] if unbuilt else imports
     env = {**env, **_visible_gpus(gpus)}
     found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
         *_logout_refusals(),
         *_taken_gpus(wanted),
-        *_missing_programs(programs),
+        *_missing_programs({} if environment else programs),
         *_unguarded(network),
     ]
     return HostFacts(
@@ -78,6 +96,8 @@ def survey(
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
         noted=[(message, "") for message in _foreign_gpu_processes(wanted)],
         time=time.time(),
+        driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
+        unbuilt=unbuilt,
     )
 
 

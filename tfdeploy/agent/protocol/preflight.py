@@ -12,19 +12,23 @@ if TYPE_CHECKING:
 
 class ImportFacts(Message):
     """What an import of a module found: its `version`, and how many GPUs it sees if it is
-    TensorFlow; or `error`, and whether the import was only too `slow`."""
+    TensorFlow; or `error`, and whether the import was only too `slow`. `python` is the version of
+    the tasks' Python, `libraries` those of what the module uses, such as CUDA."""
 
     version: str = ""
     gpus: int = 0
     error: str = ""
     slow: bool = False
+    python: str = ""
+    libraries: Dict[str, str] = {}  # noqa: RUF012 - nothing changes it
 
 
 class HostFacts(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
     (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
-    `time` is the host's clock in seconds since 1970."""
+    `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
+    `unbuilt`: the tasks' environment is not built, so `imports` is empty."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -35,11 +39,14 @@ class HostFacts(Message):
     hindrances: List[Tuple[str, str]]
     noted: List[Tuple[str, str]]
     time: float
+    driver: str
+    unbuilt: bool
 
 
 class Survey(Request[HostFacts]):
     """Look at a host as its tasks will find it. `imports` are modules; `programs` are the first
-    words of commands, with the tasks that run them; `network` is that of records.Launch."""
+    words of commands, with the tasks that run them; `network` is that of records.Launch;
+    `environment` is the tasks' Python environment, "" for none."""
 
     VERB = "survey"
     python: str
@@ -48,6 +55,8 @@ class Survey(Request[HostFacts]):
     imports: List[str]
     programs: Dict[str, List[str]]
     network: str = OPEN
+    project: str = ""
+    environment: str = ""
 
 
 class PythonFound(Message):

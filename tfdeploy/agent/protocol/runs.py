@@ -110,7 +110,8 @@ class ReadRecord(Request[RecordTexts]):
 class HeldRun(Message):
     """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
     supervisors runs here, or is about to; `tasks` maps each task to its state; `age_s` is the time
-    since the last launch; `data` are the releases of data sets that its tasks use."""
+    since the last launch; `data` are the releases of data sets that its tasks use, `environments`
+    their Python environments."""
 
     run: str
     release: str
@@ -120,12 +121,22 @@ class HeldRun(Message):
     age_s: float
     bytes: int
     data: List[str]
+    environments: List[str]
 
 
 class HeldRelease(Message):
     """A release on this host; `age_s` is the time since it was pushed."""
 
     release: str
+    age_s: float
+    bytes: int
+
+
+class HeldEnvironment(Message):
+    """A Python environment on this host; `age_s` is the time since it was built. Files that it
+    shares with the cache of installers count half."""
+
+    environment: str
     age_s: float
     bytes: int
 
@@ -139,6 +150,7 @@ class DiskUse(Message):
     left_bytes: int
     free_bytes: int
     total_bytes: int
+    environments: List[HeldEnvironment]
 
 
 class MeasureDisk(Request[DiskUse]):
@@ -162,10 +174,11 @@ class Weigh(Request[Weight]):
     project: str
     runs: List[str]
     releases: List[str]
+    environments: List[str]
 
 
 class Kept(Message):
-    """A run or release that was not deleted."""
+    """A run, release or environment that was not deleted."""
 
     name: str
     why: str
@@ -177,12 +190,13 @@ class Removed(Message):
 
 
 class Remove(Request[Removed]):
-    """Delete runs and releases, unless they are in use."""
+    """Delete runs, releases and environments, unless they are in use."""
 
     VERB = "remove"
     project: str
     runs: List[str]
     releases: List[str]
+    environments: List[str]
 
 
 class CheckpointCopies(Message):

@@ -1,4 +1,4 @@
-"""The verb `disk`: list a project's runs and releases on this host, and their disk space."""
+"""The verb `disk`: list a project's runs, releases and environments, and their disk space."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import stat
 import time
 
 from .. import TYPE_CHECKING, paths, records
+from ..environments import leftovers as half_built
+from ..environments import marker
 from ..machine import lock
-from ..protocol.runs import DiskUse, HeldRelease, HeldRun
+from ..protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from ..reports import status
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def disk(project: str) -> DiskUse:
     return DiskUse(
         runs=_list_folders(_describe_run, project, paths.runs(project)),
         releases=_list_folders(_describe_release, project, paths.releases(project)),
+        environments=_list_folders(_describe_environment, project, paths.environments(project)),
         left_bytes=sum(used_bytes(path) for path in leftovers(project)),
         free_bytes=info.f_bavail * info.f_frsize,
         total_bytes=info.f_blocks * info.f_frsize,
@@ -59,9 +62,11 @@ def freeable_bytes(paths: Iterable[str]) -> int:
 
 
 def leftovers(project: str) -> Iterator[str]:
-    """Yield what interrupted removals left, and interrupted pushes that are older than a day."""
+    """Yield what interrupted removals left, interrupted pushes that are older than a day, and
+    interrupted builds of environments."""
     incoming = os.path.basename(paths.incoming(project, ""))
-    for folder in (paths.runs(project), paths.releases(project)):
+    yield from half_built.leftovers(project)
+    for folder in (paths.runs(project), paths.releases(project), paths.environments(project)):
         for entry in _entries(folder):
             if _is_leftover(entry, incoming):
                 yield entry.path
@@ -97,6 +102,14 @@ def releases_of(task_dir: str) -> List[str]:
         return [launch["release"], *launch.get("data", {}).values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
+
+
+def environment_of(task_dir: str) -> str:
+    """Return the environment of a task, "" if it has none or its launch can't be read."""
+    try:
+        return str(records.read(paths.launch(task_dir)).get("environment", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def task_dirs(project: str, run: str) -> Dict[str, str]:
@@ -151,12 +164,20 @@ def _describe_run(project: str, run: str) -> HeldRun:
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
+        environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
     )
 
 
 def _describe_release(project: str, name: str) -> HeldRelease:
     path = paths.release(project, name)
     return HeldRelease(name, _age_s(os.stat(path).st_ctime), used_bytes(path))
+
+
+def _describe_environment(project: str, name: str) -> HeldEnvironment:
+    path = paths.environment(project, name)
+    if not os.path.exists(marker.file(path)):  # it is being built, or a leftover
+        raise FileNotFoundError(path)
+    return HeldEnvironment(name, _age_s(os.stat(marker.file(path)).st_mtime), used_bytes(path))
 
 
 def _is_leftover(entry: "os.DirEntry[str]", incoming: str) -> bool:

@@ -1,4 +1,4 @@
-"""The verb `remove`: delete runs and releases from this host, except those that are live or in use.
+"""The verb `remove`: delete runs, releases and environments, except those that are live or in use.
 
 What is deleted is first renamed to a name with a leading dot: so nothing that is half deleted looks
 like a run or a release, and the next removal deletes the rest.
@@ -11,6 +11,7 @@ import secrets
 import stat
 
 from .. import TYPE_CHECKING, paths, records
+from ..environments import lock as environment_lock
 from ..machine import lock, process
 from ..protocol.runs import Kept, Removed, Weight
 from ..refusal import Refusal
@@ -23,18 +24,23 @@ if TYPE_CHECKING:
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
 
 
-def remove(project: str, runs: List[str], releases: List[str]) -> Removed:
-    """Remove these runs and releases, and all leftovers of interrupted removals and pushes.
+def remove(project: str, runs: List[str], releases: List[str], environments: List[str]) -> Removed:
+    """Remove these runs, releases and environments, and all leftovers of interrupted removals,
+    pushes and builds. With environments, the cache of installers is emptied too.
 
     What can't be removed does not stop the rest. Raises Refusal, before anything is deleted, for a
     name that leads elsewhere.
     """
-    _check_names(project, *runs, *releases)
+    _check_names(project, *runs, *releases, *environments)
     freed, kept = sum(_remove_tree(path)[0] for path in disk.leftovers(project)), []
     candidates: List[Tuple[str, str, Callable[[str, str], str]]] = []
     candidates += [(name, paths.run(project, name), _why_run_is_needed) for name in runs]
     candidates += [
         (name, paths.release(project, name), _why_release_is_needed) for name in releases
+    ]
+    candidates += [
+        (name, paths.environment(project, name), _why_environment_is_needed)
+        for name in environments
     ]
     for name, path, why_needed in candidates:
         size, why = 0, why_needed(project, name)
@@ -43,22 +49,30 @@ def remove(project: str, runs: List[str], releases: List[str]) -> Removed:
         freed += size
         if why:
             kept.append(Kept(name=name, why=why))
+    freed += sum(_remove_tree(path)[0] for path in _cache(environments))
     _remove_unused_manifests(project)
     return Removed(removed_bytes=freed, kept=kept)
 
 
-def weigh(project: str, runs: List[str], releases: List[str]) -> Weight:
+def weigh(project: str, runs: List[str], releases: List[str], environments: List[str]) -> Weight:
     """Return what `remove` frees if it can delete everything."""
-    _check_names(project, *runs, *releases)
+    _check_names(project, *runs, *releases, *environments)
     trees = [paths.run(project, name) for name in runs]
     trees += [paths.release(project, name) for name in releases]
-    return Weight(disk.freeable_bytes([*disk.leftovers(project), *trees]))
+    trees += [paths.environment(project, name) for name in environments]
+    return Weight(disk.freeable_bytes([*disk.leftovers(project), *trees, *_cache(environments)]))
+
+
+def _cache(environments: List[str]) -> List[str]:
+    """Return the cache if environments are removed: it has hard links to their files, so that
+    nothing would be freed otherwise."""
+    return [paths.cache()] if environments and os.path.isdir(paths.cache()) else []
 
 
 def _check_names(*names: str) -> None:
     for name in names:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
-            raise Refusal("{!r} is not the name of a run or a release".format(name))
+            raise Refusal("{!r} is not the name of a run, a release or an environment".format(name))
 
 
 def _why_run_is_needed(project: str, run: str) -> str:
@@ -82,6 +96,20 @@ def _why_release_is_needed(project: str, release: str) -> str:
             if release in used:
                 return "run {} uses it".format(run)
             if not used:
+                return "run {} may use it: its launch.json can't be read".format(run)
+    return ""
+
+
+def _why_environment_is_needed(project: str, environment: str) -> str:
+    """Return which run uses an environment, or that it is being built; "" if it can be removed."""
+    with environment_lock.taken(project, environment) as is_free:
+        if not is_free:
+            return "it is being built"
+    for run in disk.visible_names(paths.runs(project)):
+        for task_dir in disk.task_dirs(project, run).values():
+            if environment == disk.environment_of(task_dir):
+                return "run {} uses it".format(run)
+            if not disk.releases_of(task_dir):
                 return "run {} may use it: its launch.json can't be read".format(run)
     return ""
 

@@ -32,7 +32,7 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started
     their directories. Raises Refusal; then no task has started.
     """
     _require_lasting_session()
-    launches = [_on_this_host(launch) for launch in launches]
+    launches = [_in_environment(_on_this_host(launch)) for launch in launches]
     gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, gpus)
@@ -69,6 +69,16 @@ def _on_this_host(launch: Launch) -> Launch:
     argv = [start_checks.expand_home(word) for word in launch.argv]
     task_dir = paths.task(launch.project, launch.run, launch.task)
     return replace(launch, argv=argv).in_directory(paths.work(task_dir))
+
+
+def _in_environment(launch: Launch) -> Launch:
+    """Put the programs of the task's environment first, as its activation does."""
+    if not launch.environment:
+        return launch
+    folder = paths.environment(launch.project, launch.environment)
+    inherited = launch.env.get("PATH") or os.environ.get("PATH") or os.defpath
+    path = os.pathsep.join([os.path.join(folder, "bin"), inherited])
+    return replace(launch, env={**launch.env, "PATH": path, "VIRTUAL_ENV": folder})
 
 
 def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:

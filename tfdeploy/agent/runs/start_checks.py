@@ -1,10 +1,11 @@
-"""What must be true before a task starts: its release, data sets, program and GPUs are present."""
+"""What must be true before a task starts: release, data, environment, program, GPUs are present."""
 
 from __future__ import annotations
 
 import os
 
 from .. import TYPE_CHECKING, paths
+from ..environments import marker
 from ..machine import lock, preload
 from ..records import GUARDED
 from ..refusal import Refusal
@@ -22,6 +23,11 @@ def check(launch: Launch, gpus: Dict[int, str]) -> None:
     for place, data_set in launch.data.items():
         what = "data set {} ({})".format(place, data_set)
         _check_release(paths.release(launch.project, data_set), what)
+    if launch.environment and not marker.is_complete(launch.project, launch.environment):
+        raise Refusal(
+            "environment {} is not on this host".format(launch.environment),
+            "build it with tfdeploy push",
+        )
     if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
         raise already_running(launch)
     check_program(launch, release)

@@ -25,9 +25,9 @@ def test_a_run_is_not_removed_while_processes_of_a_lost_task_are_running(root):
     left = start_python(SLEEP, env=own)
     try:
         why = "processes of its ps:0 still run: stop them with tfdeploy stop"
-        assert reasons(remove("p", [run], [])) == {run: why}
+        assert reasons(remove("p", [run], [], [])) == {run: why}
     finally:
         left.kill()
         left.wait()
         left.stdout.close()
-    assert remove("p", [run], []).kept == []
+    assert remove("p", [run], [], []).kept == []

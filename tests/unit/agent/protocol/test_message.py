@@ -25,7 +25,7 @@ from tfdeploy.agent.records import TaskReport
 from unit.builders import make_launch
 
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
-HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"])
+HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"], ["e"])
 COPY = CheckpointCopy("ckpt-7", 7, True, [HashedFile("ckpt-7.index", 3, "ab")], "/tmp/pin")
 
 

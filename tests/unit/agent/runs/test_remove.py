@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdeploy.agent import paths
+from tfdeploy.agent.environments import lock as environment_lock
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.protocol.runs import Removed
 from tfdeploy.agent.refusal import Refusal
@@ -47,7 +48,7 @@ def test_a_run_is_removed_and_the_freed_bytes_are_reported(root):
     folder = Path(create_run("r", "ps:0", "worker:0"))
     (folder / "worker-0/work/model").write_bytes(b"x" * 100_000)
     size = disk.used_bytes(os.fspath(folder))
-    assert remove("p", ["r"], []) == Removed(size, [])
+    assert remove("p", ["r"], [], []) == Removed(size, [])
     assert remaining() == []
 
 
@@ -59,7 +60,7 @@ def test_a_read_only_release_is_removed(open_root):
     for each in (folder / "lib", folder):
         each.chmod(0o555)
     with as_unprivileged_user(open_root):
-        assert remove("p", [], ["f00d"]).kept == []
+        assert remove("p", [], ["f00d"], []).kept == []
     assert remaining() == []
 
 
@@ -69,7 +70,7 @@ def test_folders_without_permissions_are_removed(open_root):
     for each in (closed / "inner", closed):
         each.chmod(0)
     with as_unprivileged_user(open_root):
-        assert remove("p", ["r"], []).kept == []
+        assert remove("p", ["r"], [], []).kept == []
     assert remaining() == []
 
 
@@ -78,7 +79,7 @@ def test_the_manifest_of_a_release_is_removed_with_it(root):
         create_release(name)
         Path(paths.manifests("p")).mkdir(exist_ok=True)
         Path(paths.manifest("p", name)).write_text("{}")
-    remove("p", [], ["gone"])
+    remove("p", [], ["gone"], [])
     assert os.listdir(paths.manifests("p")) == ["kept.json"]
 
 
@@ -86,25 +87,25 @@ def test_other_runs_and_releases_are_not_removed(root):
     for name in ("one", "two"):
         create_run(name, "ps:0", release=name)
         create_release(name)
-    assert remove("p", ["one"], ["one"]).kept == []
+    assert remove("p", ["one"], ["one"], []).kept == []
     assert remaining() == ["two", "two"]
 
 
 def test_a_release_can_be_removed_with_the_only_run_that_uses_it(root):
     create_run("r", "ps:0", release="f00d")
     create_release("f00d")
-    assert remove("p", ["r"], ["f00d"]).kept == []
+    assert remove("p", ["r"], ["f00d"], []).kept == []
 
 
 def test_a_missing_run_or_release_is_ignored(root):
-    assert remove("p", ["r"], ["f00d"]) == Removed(0, [])
+    assert remove("p", ["r"], ["f00d"], []) == Removed(0, [])
 
 
 def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):
     model = Path(create_run("r", "ps:0")) / "ps-0/work/model"
     model.write_bytes(b"x" * 100_000)
     os.link(model, tmp_path / "kept")
-    assert remove("p", ["r"], []).removed_bytes < 100_000
+    assert remove("p", ["r"], [], []).removed_bytes < 100_000
     assert (tmp_path / "kept").stat().st_size == 100_000
 
 
@@ -115,8 +116,8 @@ def test_weigh_predicts_what_remove_frees(root, tmp_path, removed):
     (releases[0] / "shared").write_bytes(b"x" * 100_000)
     for other in releases[1:]:
         os.link(releases[0] / "shared", other / "shared")
-    predicted = weigh("p", ["r"], removed).bytes
-    assert predicted == remove("p", ["r"], removed).removed_bytes
+    predicted = weigh("p", ["r"], removed, []).bytes
+    assert predicted == remove("p", ["r"], removed, []).removed_bytes
     assert (predicted > 100_000) == (len(removed) == len(releases))
 
 
@@ -124,10 +125,10 @@ def test_leftovers_of_interrupted_removals_and_pushes_are_removed(root, monkeypa
     leftover = Path(paths.runs("p"), disk.REMOVING + "r-1a2b")
     leftover.mkdir(parents=True)
     Path(paths.incoming("p", "f00d")).mkdir(parents=True)
-    remove("p", [], [])
+    remove("p", [], [], [])
     assert remaining() == [".incoming-f00d"]
     monkeypatch.setattr(disk, "ABANDONED_AFTER_S", -1.0)
-    remove("p", [], [])
+    remove("p", [], [], [])
     assert remaining() == []
 
 
@@ -139,7 +140,7 @@ def test_a_live_run_and_its_release_are_not_removed(root):
     create_release("f00d")
     task_lock = lock.acquire(os.path.join(folder, "worker-0"))
     try:
-        answer = remove("p", ["r"], ["f00d"])
+        answer = remove("p", ["r"], ["f00d"], [])
     finally:
         os.close(task_lock)
     assert reasons(answer) == {"r": "its worker:0 is live", "f00d": "run r uses it"}
@@ -148,7 +149,7 @@ def test_a_live_run_and_its_release_are_not_removed(root):
 
 def test_a_run_that_is_being_started_is_not_removed(root):
     create_run("r", "ps:0", state=None, age_s=0)
-    assert reasons(remove("p", ["r"], [])) == {"r": "its ps:0 is live"}
+    assert reasons(remove("p", ["r"], [], [])) == {"r": "its ps:0 is live"}
 
 
 def test_a_data_set_that_a_run_uses_is_not_removed(root):
@@ -156,8 +157,49 @@ def test_a_data_set_that_a_run_uses_is_not_removed(root):
     create_run("r", "worker:0", data={"a": "a-1"})
     for name in ("a-1", "a-2"):
         create_release(name)
-    assert reasons(remove("p", [], ["a-1", "a-2"])) == {"a-1": "run r uses it"}
+    assert reasons(remove("p", [], ["a-1", "a-2"], [])) == {"a-1": "run r uses it"}
     assert remaining() == ["r", "a-1"]
+
+
+@pytest.fixture
+def environments(root):
+    """Two environments, and a cache with a hard link to a file of the first."""
+    for name in ("used", "other"):
+        folder = Path(paths.environment("p", name))
+        folder.mkdir(parents=True)
+        (folder / "tfdeploy.json").write_text("{}")
+        (folder / "module.py").write_text("x" * 100_000)
+    Path(paths.cache()).mkdir()
+    os.link(folder / "module.py", os.path.join(paths.cache(), "module.py"))
+    return Path(paths.environments("p"))
+
+
+def test_an_environment_is_removed_with_the_cache_that_has_its_files(environments):
+    create_run("r", "worker:0", environment="used")
+    weight = weigh("p", [], [], ["other"]).bytes
+    answer = remove("p", [], [], ["used", "other"])
+    assert reasons(answer) == {"used": "run r uses it"}
+    assert answer.removed_bytes == weight > 100_000
+    assert not os.path.exists(paths.cache())
+    assert [p.name for p in environments.iterdir() if p.is_dir()] == ["used"]
+
+
+def test_an_environment_that_is_being_built_is_not_removed(environments):
+    with environment_lock.taken("p", "other"):
+        answer = remove("p", [], [], ["other"])
+    assert reasons(answer) == {"other": "it is being built"}
+
+
+def test_the_cache_stays_if_no_environment_is_removed(environments):
+    remove("p", [], [], [])
+    assert os.path.exists(paths.cache())
+
+
+def test_what_an_interrupted_build_left_is_removed(environments):
+    Path(paths.environment("p", "half")).mkdir()
+    Path(paths.environment("p", ".half.work")).mkdir()
+    remove("p", [], [], [])
+    assert sorted(p.name for p in environments.iterdir() if p.is_dir()) == ["other", "used"]
 
 
 def test_no_release_is_removed_while_a_launch_can_not_be_read(root):
@@ -165,18 +207,18 @@ def test_no_release_is_removed_while_a_launch_can_not_be_read(root):
     create_release("beef")
     Path(folder, "ps-0", "launch.json").write_text("{")
     why = "run r may use it: its launch.json can't be read"
-    assert reasons(remove("p", [], ["beef"])) == {"beef": why}
+    assert reasons(remove("p", [], ["beef"], [])) == {"beef": why}
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../q", "a/b", "/etc", ".incoming-f00d", "a\0b"])
-@pytest.mark.parametrize("field", ["project", "runs", "releases"])
+@pytest.mark.parametrize("field", ["project", "runs", "releases", "environments"])
 def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_removed(root, field, name):
     create_run("r", "ps:0")
-    arguments = {"project": "p", "runs": ["r"], "releases": []}
+    arguments = {"project": "p", "runs": ["r"], "releases": [], "environments": []}
     arguments[field] = name if field == "project" else ["r", name]
-    with pytest.raises(Refusal, match="is not the name of a run or a release"):
+    with pytest.raises(Refusal, match="is not the name of a run, a release or an environment"):
         remove(**arguments)
-    with pytest.raises(Refusal, match="is not the name of a run or a release"):
+    with pytest.raises(Refusal, match="is not the name of a run, a release or an environment"):
         weigh(**arguments)
     assert remaining() == ["r"]
 
@@ -187,7 +229,7 @@ def test_a_link_in_place_of_a_run_or_release_is_not_followed(root, tmp_path):
     for folder in (paths.runs("p"), paths.releases("p")):
         os.makedirs(folder)
         Path(folder, "link").symlink_to(tmp_path / "elsewhere")
-    assert [kept.name for kept in remove("p", ["link"], ["link"]).kept] == ["link", "link"]
+    assert [kept.name for kept in remove("p", ["link"], ["link"], []).kept] == ["link", "link"]
     assert (tmp_path / "elsewhere/file").read_text() == "mine"
 
 
@@ -195,7 +237,7 @@ def test_links_in_a_run_are_removed_without_their_targets(root, tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o500)
     folder = Path(create_run("r", "ps:0"))
     (folder / "ps-0/work/data").symlink_to(tmp_path / "elsewhere")
-    assert remove("p", ["r"], []).kept == []
+    assert remove("p", ["r"], [], []).kept == []
     assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o500
 
 
@@ -204,7 +246,7 @@ def test_a_run_that_can_not_be_renamed_is_reported_and_unchanged(open_root):
     create_release("beef")
     os.chmod(paths.runs("p"), 0o555)
     with as_unprivileged_user(open_root):
-        answer = remove("p", ["r"], ["beef"])
+        answer = remove("p", ["r"], ["beef"], [])
     assert reasons(answer) == {"r": "Permission denied"}
     assert remaining() == ["r"]
 
@@ -225,7 +267,7 @@ def test_a_run_that_can_not_be_deleted_is_reported_and_hidden(root):
     Path(work, "file").write_text("")
     make_deep_tree(work)
     create_run("other", "ps:0")
-    answer = remove("p", ["r", "other"], [])
+    answer = remove("p", ["r", "other"], [], [])
     assert reasons(answer) == {"r": "not all of it could be deleted: Directory not empty"}
     (leftover,) = remaining()
     assert leftover.startswith(".removing-r-")

@@ -1,0 +1,68 @@
+"""The platforms for which wheels are downloaded, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.environments import wheelhouse
+from tfdeploy.environments.spec import EnvironmentSpec
+from tfdeploy.environments.wheelhouse import NoWheels, Target
+
+
+def test_wheels_for_an_older_libc_are_accepted_the_newest_first():
+    names = wheelhouse._pip_platforms(Target("3.11", "x86_64", "glibc 2.18"))
+    assert names[:4] == [
+        "manylinux_2_18_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64",
+        "manylinux_2_16_x86_64",
+    ]  # fmt: skip
+    assert names[-1] == "linux_x86_64"
+
+
+@pytest.mark.parametrize(
+    ("machine", "libc", "platform"),
+    [
+        ("x86_64", "glibc 2.36", "x86_64-manylinux_2_36"),
+        ("x86_64", "glibc 2.30", "x86_64-manylinux_2_28"),
+        ("aarch64", "glibc 2.99", "aarch64-manylinux_2_40"),
+        ("x86_64", "", "x86_64-unknown-linux-musl"),
+    ],
+)
+def test_versions_are_chosen_for_the_platform_of_the_host(machine, libc, platform):
+    assert wheelhouse._uv_platform(Target("3.11", machine, libc)) == platform
+
+
+@pytest.mark.parametrize(
+    ("python", "machine"),
+    [("3.11", "../x"), ("3.11", "ppc64le"), ("--help", "x86_64"), ("", "x86_64")],
+)
+def test_an_unknown_platform_is_refused(tmp_path, python, machine):
+    with pytest.raises(NoWheels, match="knows no wheels"):
+        wheelhouse.download(spec("numpy"), Target(python, machine, "glibc 2.36"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x @ file:///home/me/x.whl", "/home/me/x.whl", "--find-links /home/me", "-f file:///x",
+     "--index-url https://${AWS_SECRET}@host/", "--find-links=~/x"],
+)  # fmt: skip
+def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tmp_path, line):
+    with pytest.raises(NoWheels, match="means a file or a variable of the host"):
+        wheelhouse.download(spec("numpy", line), Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "LD_PRELOAD", "PYTHONPATH"]
+)
+def test_installers_on_the_controller_do_not_see_other_variables(name):
+    assert not wheelhouse.VARIABLES.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["HOME", "PIP_INDEX_URL", "UV_INDEX", "https_proxy", "HTTPS_PROXY"]
+)
+def test_installers_on_the_controller_see_the_settings_of_its_user(name):
+    assert wheelhouse.VARIABLES.fullmatch(name)
+
+
+def spec(*lines):
+    return EnvironmentSpec("e", lines, (), {}, "", ())

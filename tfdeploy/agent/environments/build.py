@@ -1,0 +1,193 @@
+"""The verbs `environment` and `build`: a Python environment is built completely or not at all."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+from .. import TYPE_CHECKING, paths
+from ..machine import filesystem, shared_directory
+from ..protocol.environments import (
+    BuildReport,
+    BuildStep,
+    Built,
+    EnvironmentState,
+    NotInstalled,
+)
+from ..refusal import Refusal
+from . import index_settings, installers, lock, marker, program
+from . import uv as uv_program
+from .order import Order
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List
+
+PRUNE = "tfdeploy prune deletes old runs, releases and environments"
+
+
+def find(project: str, environment: str, uv: str = "") -> EnvironmentState:
+    """Report whether this host has an environment, and what could build it."""
+    found = marker.read(paths.environment(project, environment))
+    packages, version = found or ({}, "")
+    return EnvironmentState(
+        built=found is not None,
+        python=version,
+        packages=packages,
+        uv="" if found else uv_program.find(project, uv)[1],
+        machine=os.uname().machine,
+        libc=_libc(),
+        here=shared_directory.root_id(),
+    )
+
+
+def build(
+    project: str,
+    environment: str,
+    requirements: List[str],
+    constraints: List[str],
+    locked: Dict[str, str],
+    python: str,
+    setup: List[str],
+    env: Dict[str, str],
+    uv: str = "",
+    wheels: str = "",
+) -> Iterator[BuildReport]:
+    """Build an environment, unless it is complete; report each step, and at least every second.
+
+    If another agent builds it, wait for that. What is not complete is removed, also if this
+    generator is closed. Raises Refusal.
+    """
+    paths.make_private(project)
+    os.makedirs(paths.environments(project), exist_ok=True)
+    folder = paths.environment(project, environment)
+    descriptor = lock.open_file(project, environment)
+    try:
+        for _ in lock.wait_for(descriptor):
+            yield BuildStep("waiting for another push, which builds it")
+        is_built = marker.read(folder) is not None
+        if not is_built:
+            content = (requirements, constraints, locked, python, setup)
+            uv_path, environ = uv_program.find(project, uv)[0], {**os.environ, **env}
+            order = Order(folder, *content, environ, uv_path, _wheels(project, wheels))
+            yield from _build(order, descriptor)
+        found = marker.read(folder)
+        if found is not None:
+            yield Built(packages=found[0], python=found[1], fresh=not is_built)
+    finally:
+        os.close(descriptor)
+
+
+def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
+    """Build; what is not complete at the end is removed."""
+    try:
+        filesystem.remove_folder(order.folder)
+        filesystem.remove_folder(order.work)
+        _write_files(order)
+        yield from _create(order, descriptor)
+        try:
+            yield from _install(order, descriptor)
+        except program.Failed as failed:
+            _refuse_full_disk(failed.lines)
+            yield _not_installed(order.folder, failed.words)
+            return
+        yield from _set_up(order, descriptor)
+        marker.write(order.folder)
+    except OSError as error:
+        raise Refusal(
+            "its environment can't be built: {}".format(error.strerror),
+            PRUNE if filesystem.is_disk_full(error) else "",
+        ) from None
+    finally:
+        filesystem.remove_folder(order.work)
+        if marker.read(order.folder) is None:
+            filesystem.remove_folder(order.folder)
+
+
+def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
+    if order.is_locked and not order.uv and not order.wheels:
+        raise Refusal("a uv.lock needs uv, which it does not have", "install uv on the host")
+    yield BuildStep("creating it")
+    command = installers.create_command(order.folder, order.python, order.uv)
+    try:
+        yield from _run(order, command, "creating it", descriptor)
+    except program.Failed as failed:
+        _refuse_full_disk(failed.lines)
+        hint = "set env.python to a version that the host has" if order.python else (
+            "install uv on the host, or what its Python needs for virtual environments"
+        )  # fmt: skip
+        raise Refusal("can't create its environment: {}".format(failed.words), hint) from None
+
+
+def _install(order: Order, descriptor: int) -> Iterator[BuildReport]:
+    """Raises program.Failed."""
+    if order.is_empty:
+        return
+    if order.wheels:
+        command = installers.install_wheels_command(order.folder, order.wheels, order.uv)
+    elif order.is_locked:
+        command = installers.sync_command(order.python, order.uv)
+    else:
+        command = installers.install_command(order.folder, order.texts, order.uv)
+    yield from _run(order, command, "installing", descriptor)
+
+
+def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
+    for command in order.setup:
+        try:
+            yield from _run(order, ["sh", "-c", command], "setup", descriptor)
+        except program.Failed as failed:
+            _refuse_full_disk(failed.lines)
+            last = failed.lines[-1] if failed.lines else "it printed nothing"
+            raise Refusal(
+                "env.setup: `{}` exited with {}: {}".format(command, failed.code, last),
+                "correct the command, and push again",
+            ) from None
+
+
+def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
+    """Run a program of the build; report what it prints. Raises program.Failed."""
+    env, text = installers.variables(order.folder, order.environ, order.uv), doing
+    for line in program.run(argv, env, order.work, descriptor):
+        if line.startswith("Installed "):  # uv then compiles, which takes longer
+            text = "{}: compiling".format(doing)
+        elif line:
+            text = "{}: {}".format(doing, line.strip())
+        yield BuildStep(text)
+
+
+def _refuse_full_disk(lines: List[str]) -> None:
+    """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied."""
+    if any(full in line for line in lines for full in filesystem.NO_SPACE):
+        filesystem.remove_folder(paths.cache())
+        raise Refusal("its disk is full: its environment can't be built", PRUNE)
+
+
+def _not_installed(folder: str, words: str) -> NotInstalled:
+    return NotInstalled(words, marker.version(folder), os.uname().machine, _libc())
+
+
+def _write_files(order: Order) -> None:
+    """Write what installers read into an empty folder."""
+    os.mkdir(order.work, 0o700)
+    os.makedirs(paths.cache(), exist_ok=True)
+    settings = index_settings.uv_toml(order.environ, index_settings.read_file)
+    files = {**order.texts, **({} if order.is_locked else {"uv.toml": settings})}
+    for name, text in files.items():
+        with open(os.path.join(order.work, os.path.basename(name)), "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _wheels(project: str, release: str) -> List[str]:
+    if not release:
+        return []
+    found = sorted(glob.glob(os.path.join(glob.escape(paths.release(project, release)), "*.whl")))
+    if not found:
+        raise Refusal("release {} is not on this host".format(release), "run tfdeploy push")
+    return found
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # another libc
+        return ""

@@ -1,0 +1,84 @@
+"""The file that makes an environment complete: it is written last, and read first.
+
+An environment is built at its final path, because its scripts and files name that path. A folder
+without this file is what an interrupted build left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .. import TYPE_CHECKING, paths, records
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, Optional, Tuple
+
+NAME = "tfdeploy.json"
+DIST_INFO = ".dist-info"
+VERSION = re.compile(r"^version(?:_info)? *= *([\d.]+)", re.M)
+
+
+def read(folder: str) -> Optional[Tuple[Dict[str, str], str]]:
+    """Return the packages and the Python version of a complete environment; None if it is not
+    complete, or its Python is not that of the build any more."""
+    try:
+        found: Dict[str, Any] = records.read(file(folder))
+        packages, version = dict(found["packages"]), str(found["version"])
+        program = str(found["program"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if program != _program(folder) or not os.access(program, os.X_OK):
+        return None
+    return packages, version
+
+
+def write(folder: str) -> None:
+    """Declare an environment complete. Raises OSError."""
+    found = {"packages": packages(folder), "version": version(folder), "program": _program(folder)}
+    records.write(file(folder), found)
+
+
+def file(folder: str) -> str:
+    return os.path.join(folder, NAME)
+
+
+def packages(folder: str) -> Dict[str, str]:
+    """Return the version of each installed package, by its normalized name."""
+    found = {}
+    for site in _site_packages(folder):
+        for name in os.listdir(site):
+            if name.endswith(DIST_INFO):
+                package, _, number = name[: -len(DIST_INFO)].rpartition("-")
+                found[re.sub(r"[-_.]+", "-", package).lower()] = number
+    return found
+
+
+def version(folder: str) -> str:
+    """Return the version of the environment's Python, "" if it is unknown."""
+    try:
+        with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8") as file:
+            match = VERSION.search(file.read())
+    except OSError:
+        return ""
+    return match[1] if match else ""
+
+
+def python(folder: str) -> str:
+    return os.path.join(folder, "bin", "python")
+
+
+def is_complete(project: str, environment: str) -> bool:
+    return read(paths.environment(project, environment)) is not None
+
+
+def _program(folder: str) -> str:
+    return os.path.realpath(python(folder))
+
+
+def _site_packages(folder: str) -> Iterator[str]:
+    lib = os.path.join(folder, "lib")
+    for name in os.listdir(lib) if os.path.isdir(lib) else ():
+        site = os.path.join(lib, name, "site-packages")
+        if os.path.isdir(site):
+            yield site

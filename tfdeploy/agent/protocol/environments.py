@@ -1,0 +1,84 @@
+"""Python environments on a host: whether one is built, and building it."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from .message import Message, Request
+
+if TYPE_CHECKING:
+    from typing import Dict, List
+
+
+class EnvironmentState(Message):
+    """Whether the environment is `built`; its `python` is a version, `packages` the version of each
+    package. `uv` is the version of the host's uv, "" without one; `machine` and `libc` are words
+    such as x86_64 and "glibc 2.36"; `here` is the id of the agent's directory."""
+
+    built: bool
+    python: str
+    packages: Dict[str, str]
+    uv: str
+    machine: str
+    libc: str
+    here: str
+
+
+class FindEnvironment(Request[EnvironmentState]):
+    """Ask whether a host has an environment, and what could build it."""
+
+    VERB = "environment"
+    project: str
+    environment: str
+    uv: str = ""
+
+
+class BuildReport(Message):
+    """What happens while an environment is built."""
+
+
+class BuildStep(BuildReport):
+    """What is being done."""
+
+    doing: str
+
+
+class Built(BuildReport):
+    """The environment is complete: the version of each package, and of Python. `fresh`: it was
+    built for this request."""
+
+    packages: Dict[str, str]
+    python: str
+    fresh: bool
+
+
+class NotInstalled(BuildReport):
+    """The packages could not be installed: the installer's own `words`. Nothing is left of the
+    environment. `python` is its version, `machine` and `libc` as in EnvironmentState."""
+
+    words: str
+    python: str
+    machine: str
+    libc: str
+
+
+class BuildEnvironment(Request[BuildReport]):
+    """Build an environment, unless it is complete.
+
+    `requirements` and `constraints` are lines, `locked` the texts of uv.lock and pyproject.toml by
+    name; `python` is a version, "" for the agent's own; `setup` are shell commands; `env` are more
+    variables for all programs. `uv` and
+    `wheels` are releases: one that has uv, and one with all wheels, which are then installed
+    without any index ("": none).
+    """
+
+    VERB = "build"
+    project: str
+    environment: str
+    requirements: List[str]
+    constraints: List[str]
+    locked: Dict[str, str]
+    python: str
+    setup: List[str]
+    env: Dict[str, str]
+    uv: str = ""
+    wheels: str = ""

@@ -1,0 +1,210 @@
+"""Build the environment of each host, or require that it is built: a part of `push` and `start`."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.environments import (
+    BuildEnvironment,
+    BuildStep,
+    Built,
+    EnvironmentState,
+    FindEnvironment,
+    NotInstalled,
+)
+from tfdeploy.environments import wheelhouse
+from tfdeploy.environments.comparison import differences
+from tfdeploy.errors import AgentError, HostError, TfdeployError, individual_errors, raise_all
+from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.transfer.send import send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tfdeploy.environments.spec import EnvironmentSpec
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.byte_progress import Transfer
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Plan
+    from tfdeploy.release.snapshot import Release
+
+    Specs = Mapping[str, EnvironmentSpec]
+    Outcomes = dict[str, Built | TfdeployError]
+
+NEW_RUN = "start a new run on it: tfdeploy run"
+SILENCE_S = 600.0  # an agent that builds reports every second, except while it deletes a build
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """The hosts whose environment was built now, and those that had it already."""
+
+    built: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+
+
+class InstallationFailed(AgentError):
+    """A host could not install the packages; `end` has the installer's words."""
+
+    def __init__(self, host: str, end: NotInstalled, words: str = "") -> None:
+        message = f"can't install its environment: {words or end.words}"
+        super().__init__(host, message, "correct env.requirements")
+        self.end = end
+
+
+def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
+    """Build the environment of each host that lacks it, on all hosts at the same time; `specs` are
+    the environments by host.
+
+    A host that can't install from an index gets all wheels from the controller. Raises the errors
+    of all hosts, also if they have different versions of a package afterwards.
+    """
+    states = _find(fleet, {host: spec.id for host, spec in specs.items()})
+    lacking = {host: spec for host, spec in specs.items() if not states[host].built}
+    uv = _send_uv(fleet, {host: states[host] for host in lacking})
+    outcomes = _build_all(fleet, lacking, uv)
+    failed = {host: o for host, o in outcomes.items() if isinstance(o, InstallationFailed)}
+    outcomes |= _build_from_wheels(fleet, specs, uv, failed)
+    raise_all(errors_of(outcomes))
+    built = {host: end for host, end in outcomes.items() if isinstance(end, Built)}
+    ends: dict[str, Built | EnvironmentState] = {**states, **built}
+    raise_all([*differences({host: end.packages for host, end in ends.items()})])
+    fresh = tuple(host for host, end in built.items() if end.fresh)
+    return BuildResult(fresh, tuple(host for host in specs if host not in fresh))
+
+
+def require_environments(fleet: Fleet, plan: Plan, environments: Mapping[str, str]) -> None:
+    """Raise the errors of all hosts of a plan that lack their environment, or have another version
+    of a package than most; `environments` are ids, by host."""
+    if not environments:
+        return
+    unknown = [host for host in plan.hosts if host not in environments]
+    raise_all([AgentError(h, "the run has no environment for it", NEW_RUN) for h in unknown])
+    states = _find(fleet, {host: environments[host] for host in plan.hosts})
+    hint = "build it with tfdeploy push"
+    raise_all(
+        [
+            AgentError(host, "its environment ([env] in hosts.toml) is not built", hint)
+            for host, state in states.items()
+            if not state.built
+        ]
+    )
+    raise_all([*differences({host: state.packages for host, state in states.items()})])
+
+
+def _find(fleet: Fleet, environments: Mapping[str, str]) -> dict[str, EnvironmentState]:
+    project = fleet.inventory.project
+
+    def ask(agent: Agent) -> EnvironmentState:
+        return agent.ask(FindEnvironment(project, environments[agent.host]))
+
+    return fleet.each(environments, ask)
+
+
+def _send_uv(fleet: Fleet, states: Mapping[str, EnvironmentState]) -> dict[str, str]:
+    """Send uv to the hosts that have none, if the controller's runs on them; return the release's
+    id by host. Other hosts use pip."""
+    platforms: dict[tuple[str, str], list[str]] = {}
+    for host, state in states.items():
+        if not state.uv:
+            platforms.setdefault((state.machine, state.libc), []).append(host)
+    sent: dict[str, str] = {}
+    for platform, hosts in platforms.items():
+        release = wheelhouse.uv_release(*platform)
+        if release:
+            _send(fleet, release, hosts, "uv")
+            sent |= dict.fromkeys(hosts, release.id)
+    return sent
+
+
+def _send(fleet: Fleet, release: Release, hosts: Iterable[str], what: str) -> None:
+    """Send a release, and show how far that is."""
+    with ExitStack() as stack:
+        progress = {
+            host: stack.enter_context(fleet.transfers.begin(f"to {host}", release.size))
+            for host in hosts
+        }
+        send(
+            fleet, fleet.inventory.project, release, progress,
+            lambda host, _, arrived: progress[host](what, arrived),
+        )  # fmt: skip
+
+
+def _build_all(fleet: Fleet, specs: Specs, uv: Mapping[str, str], wheels: str = "") -> Outcomes:
+    """Build on all hosts of `specs`; `uv` and `wheels` are releases that were sent."""
+    project = fleet.inventory.project
+
+    def act(agent: Agent) -> Built:
+        spec = specs[agent.host]
+        env, own_uv = fleet.inventory.host(agent.host).env, uv.get(agent.host, "")
+        request = BuildEnvironment(
+            project, spec.id, [*spec.lines], [*spec.constraints], {**spec.locked},
+            spec.python, [*spec.setup], env, own_uv, wheels,
+        )  # fmt: skip
+        with fleet.transfers.begin(agent.host, note="environment") as progress:
+            return _follow(agent, request, progress)
+
+    return fleet.outcomes(specs, act)
+
+
+def _follow(agent: Agent, request: BuildEnvironment, progress: Transfer) -> Built:
+    """Show the steps of a build until it ends. Raises InstallationFailed."""
+    end: object = None
+    for report in agent.stream(request, SILENCE_S):
+        end = report
+        if isinstance(report, BuildStep):
+            progress.file = f"environment: {report.doing}"
+    if isinstance(end, NotInstalled):
+        raise InstallationFailed(agent.host, end)
+    if not isinstance(end, Built):
+        raise AgentError(agent.host, "invalid answer: the build has no end")
+    return end
+
+
+def _build_from_wheels(
+    fleet: Fleet, specs: Specs, uv: Mapping[str, str], failed: Mapping[str, InstallationFailed]
+) -> Outcomes:
+    """Download the wheels for the hosts that could not install from an index, send them, and build
+    again. A host whose wheels can't be downloaded keeps its error, with the controller's words."""
+    groups: dict[tuple[str, wheelhouse.Target], list[str]] = {}
+    for host, error in failed.items():
+        groups.setdefault((specs[host].id, _target(error.end)), []).append(host)
+    outcomes: Outcomes = {}
+    for (_, target), hosts in groups.items():
+        try:
+            release = _send_wheels(fleet, specs[hosts[0]], target, hosts)
+        except wheelhouse.NoWheels as reason:
+            outcomes |= {host: _without_wheels(failed[host], str(reason)) for host in hosts}
+        except TfdeployError as error:
+            outcomes |= {e.host: e for e in individual_errors(error) if isinstance(e, HostError)}
+        else:
+            of_group = {host: specs[host] for host in hosts}
+            outcomes |= _build_all(fleet, of_group, uv, release.id)
+    return outcomes
+
+
+def _target(end: NotInstalled) -> wheelhouse.Target:
+    return wheelhouse.Target(".".join(end.python.split(".")[:2]), end.machine, end.libc)
+
+
+def _send_wheels(
+    fleet: Fleet, spec: EnvironmentSpec, target: wheelhouse.Target, hosts: list[str]
+) -> Release:
+    """Raises NoWheels, and what `send` raises."""
+    with tempfile.TemporaryDirectory(prefix="tfdeploy-wheels-") as folder:
+        note = f"downloading wheels for {fold_names(hosts)}"
+        with fleet.transfers.begin("controller", note=note):
+            release = wheelhouse.download(spec, target, Path(folder))
+        _send(fleet, release, hosts, "wheels")
+        return release
+
+
+def _without_wheels(error: InstallationFailed, reason: str) -> InstallationFailed:
+    own = error.end.words
+    words = own if own == reason else f"{own}; the controller can't send wheels either: {reason}"
+    return InstallationFailed(error.host, error.end, words)

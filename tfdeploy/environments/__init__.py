@@ -1,0 +1,1 @@
+"""The Python environment of each host: what hosts.toml and its requirements files say."""

@@ -1,0 +1,180 @@
+"""Download wheels for a host that can't reach an index, and find a uv to send.
+
+Nothing of what is downloaded runs on the controller: only wheels are accepted, never source
+packages, whose build runs their code. What the requirements say about the controller's own files or
+variables is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.environments import index_settings, program
+from tfdeploy.release import snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.environments.spec import EnvironmentSpec
+    from tfdeploy.release.snapshot import Release
+
+MACHINES = ("x86_64", "aarch64")
+# The versions of glibc that uv knows as platforms; wheels for an older one run on a newer one.
+GLIBC_2 = (17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40)
+OLDEST_GLIBC_2 = 5
+OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+MUSL = ("musllinux_1_2", "musllinux_1_1")
+# The only variables that the installers see: a requirements file can ask for any other one.
+VARIABLES = re.compile(
+    r"PATH|HOME|USER|LANG|LC_\w+|TMPDIR|XDG_\w+|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|UV_\w+|PIP_\w+"
+    r"|(?i:(https?|all|no)_proxy)"
+)
+OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])(file:|/|~)")
+
+
+class NoWheels(Exception):
+    """The wheels can't be downloaded; the text says why."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The Python ("3.11") and the platform of hosts: words such as x86_64 and "glibc 2.36"."""
+
+    python: str
+    machine: str
+    libc: str
+
+
+def find_uv() -> Path | None:
+    """Return the path of the uv that is installed with tfdeploy; None if there is none."""
+    import uv  # rarely needed
+
+    with suppress(FileNotFoundError):
+        return Path(uv.find_uv_bin())
+    return None
+
+
+def uv_release(machine: str, libc: str) -> Release | None:
+    """Return a release with the controller's uv, if it runs on hosts of this platform."""
+    found = find_uv()
+    same = (platform.system(), platform.machine()) == ("Linux", machine)
+    if found is None or not same or not libc:
+        return None
+    excluded = ["/*", f"!/{found.name}"]
+    return snapshot.take_data_set("env.uv", found.parent.resolve(), excluded, "hash")
+
+
+def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
+    """Download into `folder` all wheels of an environment for hosts of this platform; return them
+    as a release. Raises NoWheels."""
+    if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
+        raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
+    work, wheels = folder / "work", folder / "wheels"
+    for each in (work, wheels):
+        each.mkdir()
+    _write_files(spec, work)
+    _pin(target, work)
+    _download(target, work, wheels)
+    return snapshot.take_data_set("env.wheels", wheels, (), "hash")
+
+
+def _write_files(spec: EnvironmentSpec, work: Path) -> None:
+    """Write the requirements into `work`; those of a uv.lock as uv exports them."""
+    for line in (*spec.lines, *spec.constraints):
+        if OF_THE_HOST.search(line):
+            raise NoWheels(f"{program.clean(line)} means a file or a variable of the host")
+    for name, text in spec.locked.items():
+        (work / name).write_text(text)
+    if spec.locked:
+        export = ["export", "--frozen", "--no-emit-project", "--no-dev", "--no-config", "--offline"]
+        _run([*_uv(), *export, "--python", sys.executable, "-q", "-o", "requirements.txt"], work)
+        for name in spec.locked:
+            (work / name).unlink()
+    else:
+        (work / "requirements.txt").write_text("\n".join(spec.lines) + "\n")
+    (work / "constraints.txt").write_text("\n".join(spec.constraints) + "\n")
+    settings = index_settings.uv_toml(os.environ, index_settings.read_file)
+    (work / "uv.toml").write_text(settings)
+
+
+def _pin(target: Target, work: Path) -> None:
+    """Choose the version of every package for the host's platform, with the hashes of its files."""
+    indexes = ["--emit-index-url", "--emit-find-links"]
+    platforms = ["--python-platform", _uv_platform(target), "--python-version", target.python]
+    wheels = ["--only-binary", ":all:", "--generate-hashes", "--no-header", "--no-annotate"]
+    files = ["requirements.txt", "-c", "constraints.txt", "-o", "pinned.txt"]
+    own = ["--python", sys.executable, "--no-python-downloads"]
+    _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *own, *files], work)
+
+
+def _download(target: Target, work: Path, wheels: Path) -> None:
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--disable-pip-version-check",
+        "--no-input",
+        "-q",
+    ]
+    platforms = [word for name in _pip_platforms(target) for word in ("--platform", name)]
+    python = ["--python-version", target.python, "--implementation", "cp"]
+    only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    _run([*pip, *only, *python, *platforms, "-d", str(wheels), "-r", "pinned.txt"], work)
+
+
+def _uv() -> list[str]:
+    found = find_uv()
+    if found is None:
+        raise NoWheels("it has no uv: install tfdeploy again")
+    return [str(found)]
+
+
+def _run(argv: Sequence[str], work: Path) -> None:
+    """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
+    own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
+    settings = index_settings.for_uv(os.environ, index_settings.read_file)
+    done = subprocess.run(
+        argv,
+        cwd=work,
+        env={**own, **settings, "NO_COLOR": "1", "PYTHONSAFEPATH": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    if done.returncode != 0:
+        lines = [program.clean(line) for line in done.stdout.decode(errors="replace").splitlines()]
+        raise NoWheels(program.Failed(done.returncode, lines).words)
+
+
+def _uv_platform(target: Target) -> str:
+    if not target.libc:
+        return f"{target.machine}-unknown-linux-musl"
+    older = [version for version in GLIBC_2 if version <= _glibc_2(target)]
+    if not older:
+        raise NoWheels(f"it knows no wheels for {target.libc}")
+    return f"{target.machine}-manylinux_2_{older[-1]}"
+
+
+def _pip_platforms(target: Target) -> list[str]:
+    """Return the platforms of wheels that run on the host, the newest first."""
+    if not target.libc:
+        return [f"{name}_{target.machine}" for name in MUSL]
+    names = []
+    for version in range(_glibc_2(target), OLDEST_GLIBC_2 - 1, -1):
+        names.append(f"manylinux_2_{version}")
+        names += [OLD_NAMES[version]] if version in OLD_NAMES else []
+    return [f"{name}_{target.machine}" for name in (*names, "linux")]
+
+
+def _glibc_2(target: Target) -> int:
+    match = re.fullmatch(r"glibc 2\.(\d{1,3})(\.\d+)?", target.libc)
+    return int(match[1]) if match else 0
