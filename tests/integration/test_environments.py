@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 
 import pytest
 import wheels
@@ -86,6 +87,22 @@ def test_start_refuses_hosts_on_which_it_is_not_built(project):
     assert "its environment ([env] in hosts.toml) is not built" in errors
     assert "tfdeploy push" in errors
     assert not (project.folder / "runs").exists()
+
+
+def test_resume_builds_the_environment_of_the_run_again_if_it_can(project):
+    (project.folder / "run.py").write_text(TRAIN + "import time; time.sleep(600)\n")
+    project.ok("push")
+    project.ok("start")
+    project.ok("stop")
+    for [folder] in environments(project).values():
+        shutil.rmtree(folder)
+    (project.folder / "requirements.txt").write_text("tiny==1.0\n")
+    errors = refusal(project, "resume")
+    assert "the run's environment is not on one, two, and env.requirements has changed" in errors
+    (project.folder / "requirements.txt").write_text("tiny\n")
+    project.ok("resume")
+    assert {task["state"] for task in project.status().values()} == {"READY"}
+    project.ok("stop")
 
 
 def test_hosts_without_a_way_to_packages_get_wheels_from_the_controller(isolated):

@@ -16,9 +16,16 @@ from tfdeploy.agent.protocol.environments import (
     FindEnvironment,
     NotInstalled,
 )
-from tfdeploy.environments import wheelhouse
+from tfdeploy.environments import spec, wheelhouse
 from tfdeploy.environments.comparison import differences
-from tfdeploy.errors import AgentError, HostError, TfdeployError, individual_errors, raise_all
+from tfdeploy.errors import (
+    AgentError,
+    HostError,
+    RunError,
+    TfdeployError,
+    individual_errors,
+    raise_all,
+)
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.transfer.send import send
@@ -32,11 +39,11 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.release.snapshot import Release
+    from tfdeploy.run import Run
 
     Specs = Mapping[str, EnvironmentSpec]
     Outcomes = dict[str, Built | TfdeployError]
 
-NEW_RUN = "start a new run on it: tfdeploy run"
 SILENCE_S = 600.0  # an agent that builds reports every second, except while it deletes a build
 
 
@@ -78,14 +85,33 @@ def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
     return BuildResult(fresh, tuple(host for host in specs if host not in fresh))
 
 
+def restore_environments(fleet: Fleet, run: Run) -> Mapping[str, str]:
+    """Build a run's environments on the hosts of its plan that lack them, or are new in it; return
+    the ids of all, by host.
+
+    Raises RunError if that is necessary and the requirements have changed since its start.
+    """
+    known = {host: id_ for host, id_ in run.environments.items() if host in run.plan.hosts}
+    states = _find(fleet, known)
+    new = [host for host in run.plan.hosts if host not in known]
+    lacking = [host for host in known if not states[host].built] + (new if known else [])
+    if not lacking:
+        return run.environments
+    current = spec.for_hosts(run.inventory)
+    if any(current[host].id != id_ for host, id_ in known.items()):
+        raise RunError(
+            f"the run's environment is not on {fold_names(lacking)}, and env.requirements has "
+            "changed since the start",
+            "restore the requirements as they were at the start, or start a new run",
+        )
+    build_environments(fleet, {host: current[host] for host in run.plan.hosts})
+    return {**run.environments, **{host: current[host].id for host in run.plan.hosts}}
+
+
 def require_environments(fleet: Fleet, plan: Plan, environments: Mapping[str, str]) -> None:
     """Raise the errors of all hosts of a plan that lack their environment, or have another version
     of a package than most; `environments` are ids, by host."""
-    if not environments:
-        return
-    unknown = [host for host in plan.hosts if host not in environments]
-    raise_all([AgentError(h, "the run has no environment for it", NEW_RUN) for h in unknown])
-    states = _find(fleet, {host: environments[host] for host in plan.hosts})
+    states = _find(fleet, {host: environments[host] for host in plan.hosts if environments})
     hint = "build it with tfdeploy push"
     raise_all(
         [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.commands.environments import require_environments
+from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
@@ -89,6 +89,7 @@ def resume(
         _refuse_if_not_needed(old_fleet, old, remaining, changes)
         new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
         _send_releases(fleet, new)
+        new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
         stopped = stop(old_fleet, remaining)
@@ -176,7 +177,6 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
     launch.make(inventory, plan, old.names, "")  # raises what it refuses
-    require_environments(fleet, plan, old.environments)
     secret_values(inventory)
     return replace(old, agent=agent_bundle.current_version(), inventory=inventory, plan=plan)
 
