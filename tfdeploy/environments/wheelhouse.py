@@ -21,7 +21,7 @@ from tfdeploy.agent.environments import index_settings, program
 from tfdeploy.release import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.release.snapshot import Release
@@ -38,6 +38,13 @@ VARIABLES = re.compile(
     r"|(?i:(https?|all|no)_proxy)"
 )
 OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])(file:|/|~)")
+# Requirements whose source code would be built to learn its name or version. pip builds what a URL
+# names even if it may use only wheels.
+WHEEL_URL = re.compile(r"[\w.\[\],-]+\s*@\s*https?://[^\s;#?]+\.whl(#[^\s;]*)?(\s*[;\s].*)?")
+OPTION = re.compile(
+    r"(-i|-f|--index-url|--extra-index-url|--find-links|--trusted-host)[ =].+"
+    r"|--pre|--prefer-binary|--no-index|--require-hashes"
+)
 
 
 class NoWheels(Exception):
@@ -88,21 +95,34 @@ def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
 
 def _write_files(spec: EnvironmentSpec, work: Path) -> None:
     """Write the requirements into `work`; those of a uv.lock as uv exports them."""
-    for line in (*spec.lines, *spec.constraints):
-        if OF_THE_HOST.search(line):
-            raise NoWheels(f"{program.clean(line)} means a file or a variable of the host")
+    _refuse_foreign(spec.lines)
+    _refuse_foreign(spec.constraints)
     for name, text in spec.locked.items():
         (work / name).write_text(text)
     if spec.locked:
         export = ["export", "--frozen", "--no-emit-project", "--no-dev", "--no-config", "--offline"]
+        export += ["--no-header", "--no-annotate"]
         _run([*_uv(), *export, "--python", sys.executable, "-q", "-o", "requirements.txt"], work)
         for name in spec.locked:
             (work / name).unlink()
+        _refuse_foreign((work / "requirements.txt").read_text().splitlines())
     else:
         (work / "requirements.txt").write_text("\n".join(spec.lines) + "\n")
     (work / "constraints.txt").write_text("\n".join(spec.constraints) + "\n")
     settings = index_settings.uv_toml(os.environ, index_settings.read_file)
     (work / "uv.toml").write_text(settings)
+
+
+def _refuse_foreign(lines: Iterable[str]) -> None:
+    """Raise NoWheels for what means a file or a variable of the host, or source code to build."""
+    for line in lines:
+        shown = program.clean(line.partition(" --hash")[0])
+        if OF_THE_HOST.search(line):
+            raise NoWheels(f"{shown} means a file or a variable of the host")
+        if line.startswith("-") and not OPTION.fullmatch(line):
+            raise NoWheels(f"{shown} is an option for source code, and it uses only wheels")
+        if "://" in line and not line.startswith("-") and not WHEEL_URL.fullmatch(line):
+            raise NoWheels(f"{shown} is source code, and it uses only wheels")
 
 
 def _pin(target: Target, work: Path) -> None:
@@ -116,18 +136,10 @@ def _pin(target: Target, work: Path) -> None:
 
 
 def _download(target: Target, work: Path, wheels: Path) -> None:
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--disable-pip-version-check",
-        "--no-input",
-        "-q",
-    ]
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-input"]
     platforms = [word for name in _pip_platforms(target) for word in ("--platform", name)]
     python = ["--python-version", target.python, "--implementation", "cp"]
-    only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    only = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
     _run([*pip, *only, *python, *platforms, "-d", str(wheels), "-r", "pinned.txt"], work)
 
 

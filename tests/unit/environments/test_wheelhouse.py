@@ -51,6 +51,28 @@ def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tm
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["x @ https://host/x-1.tar.gz", "x @ git+https://host/x", "git+https://host/x", "https://host/x.zip",
+     "x @ https://host/x.zip#.whl", "x @ https://host/x.zip?.whl", "x @ https://host/x.tar.gz ; y == 'a.whl'",
+     "https://host/x.whl.zip", "--no-binary :all:", "--no-binary=x", "--config-settings a=b",
+     "--global-option=x", "--no-build-isolation"],
+)  # fmt: skip
+def test_source_code_is_never_built_on_the_controller(tmp_path, line):
+    with pytest.raises(NoWheels, match="it uses only wheels"):
+        wheelhouse.download(spec("numpy", line), Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x @ https://host/x-1-py3-none-any.whl", "x[a]@https://host/x.whl#sha256=ab ; a == 'x'",
+     "--extra-index-url https://host/simple", "--pre", "-i https://host", "numpy>=2 ; a == 'x'",
+     "x @ https://host/x.whl --hash=sha256:ab"],
+)  # fmt: skip
+def test_wheels_and_indexes_are_accepted(line):
+    wheelhouse._refuse_foreign([line])
+
+
+@pytest.mark.parametrize(
     "name", ["AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "LD_PRELOAD", "PYTHONPATH"]
 )
 def test_installers_on_the_controller_do_not_see_other_variables(name):
