@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unit.builders import EXAMPLE_HINT, hosts_toml, make_inventory, refusal_of
+from tfdeploy.config import inventory as inventories
+from unit.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 ADDRESS = "expected a host name or an IP address, without user, port or scheme"
 NAME = 'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'
@@ -300,3 +301,47 @@ def test_a_wrong_value_of_restart_is_refused(table, line, message):
 @pytest.mark.parametrize("exits", [[], [255, 1], ["SIGKILL", "signals", 7]])
 def test_exits_accepts_codes_and_signals(exits):
     assert make_inventory(top=f"[restart]\nexits = {exits}").restart.exits == tuple(exits)
+
+
+# [env]
+
+FILE_OR_LIST = 'expected a file such as "requirements.txt", or a list of packages'
+
+
+def refused_env(line):
+    messages, _ = refusal_of(hosts_toml(top=f"[env]\n{line}"))
+    assert len(messages) == 1
+    return messages[0].removeprefix("env.")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("requirements = 3", f"requirements: found 3; {FILE_OR_LIST}"),
+        ("requirements = [3]", f"requirements: found [3]; {FILE_OR_LIST}"),
+        (
+            'requirements = ["-r x"]',
+            'requirements: found ["-r x"]; "-r x": expected a package such as "tensorflow" or '
+            '"numpy>=2"',
+        ),
+        ("python = 3.12", "python: found 3.12; expected text in quotes"),
+        ('python = "three"', 'python: found "three"; expected a version such as "3.12"'),
+        ('python = "3.12; reboot"',
+         'python: found "3.12; reboot"; expected a version such as "3.12"'),
+        ('setup = "make"', 'setup: found "make"; expected a list'),
+        ('setup = [" "]', 'setup: found [" "]; expected commands for a shell'),
+        ("requirments = 3", 'requirments: unknown key; did you mean "requirements"?'),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_of_an_environment_is_refused(line, message):
+    assert refused_env(line) == message
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['requirements = ["tensorflow", "pandas>=2"]', 'requirements = "r.txt"\npython = "3.12"', "",
+     "requirements = []", 'setup = ["a && b"]'],
+)  # fmt: skip
+def test_an_environment_is_the_same_in_the_record_of_a_run(line):
+    loaded = make_inventory(top=f"[env]\n{line}")
+    assert inventories.parse(inventories.dump(loaded), FILE).env == loaded.env

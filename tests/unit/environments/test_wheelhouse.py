@@ -52,10 +52,10 @@ def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tm
 
 @pytest.mark.parametrize(
     "line",
-    ["x @ https://host/x-1.tar.gz", "x @ git+https://host/x", "git+https://host/x", "https://host/x.zip",
-     "x @ https://host/x.zip#.whl", "x @ https://host/x.zip?.whl", "x @ https://host/x.tar.gz ; y == 'a.whl'",
-     "https://host/x.whl.zip", "--no-binary :all:", "--no-binary=x", "--config-settings a=b",
-     "--global-option=x", "--no-build-isolation"],
+    ["x @ https://host/x-1.tar.gz", "x @ git+https://host/x", "git+https://host/x",
+     "https://host/x.zip", "x @ https://host/x.zip#.whl", "x @ https://host/x.zip?.whl",
+     "x @ https://host/x.tar.gz ; y == 'a.whl'", "https://host/x.whl.zip", "--no-binary :all:",
+     "--no-binary=x", "--config-settings a=b", "--global-option=x", "--no-build-isolation"],
 )  # fmt: skip
 def test_source_code_is_never_built_on_the_controller(tmp_path, line):
     with pytest.raises(NoWheels, match="it uses only wheels"):
