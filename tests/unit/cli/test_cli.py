@@ -165,7 +165,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert (code, err) == (0, "")
     assert list(document) == [
         "project", "chief", "chief_port", "cluster", "network", "secrets", "notes", "release",
-        "data", "tasks",
+        "data", "environments", "tasks",
     ]  # fmt: skip
 
     assert (document["project"], document["chief"]) == ("digits", "worker:0")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 
 from .. import TYPE_CHECKING
 from . import state_file, verify
@@ -120,7 +119,7 @@ def _hdf5_errors(pin_dir: str, units: Units) -> Dict[str, str]:
 
     try:
         done = subprocess.run(
-            [sys.executable, "-c", READ_HDF5, *paths],
+            [verify.task_python(pin_dir), "-c", READ_HDF5, *paths],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

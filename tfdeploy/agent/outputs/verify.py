@@ -39,7 +39,7 @@ def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
 
     inside = os.path.join(paths.agent(), "inside")
     reader = subprocess.Popen(
-        [sys.executable, "-c", READ, inside, *prefixes],
+        [task_python(prefixes[0]), "-c", READ, inside, *prefixes],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -51,6 +51,23 @@ def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
         # Its children too. The process group exists as long as nobody waits for the process.
         os.killpg(reader.pid, signal.SIGKILL)
         reader.communicate()
+
+
+def task_python(path: str) -> str:
+    """Return the Python that has what the task in whose folder `path` is imports: that of its
+    environment, or the agent's own, also for a path outside of all tasks' folders."""
+    folder, above = path, os.path.dirname(path)
+    while above != folder:
+        folder, above = above, os.path.dirname(above)
+        try:
+            launch = records.read(paths.launch(folder))
+            python = os.path.join(
+                paths.environment(launch["project"], launch["environment"]), "bin", "python"
+            )
+            return python if launch["environment"] and os.path.exists(python) else sys.executable
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return sys.executable
 
 
 def verified_before(folder: str, checkpoints: List[Checkpoint]) -> Set[str]:
