@@ -122,7 +122,8 @@ class AgentExitedEarly(HostError):
 
 
 class LeaseConflict(AgentError):
-    """Another live run, `run`, holds a requested port or GPU."""
+    """A requested port or GPU is in use: another live run, `run`, holds it, or a process that
+    belongs to no run ("")."""
 
     def __init__(self, host: str, message: str, hint: str, run: str) -> None:
         super().__init__(host, message, hint)

@@ -12,6 +12,7 @@
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
 <root>/<project>/runs/<run>/<task>/saves.json  where its program saved elsewhere
+<root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
 <root>/<project>/runs/<run>/<task>/work/      the task's directory
 """
@@ -157,6 +158,10 @@ def lock(task_dir: str) -> str:
 
 def saves(task_dir: str) -> str:
     return os.path.join(task_dir, "saves.json")
+
+
+def notice(task_dir: str) -> str:
+    return os.path.join(task_dir, "notice.json")
 
 
 def peers(task_dir: str) -> str:

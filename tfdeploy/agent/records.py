@@ -109,6 +109,33 @@ class Outputs:
 
 
 @dataclass(frozen=True)
+class Notify:
+    """What the chief's supervisor does at the end of the run: [notify] in hosts.toml.
+
+    `on_end` is for every end, `on_failure` for failures: a command that gets the run's summary on
+    its standard input, or a URL as the only word; none if empty. The summary needs `hosts`, the
+    host of each task, `flags`, the options that name the run on tfdeploy's command line, and the
+    user's `name` for the run, if any.
+    """
+
+    on_end: List[str] = field(default_factory=list)
+    on_failure: List[str] = field(default_factory=list)
+    hosts: Dict[str, str] = field(default_factory=dict)
+    flags: str = ""
+    name: str = ""
+
+    def targets(self, result: str) -> Dict[str, List[str]]:
+        """Return, by key, what gets the summary of a run that ended with `result`."""
+        both = {"on_end": self.on_end, "on_failure": self.on_failure if result == "failed" else []}
+        return {key: target for key, target in both.items() if target}
+
+
+def is_url(target: List[str]) -> bool:
+    """Return whether a target of [notify] is a URL, not a command."""
+    return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
+
+
+@dataclass(frozen=True)
 class Launch:
     """Everything that a host needs to start one task.
 
@@ -121,6 +148,7 @@ class Launch:
     - `data`, `files` and `links` map places in the task's directory to the release of a data set,
       to a file's text, and to a path relative to the place.
     - `outputs` are collected by the controller.
+    - `notify` says who learns of the end of the run; only the chief has it.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
       or its PROCESS runs.
     - `secrets` are variables as `env` has them, but they are never shown.
@@ -157,6 +185,7 @@ class Launch:
     secrets: Dict[str, str] = field(default_factory=dict)
     outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
     environment: str = ""
+    notify: Notify = field(default_factory=Notify, metadata={"kind": Notify})
 
     @property
     def health_port(self) -> Optional[int]:
@@ -236,7 +265,8 @@ class TaskReport:
     machine/grpc_health.py), "-" if it has no port or is not running. `step` and `step_age_s` are
     the last training step in its event files and its age; `quiet_s` is how long neither its log nor
     its event files have changed. All three are None without such files. `log_progress` is what the
-    log says itself. `log` has the last lines of the task's log, if they were requested.
+    log says itself. `log` has the last lines of the task's log, if they were requested. `notice`
+    says which notification of the run's end has failed, "" for none.
     """
 
     task: str
@@ -254,6 +284,7 @@ class TaskReport:
     planned: bool = False
     log_progress: Optional[LogProgress] = None
     log: List[str] = field(default_factory=list)
+    notice: str = ""
 
 
 def to_json(record: Any) -> Dict[str, Any]:

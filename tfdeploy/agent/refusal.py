@@ -7,11 +7,13 @@ class Refusal(Exception):
     """The agent can't do what it was asked to.
 
     `message` is one sentence that says what was found and what was expected; `hint` is a command or
-    an edit that helps. `held_by` is the run that holds the port or GPU that is needed, or "".
+    an edit that helps. `busy` says that the needed port or GPU is in use, and so may become free;
+    `held_by` is the run that holds it, or "".
     """
 
-    def __init__(self, message: str, hint: str = "", held_by: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", held_by: str = "", busy: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.held_by = held_by
+        self.busy = busy

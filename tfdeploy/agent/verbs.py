@@ -44,6 +44,7 @@ VERBS = {
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),
     "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
+    "holders": ("preflight.FindHolders", "preflight.holders.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start.start"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
@@ -87,6 +88,11 @@ def main(argv: List[str]) -> int:
 
         supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0
+    if argv[0] == "notify":
+        from .reports.notify import send_all
+
+        send_all(argv[1])
+        return 0
     return serve()
 
 
@@ -127,7 +133,8 @@ def _answer(verb: str, body: Body) -> None:
         for answer in _answers(*_call(verb, body)):
             _send(answer)
     except Refusal as refusal:
-        _send({"refused": refusal.message, "hint": refusal.hint, "held_by": refusal.held_by})
+        busy = {"busy": refusal.busy, "held_by": refusal.held_by}
+        _send({"refused": refusal.message, "hint": refusal.hint, **busy})
     except BrokenPipeError:
         raise
     except Invalid as error:

@@ -93,6 +93,26 @@ OlderRelease = Annotated[
         help="Start an older release that is still on the hosts: its id, or that of a run with it.",
     ),
 ]
+NotifyTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--notify",
+        metavar="COMMAND|URL",
+        show_default=False,
+        help="At the end of the run, start this command on the controller with a summary as JSON "
+        "on its standard input, or post it to this http(s) URL.",
+    ),
+]
+WaitTime = Annotated[
+    str | None,
+    typer.Option(
+        "--wait",
+        metavar="DURATION",
+        show_default=False,
+        help="Wait for GPUs and ports that are in use: 90s, 30m, 1h, or forever. Of several "
+        "that wait, the first that tries gets them: there is no queue.",
+    ),
+]
 HOSTS = Path("hosts.toml")
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")

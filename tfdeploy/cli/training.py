@@ -14,10 +14,12 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
+    NotifyTarget,
     OlderRelease,
     RunArgument,
     RunId,
     RunName,
+    WaitTime,
     With,
     Words,
     app,
@@ -128,16 +130,19 @@ def start(
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
+    wait: WaitTime = None,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
+    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
+    wait_s = parse_wait(wait)
     intent, console = load_intent(hosts, words, env, counts, name, release), Console()
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if push:
             _push(fleet, intent, console)
-        _start(fleet, intent, console)
+        _start(fleet, intent, console, wait_s)
 
 
 @app.command()
@@ -152,39 +157,54 @@ def run(
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
+    wait: WaitTime = None,
+    notify: NotifyTarget = None,
     json: Json = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
+    from tfdeploy.cli.notice import EndNotice
     from tfdeploy.commands.start import secret_values
+    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json)
+    wait_s = parse_wait(wait)
+    notice = EndNotice(notify, console)
     intent = load_intent(hosts, words, env, counts, name, release)
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         _push(fleet, intent, console)
-        current_run = _start(fleet, intent, console)
-        current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
-        finished = _finish(fleet, current_run, ended, console)
+        current_run = _start(fleet, intent, console, wait_s)
+        with notice.of(fleet, current_run):
+            current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
+            notice.ended(current_run, ended)
+            finished = _finish(fleet, current_run, ended, console)
     _exit_with_end(console, current_run, finished, json)
 
 
 @app.command()
 def attach(
-    run: RunArgument = None, hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False
+    run: RunArgument = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    notify: NotifyTarget = None,
+    json: Json = False,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
+    from tfdeploy.cli.notice import EndNotice
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.output.console import Console
 
-    attached, console = find_run(hosts, run or run_id), Console(for_json=json)
-    with open_fleet(attached) as fleet:
+    console = Console(for_json=json)
+    notice, attached = EndNotice(notify, console), find_run(hosts, run or run_id)
+    with open_fleet(attached) as fleet, notice.of(fleet, attached):
         try:
             with console.fetch_progress(fleet.transfers, beside_events=True):
                 attached, ended = follow_to_end(fleet, attached, _watcher(console), OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
+        notice.ended(attached, ended)
         finished = _finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
 
@@ -202,17 +222,33 @@ def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
         console.print_environments(built, intent)
 
 
-def _start(fleet: Fleet, intent: Intent, console: Console) -> Run:
+def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run:
+    """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use."""
     from tfdeploy.commands.plan_warnings import plan_warnings
     from tfdeploy.commands.start import start
+    from tfdeploy.commands.wait import start_when_free
+
+    def try_to_start() -> Run:
+        with interruptible_start(console):
+            return start(
+                fleet, intent, console.print_report, lambda note: console.print_notes([note])
+            )
 
     console.print_notes(plan_warnings(intent))
-    with interruptible_start(console):
-        current_run = start(
-            fleet, intent, console.print_report, lambda note: console.print_notes([note])
-        )
+    with _interruptible_wait(console):
+        waiting = console.wait_progress
+        current_run = start_when_free(fleet, intent, wait_s, try_to_start, waiting)
     console.print_started(current_run)
     return current_run
+
+
+@contextmanager
+def _interruptible_wait(console: Console) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print_interrupted("interrupted while waiting: nothing was started")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import HostFacts as Facts
 from tfdeploy.agent.protocol.preflight import Survey
+from tfdeploy.agent.records import is_url
 from tfdeploy.errors import AgentError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def ask_facts(
         env=example.env if example else spare_env,
         gpus=needed_gpus(launches, host),
         imports=list(inventory.training.imports),
-        programs={x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
+        programs=_programs(launches),
         network=inventory.network,
     )
     facts = agent.ask(request, TIMEOUT_S)
@@ -87,6 +88,15 @@ def ask_facts(
         raise AgentError(agent.host, f"invalid answer: imports {[*facts.imports]!r:.40}")
     parsed = parse_facts(agent.host, facts, time.time())
     return replace(parsed, python=python, environment=environment)
+
+
+def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
+    """Return the program of each task, with its PATH, and those of [notify] on the chief's host."""
+    targets = [(f"notify.{k}", t) for x in launches for k, t in x.notify.targets("failed").items()]
+    return {
+        **{x.task: [x.argv[0], x.env.get("PATH", "")] for x in launches},
+        **{key: [target[0], ""] for key, target in targets if not is_url(target)},
+    }
 
 
 def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:

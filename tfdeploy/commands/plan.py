@@ -83,6 +83,11 @@ class Intent:
         launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
         return tuple(each.in_directory(SET_AT_START) for each in launches)
 
+    @property
+    def notified(self) -> dict[str, tuple[str, ...]]:
+        """Return the commands and URLs of [notify], by their keys."""
+        return dict(self.inventory.notify.model_dump(exclude_none=True))
+
     def readers(self, place: str) -> list[str]:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
         spares = [host.name for host in self.inventory.hosts if host.spare]

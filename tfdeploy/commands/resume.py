@@ -92,7 +92,7 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
-        stopped = stop(old_fleet, remaining)
+        stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))

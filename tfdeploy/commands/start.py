@@ -234,7 +234,7 @@ def _wait_or_stop(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport],
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Stop everything; return what failed, to be reported after the first failure."""
     try:
-        stop(fleet, run)
+        stop(fleet, run, silent=True)
     except TfdeployError as error:
         return [error]
     return []

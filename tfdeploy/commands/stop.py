@@ -41,15 +41,15 @@ class StopResult:
     unconfirmed: tuple[Placement, ...] = ()
 
 
-def stop(fleet: Fleet, run: Run) -> StopResult:
+def stop(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
     """Stop as `stop_reachable` does; then raise what went wrong: a host that can't be reached, a
     process that survived SIGKILL."""
-    stopped = stop_reachable(fleet, run)
+    stopped = stop_reachable(fleet, run, silent=silent)
     raise_all(stopped.errors)
     return stopped
 
 
-def stop_reachable(fleet: Fleet, run: Run) -> StopResult:
+def stop_reachable(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
     """Stop all tasks on all hosts that can be reached. Raises nothing.
 
     Workers stop before the ps: a worker without its ps ignores SIGTERM for most of a minute. A
@@ -57,13 +57,14 @@ def stop_reachable(fleet: Fleet, run: Run) -> StopResult:
     others.
 
     The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
-    can't reach to end.
+    can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
     states: dict[str, str] = {}
     saved: tuple[str, float] | None = None
     errors: list[TfdeployError] = []
     for wave in _waves(run):
-        for outcome in _stop_tasks(fleet, run, wave, keep_supervisor=True).values():
+        outcomes = _stop_tasks(fleet, run, wave, keep_supervisor=True, silent=silent)
+        for outcome in outcomes.values():
             if isinstance(outcome, TfdeployError):
                 errors.append(outcome)
                 continue
@@ -125,13 +126,19 @@ def _saved_checkpoint(answers: list[StoppedTask]) -> tuple[str, float] | None:
 
 
 def _stop_tasks(
-    fleet: Fleet, run: Run, placements: list[Placement], *, keep_supervisor: bool
+    fleet: Fleet,
+    run: Run,
+    placements: list[Placement],
+    *,
+    keep_supervisor: bool,
+    silent: bool = False,
 ) -> dict[str, list[StoppedTask] | TfdeployError]:
     """Stop tasks; with `keep_supervisor` the chief's supervisor goes on and reports the stop."""
 
     def ask(agent: Agent) -> list[StoppedTask]:
         tasks = [str(p.task) for p in placements if p.host == agent.host]
-        request = Stop(run.inventory.project, run.id, tasks, run.launched, keep_supervisor)
+        project = run.inventory.project
+        request = Stop(project, run.id, tasks, run.launched, keep_supervisor, silent)
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
         return agent.ask(request, timeout_s).tasks
 

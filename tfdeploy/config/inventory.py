@@ -19,12 +19,14 @@ from tfdeploy.config.models import HostSettings as HostSettings
 from tfdeploy.config.models import HostsFile, Table
 from tfdeploy.config.models import Inventory as Inventory
 from tfdeploy.config.models import JobTraining as JobTraining
+from tfdeploy.config.models import Notify as Notify
 from tfdeploy.config.models import PythonEnvironment as PythonEnvironment
 from tfdeploy.config.models import Restart as Restart
 from tfdeploy.config.models import RestartSettings as RestartSettings
 from tfdeploy.config.models import Source as Source
 from tfdeploy.config.models import Training as Training
 from tfdeploy.errors import InventoryError
+from tfdeploy.formatting.humanize import mask_urls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,6 +199,8 @@ def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
     loc = (*prefix, *(part for part in detail["loc"] if part != KEY_MARK))
     path = ".".join(str(part) for part in loc)
     found = f"found {_shorten(detail['input'])}"
+    if loc[0] == "notify":  # the path of a webhook's URL is its password
+        found = mask_urls(found)
     match detail["type"]:
         case "missing":
             return f"{path} is missing"
@@ -226,7 +230,7 @@ def _suggest_key(loc: tuple[Any, ...]) -> str:
     """Return the allowed key nearest to the unknown one, else all allowed keys of its table."""
     tables: dict[str, type[Table]] = {
         "source": Source, "data": DataSet, "env": PythonEnvironment, "training": Training,
-        "restart": Restart, "defaults": HostSettings, "hosts": Host,
+        "restart": Restart, "notify": Notify, "defaults": HostSettings, "hosts": Host,
     }  # fmt: skip
     model = tables.get(str(loc[0]), HostsFile) if len(loc) > 1 else HostsFile
     if len(loc) == 3 and loc[1] in JOBS:

@@ -36,6 +36,7 @@ from tfdeploy.config.types import (
     Seconds,
     Setup,
     StringList,
+    Target,
     Text,
     Timeout,
     User,
@@ -223,6 +224,14 @@ class Restart(RestartSettings):
         )
 
 
+class Notify(Table):
+    """What the chief's host does once at the end of the run: a command that gets the run's summary
+    as JSON, or a URL. `on_failure` is only for a run that failed."""
+
+    on_end: Target | None = None
+    on_failure: Target | None = None
+
+
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
@@ -305,6 +314,7 @@ class FileFields(Table):
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
+    notify: Notify = Notify()
 
 
 class Inventory(FileFields):

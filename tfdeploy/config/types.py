@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -216,6 +217,31 @@ def _check_modules(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
+def _split_target(value: Any) -> Any:
+    """Split a command into words; a URL is one word, whatever characters it has."""
+    is_url = isinstance(value, str) and URL.match(value)
+    return (value,) if is_url else _split_words(value)
+
+
+def _check_target(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Accept a command, or a URL that a webhook has."""
+    _check_command(value)
+    if not URL.match(value[0]):
+        return value
+    if len(value) > 1:
+        raise ValueError("expected a command, or a URL alone")
+    try:
+        parts = urlsplit(value[0])
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or not re.fullmatch(r"[!-~]+", value[0]) or "@" in parts.netloc:
+        raise ValueError(
+            "expected a command, or an http:// or https:// URL without user and password"
+        )
+    return value
+
+
 def _list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -332,6 +358,12 @@ Command = Annotated[
 ]
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words), AfterValidator(_check_words)]
 Text = Annotated[str, AfterValidator(_check_text)]
+Target = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_split_target),
+    Field(min_length=1),
+    AfterValidator(_check_target),
+]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]

@@ -21,6 +21,7 @@ from tfdeploy.commands.push import push
 from tfdeploy.commands.signals import delay_signals
 from tfdeploy.commands.start import plan_run, start_run
 from tfdeploy.commands.stop import stop
+from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import TaskError, TfdeployError, individual_errors
 from tfdeploy.experiments import plots, scalars
 from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
@@ -88,9 +89,12 @@ class CellRuns:
         self._fleet, self._seconds, self._pattern = fleet, seconds, pattern
 
     def plan(self, intent: Intent) -> Run:
-        """Push the release, which the hosts have after the first cell, and plan a run."""
+        """Push the release, which the hosts have after the first cell, and plan a run, the end of
+        which nobody is notified of."""
         push(self._fleet, intent)
-        return replace(plan_run(self._fleet, intent), of_sweep=True)
+        planned = plan_run(self._fleet, intent)
+        quiet = planned.inventory.model_copy(update={"notify": Notify()})
+        return replace(planned, inventory=quiet, of_sweep=True)
 
     def measure(self, cell: Cell, planned: Run) -> Result:
         """Start a run, and measure it. A failed task is a result; a failed host raises."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 KILO = 1000
 MAX_NAMES_WIDTH = 40  # characters for names that share a line with other text
+URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s@\"']*@)?([^/\s?#\"']*)[^\s\"']*")
 
 
 def escape_control(text: str) -> str:
@@ -33,6 +35,11 @@ def escape_line(text: str) -> str:
     """Return `text` as `escape_control`, in one line: a value from a host can't look like a row of
     its own."""
     return escape_control(text).replace("\n", "\\n")
+
+
+def mask_urls(text: str) -> str:
+    """Return `text` with only the scheme and the host of each URL: the rest may be a password."""
+    return URL.sub(r"\1\2/***", text)
 
 
 def format_size(count: int) -> str:

@@ -199,8 +199,8 @@ class Agent:
     def _raise_refusal(self, answer: Answer) -> None:
         if "refused" in answer:
             message, hint = str(answer["refused"]), str(answer.get("hint", ""))
-            if answer.get("held_by"):
-                raise LeaseConflict(self.host, message, hint, str(answer["held_by"]))
+            if answer.get("busy") is True:
+                raise LeaseConflict(self.host, message, hint, str(answer.get("held_by", "")))
             raise AgentError(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")

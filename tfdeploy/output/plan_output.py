@@ -12,7 +12,13 @@ from rich.markup import escape
 
 from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import escape_line, format_count, format_size, shorten_names
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_size,
+    mask_urls,
+    shorten_names,
+)
 from tfdeploy.init.document import missing_tensorflow, reasons
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
@@ -51,6 +57,9 @@ class PlanOutput(Terminal):
         self.print_text(f"\ncluster  {json.dumps(intent.plan.cluster)}")
         self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
+        for key, target in intent.notified.items():
+            text = mask_urls(shlex.join(target))
+            self.print_text(f"notify   {key}: {text}, by {chief.host}")
         for place, data in intent.data.items():
             jobs, hosts = intent.inventory.data[place].jobs, intent.readers(place)
             readers = f"for {', '.join(jobs)} on {shorten_names(hosts)}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tfdeploy.agent.records import STOPPED, SUCCEEDED
@@ -23,7 +25,7 @@ from tfdeploy.output.batching import Batch
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.resume import ResumeResult
@@ -82,6 +84,21 @@ class RunEvents(Terminal):
                     self._out.out(escape_line("".join(text for text, _ in parts)), highlight=False)
 
     # The run
+
+    @contextmanager
+    def wait_progress(self) -> Iterator[Callable[[Sequence[TfdeployError]], None]]:
+        """Return a context while `start` waits, and a function that prints what it waits for. A
+        terminal also shows for how long it has waited."""
+        columns = (SpinnerColumn(), TextColumn("waiting"), TimeElapsedColumn())
+        stream = self._progress_stream
+        shown = Progress(*columns, console=stream, transient=True, disable=not stream.is_terminal)
+        with shown:
+            shown.add_task("")
+            yield self._print_busy
+
+    def _print_busy(self, errors: Sequence[TfdeployError]) -> None:
+        without_hints = FleetError([error.with_hint("") for error in errors])
+        self.print_text("\n".join(f"waiting: {line}" for line in str(without_hints).splitlines()))
 
     def print_started(self, run: Run) -> None:
         tasks = format_count(len(run.plan.placements), "task")

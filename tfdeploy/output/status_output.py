@@ -38,6 +38,15 @@ class StatusOutput(Terminal):
             table.add_row(*cells)
         self._print_table(table)
         self._print_hidden(rows, hidden_columns(rows, columns))
+        self._print_notices(status)
+
+    def _print_notices(self, status: RunStatus) -> None:
+        """Print which notifications of the run's end have failed."""
+        for task in status.tasks:
+            if task.report and task.report.notice:
+                notice = escape_line(task.report.notice)
+                log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
+                self.print_text(f"{notice} (see {log})")
 
     def _print_hidden(self, rows: Sequence[Row], hidden: Sequence[str]) -> None:
         """Print reasons below a table without that column, and name the other hidden columns."""

@@ -11,6 +11,7 @@ from tfdeploy.agent.records import (
     PEER_ERRORS,
     HeartbeatSettings,
     Launch,
+    Notify,
     Outputs,
     Policy,
 )
@@ -18,6 +19,7 @@ from tfdeploy.config.types import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS
+from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ def _launch(
         outputs=_outputs(training, plan, placement),
         name=values["task"],
         network=inventory.network,
+        notify=_notify(inventory, plan, placement, names),
         port=placement.port,
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,
@@ -170,6 +173,11 @@ def _launch(
         },
         environment=environment,
     )
+
+
+def _notify(inventory: Inventory, plan: Plan, placement: Placement, names: RunNames) -> Notify:
+    is_chief = placement == plan.chief
+    return notify(inventory, plan, names.run, names.name) if is_chief else Notify()
 
 
 def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:

@@ -27,7 +27,7 @@ DOCUMENTED_DEFAULTS = (
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
-TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart"}
+TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart", "notify"}
 FIELDS = {
     *(set(tables.HostsFile.model_fields) - TABLES),
     *inventory.Source.model_fields,
@@ -36,6 +36,7 @@ FIELDS = {
     *(set(inventory.Training.model_fields) - set(JOBS)),
     *inventory.JobTraining.model_fields,
     *inventory.RestartSettings.model_fields,
+    *inventory.Notify.model_fields,
     *inventory.HostSettings.model_fields,
     *(set(inventory.Host.model_fields) - {"name"}),
 }

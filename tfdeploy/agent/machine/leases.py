@@ -149,6 +149,7 @@ def taken_refusal(resource: str, holder: Holder) -> Refusal:
         "wait until it ends{}, or give the host other ports or GPUs "
         '(ports = "auto" finds free ports)'.format(stop),
         held_by=holder.run,
+        busy=True,
     )
 
 

@@ -28,6 +28,7 @@ def require_free(port: int, task: str) -> None:
         "stop what is left of that run with tfdeploy stop --run {}".format(mark[1])
         if mark
         else "stop that process, or give the host other ports",
+        busy=True,
     )
 
 

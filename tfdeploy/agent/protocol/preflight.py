@@ -121,6 +121,26 @@ class Ports(Request[FreePorts]):
     count: int
 
 
+class Taken(Message):
+    """A port or GPU that is in use, and `run`, which holds it; "" if no run does."""
+
+    message: str
+    hint: str
+    run: str
+
+
+class Holders(Message):
+    taken: List[Taken]
+
+
+class FindHolders(Request[Holders]):
+    """Ask which of the ports of these tasks, and of these GPUs, are in use. Nothing is taken."""
+
+    VERB = "holders"
+    ports: Dict[str, List[int]]
+    gpus: List[int]
+
+
 class Peer(Message):
     """A task to connect to; `name` is what its own server calls it."""
 

@@ -63,7 +63,8 @@ class Stopped(Message):
 
 class Stop(Request[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
-    launch. With `tells`, the chief's supervisor stays to tell the others that the run ends."""
+    launch. With `tells`, the chief's supervisor stays to tell the others that the run ends; with
+    `silent` it then notifies nobody."""
 
     VERB = "stop"
     project: str
@@ -71,6 +72,7 @@ class Stop(Request[Stopped]):
     tasks: List[str]
     launched: str = ""
     tells: bool = False
+    silent: bool = False
 
 
 class KnownRun(Message):

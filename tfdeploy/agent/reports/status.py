@@ -44,6 +44,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         cause=state.cause,
         planned=state.planned,
         log=last_lines(log, tail) if tail else [],
+        notice=_notice(task_dir),
     )
     return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
 
@@ -61,6 +62,14 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         quiet_s=progress.quiet_s(log, files),
         log_progress=log_progress.read(log),
     )
+
+
+def _notice(task_dir: str) -> str:
+    """Return which notification of the run's end has failed; "" if none has."""
+    try:
+        return "; ".join(records.read(paths.notice(task_dir))["failed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def read_state(task_dir: str) -> TaskState:

@@ -66,9 +66,15 @@ def _require_lasting_session() -> None:
 def _on_this_host(launch: Launch) -> Launch:
     """Expand words such as `~/tf/bin/python`, as a shell does, with this host's home directory, and
     fill in the task's own directory."""
-    argv = [start_checks.expand_home(word) for word in launch.argv]
+    expand = start_checks.expand_home
+    notify = replace(
+        launch.notify,
+        on_end=[expand(word) for word in launch.notify.on_end],
+        on_failure=[expand(word) for word in launch.notify.on_failure],
+    )
+    expanded = replace(launch, argv=[expand(word) for word in launch.argv], notify=notify)
     task_dir = paths.task(launch.project, launch.run, launch.task)
-    return replace(launch, argv=argv).in_directory(paths.work(task_dir))
+    return expanded.in_directory(paths.work(task_dir))
 
 
 def _in_environment(launch: Launch) -> Launch:

@@ -7,7 +7,7 @@ import os
 from .. import TYPE_CHECKING, paths
 from ..environments import marker
 from ..machine import lock, preload
-from ..records import GUARDED
+from ..records import GUARDED, is_url
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def check(launch: Launch, gpus: Dict[int, str]) -> None:
     if lock.holder(paths.task(launch.project, launch.run, launch.task)) is not None:
         raise already_running(launch)
     check_program(launch, release)
+    _check_notify(launch, release)
     _check_gpus(launch, gpus)
     refusal = guard_refusal(launch.network)
     if refusal is not None:
@@ -41,6 +42,14 @@ def check_program(launch: Launch, release: str) -> None:
     """Raise Refusal if the task's program does not exist; `release` is the release's folder."""
     if not is_program(launch.argv[0], launch.env, release):
         raise missing_program(launch.argv[0], launch.task)
+
+
+def _check_notify(launch: Launch, release: str) -> None:
+    """Raise Refusal if a program of [notify] does not exist: at the end it is too late."""
+    targets = {"on_end": launch.notify.on_end, "on_failure": launch.notify.on_failure}
+    for key, target in targets.items():
+        if target and not is_url(target) and not is_program(target[0], {}, release):
+            raise missing_program(target[0], "notify." + key)
 
 
 def is_program(program: str, env: Dict[str, str], folder: str) -> bool:

@@ -20,31 +20,38 @@ UNKNOWN = "UNKNOWN"  # this host never had the task
 
 
 def stop(
-    project: str, run: str, tasks: List[str], launched: str = "", tells: bool = False
+    project: str,
+    run: str,
+    tasks: List[str],
+    launched: str = "",
+    tells: bool = False,
+    silent: bool = False,
 ) -> Stopped:
     """Stop `tasks` in parallel.
 
     `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
     `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
-    stopped once more or all of them have ended.
+    stopped once more or all of them have ended; if `silent` is true as well, it notifies nobody.
     """
+    number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if tells else signal.SIGTERM
     return Stopped(
-        parallel.each(lambda task: _stop_launch(launched, project, run, task, tells), tasks)
+        parallel.each(lambda task: _stop_launch(launched, project, run, task, number), tasks)
     )
 
 
-def _stop_launch(launch_name: str, project: str, run: str, task: str, tells: bool) -> StoppedTask:
+def _stop_launch(launch_name: str, project: str, run: str, task: str, number: int) -> StoppedTask:
     task_dir = paths.task(project, run, task)
     launch = _read_launch(task_dir)
     if launch_name and launch and launch.heartbeat.launch_name != launch_name:
         from ..reports import status  # rarely needed: most stops are for the current launch
 
         return StoppedTask(task, status.read_state(task_dir).state, [])
-    return stop_task(project, run, task, tells)
+    return stop_task(project, run, task, number)
 
 
-def stop_task(project: str, run: str, task: str, tells: bool = False) -> StoppedTask:
-    """Stop the task through its supervisor; if that is gone, end all processes with its mark."""
+def stop_task(project: str, run: str, task: str, number: int = signal.SIGTERM) -> StoppedTask:
+    """Stop the task through its supervisor, which gets the signal `number` (see
+    supervision/watch.py); if it is gone, end all processes with the task's mark."""
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
     grace_s = _stop_grace_s(task_dir)
@@ -53,7 +60,7 @@ def stop_task(project: str, run: str, task: str, tells: bool = False) -> Stopped
         time.sleep(0.01)
         supervisor = lock.holder(task_dir)
     if supervisor is not None:
-        _stop_supervisor(supervisor, task_dir, grace_s, tells)
+        _stop_supervisor(supervisor, task_dir, grace_s, number)
     survivors = process.end_all(mark, None, grace_s)
     return StoppedTask(
         task=task,
@@ -63,10 +70,10 @@ def stop_task(project: str, run: str, task: str, tells: bool = False) -> Stopped
     )
 
 
-def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, tells: bool) -> None:
+def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, number: int) -> None:
     launch = _read_launch(task_dir)
-    stays = tells and launch is not None and launch.is_chief
-    process.send_signal(supervisor, signal.SIGUSR1 if tells else signal.SIGTERM)
+    stays = number != signal.SIGTERM and launch is not None and launch.is_chief
+    process.send_signal(supervisor, number)
     process.send_signal(supervisor, signal.SIGCONT)  # a stopped process receives no other signal
     deadline = time.monotonic() + grace_s + process.KILL_WAIT_S + MARGIN_S
     while lock.holder(task_dir) == supervisor and not (stays and _has_ended(task_dir)):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from .. import TYPE_CHECKING
 from ..machine.peers import plain
 from ..machine.sockets import DeadlineSocket, listen
-from ..records import ENDED, HeartbeatSettings
+from ..records import ENDED, HeartbeatSettings, TaskState
 from . import signing
 
 if TYPE_CHECKING:
@@ -42,6 +42,14 @@ class Report:
     reason: str
     sent: int = 0  # the sender's own clock in ns: an older report that is replayed does not count
     stops_run: bool = False  # the task was ended by the command that stops the whole run
+    cause: str = ""
+    restarts: int = 0
+
+    def task_state(self) -> TaskState:
+        """Return the state of the task, as far as it was reported. A host may lie about types."""
+        restarts = self.restarts if type(self.restarts) is int else 0
+        reason, cause = str(self.reason), str(self.cause)
+        return TaskState(str(self.state), since=0.0, restarts=restarts, reason=reason, cause=cause)
 
 
 class HeartbeatServer:
@@ -111,7 +119,13 @@ class HeartbeatServer:
         sent = body["asked"]
         if sent > self.reports[task].sent:
             self.reports[task] = Report(
-                time.monotonic(), body["state"], body["reason"], sent, body.get("of_run", False)
+                time.monotonic(),
+                body["state"],
+                body["reason"],
+                sent,
+                body.get("of_run", False),
+                body.get("cause", ""),
+                body.get("restarts", 0),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 
 from .. import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
+NOTIFY_AFTER_S = 60.0  # from the chief's end, if another task does not report its own
 
 
 def join(
@@ -48,7 +50,13 @@ class ChiefMembership:
         self._launch = launch
         self._get_state = get_state
         self._get_sources = get_sources
-        self._started_at = time.monotonic()
+        self._task_dir = task_dir
+        self._started_at, self._started = time.monotonic(), time.time()
+        self._is_notified = not (launch.notify.on_end or launch.notify.on_failure)
+        if not self._is_notified:
+            from ..reports import notify  # as in _notify
+
+            notify.forget(task_dir)
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._server = HeartbeatServer(launch.heartbeat, self._offer.read, self._progress.count)
@@ -83,22 +91,40 @@ class ChiefMembership:
         """Return how often the run was found to have progressed."""
         return self._progress.count()
 
-    def leave(self, stops_run: bool) -> None:
+    def leave(self, order: Optional[Order]) -> None:
         """Report how this task ended until every other task has reported its own end.
 
         Gives up after orphan_timeout_s, or on SIGTERM. Other tasks learn the end of the run in this
-        way even if the controller cannot reach their hosts.
+        way even if the controller cannot reach their hosts. `order` has ended this task.
         """
         state, started_at = self._get_state(), time.monotonic()
+        self._is_notified = self._is_notified or (order is not None and order.silent)
         self._server.ended = {"state": state.state, "reason": state.reason}
         timeout_s = self._launch.heartbeat.orphan_timeout_s
         while self._server.unfinished_tasks() and time.monotonic() < started_at + timeout_s:
             if signal.sigtimedwait((signal.SIGTERM,), TICK_S):
                 break
+            if time.monotonic() > started_at + NOTIFY_AFTER_S:
+                self._notify()
 
     def close(self) -> None:
+        self._notify()
         self._offer.close()
         self._server.close()
+
+    def _notify(self) -> None:
+        """Send the summary of the run once, from a process that the run does not wait for."""
+        if self._is_notified:
+            return
+        self._is_notified = True
+        try:
+            from ..reports import notify  # most runs notify nobody
+
+            states = {task: last.task_state() for task, last in self._server.reports.items()}
+            states[self._launch.task] = self._get_state()
+            notify.start_sending(self._launch, self._task_dir, states, self._started)
+        except Exception as error:  # it must not keep the supervisor from ending
+            sys.excepthook(type(error), error, error.__traceback__)
 
 
 class OtherMembership:
@@ -145,14 +171,14 @@ class OtherMembership:
         except (OSError, signing.Untrusted):
             return None
 
-    def leave(self, stops_run: bool) -> None:
+    def leave(self, order: Optional[Order]) -> None:
         """Report how this task ended.
 
         The report is repeated for LAST_REPORT_S seconds, because networks often fail together with
-        tasks. If the whole run is being stopped (`stops_run`), the command that stops it waits, so
-        the report is sent only once.
+        tasks. If the whole run is being stopped (`order.stops_run`), the command that stops it
+        waits, so the report is sent only once.
         """
-        self._stops_run = stops_run
+        self._stops_run = stops_run = order is not None and order.stops_run
         deadline = time.monotonic() + (0.0 if stops_run else LAST_REPORT_S)
         if stops_run:
             self._client.send()
@@ -168,6 +194,8 @@ class OtherMembership:
         report = {
             "state": state.state,
             "reason": state.reason,
+            "cause": state.cause,
+            "restarts": state.restarts,
             "sources": self._get_sources(),
         }
         return {**report, "of_run": True} if self._stops_run else report

@@ -206,7 +206,7 @@ class Supervisor:
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
         self.log.close()
         if self._order is not STOP:
-            self.membership.leave(self._order is not None and self._order.stops_run)
+            self.membership.leave(self._order)
             if self.membership.all_others_ended():
                 self._store(replace(self.state, others_ended=True))
         self.membership.close()

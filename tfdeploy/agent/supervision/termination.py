@@ -21,7 +21,8 @@ class Order:
 
     `state` is its next state: STOPPED, FAILED, or BACKOFF if it may be restarted. `cause` names the
     other task that is the root cause, if any. `planned` is True for max_duration_s, `stops_run` for
-    the command that stops all tasks of the run.
+    the command that stops all tasks of the run, `silent` if nobody is notified of that end: a
+    start that failed, or a resume, stops them.
     """
 
     reason: str
@@ -29,6 +30,7 @@ class Order:
     cause: str = ""
     planned: bool = False
     stops_run: bool = False
+    silent: bool = False
 
 
 def chief_order(

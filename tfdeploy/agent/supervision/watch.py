@@ -20,8 +20,14 @@ if TYPE_CHECKING:
 
 STOP = Order("on request")
 STOP_RUN = Order("on request", stops_run=True)
-# Signals to a supervisor: SIGTERM from any process, SIGUSR1 from `tfdeploy stop`.
-ORDERS: Dict[int, Order] = {signal.SIGTERM: STOP, signal.SIGUSR1: STOP_RUN}
+STOP_SILENTLY = Order("on request", stops_run=True, silent=True)
+# Signals to a supervisor: SIGTERM from any process, SIGUSR1 from `tfdeploy stop`, SIGUSR2 from a
+# start that failed and from `tfdeploy resume`.
+ORDERS: Dict[int, Order] = {
+    signal.SIGTERM: STOP,
+    signal.SIGUSR1: STOP_RUN,
+    signal.SIGUSR2: STOP_SILENTLY,
+}
 SIGNALS = (signal.SIGCHLD, *ORDERS)
 TICK_S = 0.25
 FIRST_TICK_S = 0.02

@@ -1,0 +1,107 @@
+"""A summary reaches a command or a URL, or the reason why it did not; nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import pytest
+from waiting import until
+
+from integration.sshd import alive
+from integration.webhook import BROKEN, SLOW, webhook
+from tfdeploy.agent.reports import notify
+
+DOCUMENT = json.dumps({"text": "p: run r succeeded after 1s"}).encode()
+SAVE = "import os, pathlib, sys; pathlib.Path('got').write_text(sys.stdin.read())"
+
+
+def send(target, folder, **env):
+    return notify.send([*target], DOCUMENT, {**os.environ, **env}, str(folder))
+
+
+def python(code):
+    return [sys.executable, "-S", "-c", code]
+
+
+def test_a_command_gets_the_summary_on_its_standard_input(tmp_path):
+    assert send(python(SAVE + "; print(os.environ['A'])"), tmp_path, A="thanks") == "thanks"
+    assert (tmp_path / "got").read_bytes() == DOCUMENT
+
+
+def test_a_command_need_not_read_it(tmp_path):
+    large = b"x" * (1 << 20)
+    assert notify.send(python("pass"), large, dict(os.environ), str(tmp_path)) == "exit 0"
+
+
+@pytest.mark.parametrize(
+    ("target", "reason", "output"),
+    [
+        (python("print('no\\n mail'); raise SystemExit(7)"), "exit 7", "no mail"),
+        (python("import os; os.kill(os.getpid(), 9)"), "killed by signal 9", ""),
+        (["/no/program"], "cannot run /no/program: No such file or directory", ""),
+        (["./a-file"], "cannot run ./a-file: Permission denied", ""),
+    ],
+)
+def test_a_command_that_fails_says_why(tmp_path, target, reason, output):
+    (tmp_path / "a-file").write_text("not executable")
+    with pytest.raises(notify.NotSent) as failed:
+        send(target, tmp_path)
+    assert (failed.value.reason, failed.value.output) == (reason, output)
+
+
+def test_only_the_end_of_a_long_output_is_kept(tmp_path):
+    with pytest.raises(notify.NotSent) as failed:
+        send(python("print('x' * 10_000_000, 'the end'); raise SystemExit(1)"), tmp_path)
+    assert failed.value.output.endswith("x the end")
+    assert len(failed.value.output) <= notify.OUTPUT_BYTES
+
+
+def test_a_command_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch):
+    monkeypatch.setattr(notify, "LIMIT_S", 1.0)
+    code = (
+        "import os, subprocess, sys, time; child = subprocess.Popen(['sleep', '3000']);"
+        "print(os.getpid(), child.pid, flush=True); time.sleep(3000)"
+    )
+    with pytest.raises(notify.NotSent) as failed:
+        send(python(code), tmp_path)
+    assert failed.value.reason == "killed after 1 s"
+    for pid in failed.value.output.split():
+        until(lambda pid=pid: not alive(int(pid)), f"the end of {pid}")
+
+
+def test_a_process_that_a_command_leaves_behind_is_not_waited_for(tmp_path):
+    code = "import subprocess; print(subprocess.Popen(['sleep', '3000']).pid, flush=True)"
+    started_at = time.monotonic()
+    pid = int(send(python(code), tmp_path))
+    assert time.monotonic() - started_at < notify.LIMIT_S
+    assert alive(pid)
+    os.kill(pid, 9)
+
+
+def test_a_url_gets_the_summary_as_json(tmp_path):
+    with webhook() as server:
+        answer = send([server.url + "/services/{TOKEN}/{OTHER}"], tmp_path, TOKEN="t0ken")
+    assert answer == "HTTP 200"
+    (post,) = server.posts
+    assert post == ("/services/t0ken/{OTHER}", "application/json", json.loads(DOCUMENT))
+
+
+def test_a_url_that_refuses_says_why_and_is_not_shown(tmp_path):
+    with webhook() as server, pytest.raises(notify.NotSent) as failed:
+        send([server.url + BROKEN], tmp_path)
+    assert str(failed.value) == "HTTP 404 Not Found no_service"
+    with pytest.raises(notify.NotSent) as failed:
+        send([server.url + "/SECRET"], tmp_path)  # it listens no more
+    assert str(failed.value) == "Connection refused"
+    with pytest.raises(notify.NotSent) as failed:
+        send([server.url + "/{TOKEN}"], tmp_path, TOKEN="SEC RET")
+    assert str(failed.value) == "not a valid URL, or no valid answer (InvalidURL)"
+
+
+def test_a_url_that_never_answers_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(notify, "LIMIT_S", 1.0)
+    with webhook() as server, pytest.raises(notify.NotSent, match=r"^killed after 1 s$"):
+        send([server.url + SLOW], tmp_path)

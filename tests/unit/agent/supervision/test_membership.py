@@ -1,0 +1,90 @@
+"""When the chief's supervisor notifies of the run's end: once, soon, and only of an end."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tfdeploy.agent.records import Notify, TaskState
+from tfdeploy.agent.reports import notify
+from tfdeploy.agent.supervision import heartbeat, membership, watch
+from unit.builders import make_heartbeat_settings, make_launch
+
+STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Return the list of what is sent: the states of the tasks, and when."""
+    found = []
+
+    def start_sending(launch, task_dir, states, started):
+        found.append((states, time.monotonic()))
+
+    monkeypatch.setattr(notify, "start_sending", start_sending)
+    monkeypatch.setattr(membership, "TICK_S", 0.01)
+    monkeypatch.setattr(membership, "NOTIFY_AFTER_S", 0.1)
+    return found
+
+
+@pytest.fixture
+def join(tmp_path):
+    """Return a function that makes the membership of a chief, whose others never report."""
+
+    def make(on_end=("mail",)):
+        settings = make_heartbeat_settings(secret=os.urandom(8).hex(), orphan_timeout_s=0.3)
+        launch = make_launch(heartbeat=settings, notify=Notify(on_end=[*on_end]))
+        return membership.join(launch, str(tmp_path), lambda: STATE, list)
+
+    return make
+
+
+def leave(chief, order):
+    """Leave and close as a supervisor does; return when it had left."""
+    chief.leave(order)
+    left_at = time.monotonic()
+    chief.close()
+    return left_at
+
+
+def test_tasks_that_do_not_report_their_end_delay_it_only_for_a_while(sent, join):
+    left_at = leave(join(), None)
+    ((states, sent_at),) = sent
+    assert sent_at < left_at
+    assert {task: state.state for task, state in states.items()} == {
+        "ps:0": "", "worker:0": "FAILED", "worker:1": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "count"), [(watch.STOP_RUN, 1), (watch.STOP_SILENTLY, 0)])
+def test_a_stop_is_an_end_unless_the_run_goes_on(sent, join, order, count):
+    leave(join(), order)
+    assert len(sent) == count
+
+
+def test_without_a_target_nothing_is_sent(sent, join):
+    leave(join(on_end=()), None)
+    assert sent == []
+
+
+def test_an_error_does_not_keep_the_supervisor_from_ending(sent, join, monkeypatch, capsys):
+    def fail(*arguments):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(notify, "start_sending", fail)
+    leave(join(), None)
+    assert "no more processes" in capsys.readouterr().err
+
+
+def test_a_new_launch_forgets_what_an_older_one_could_not_send(sent, join, tmp_path):
+    (tmp_path / "notice.json").write_text("{}")
+    join().close()
+    assert not (tmp_path / "notice.json").exists()
+
+
+def test_a_report_of_wrong_types_prevents_no_notification():
+    lie = heartbeat.Report(0.0, "READY", ["x"], cause={}, restarts="many")
+    state = lie.task_state()
+    assert (state.reason, state.cause, state.restarts) == ("['x']", "{}", 0)

@@ -1,0 +1,190 @@
+"""Send the summary of a run's end to a command or a URL, with a time limit.
+
+On a host a process of its own does it, which holds neither the task's lock nor its leases: the
+supervisor ends, the GPUs are free, and `stop` and `resume` wait for nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from .. import TYPE_CHECKING, paths, records
+from ..records import is_url
+from . import post, run_summary
+
+if TYPE_CHECKING:
+    from typing import IO, Dict, List, Mapping
+
+    from ..records import Launch, TaskState
+
+LIMIT_S = 30.0
+OUTPUT_BYTES = 2000  # of a command's output, the end of which is reported
+DRAIN_S = 1.0
+FIELD = re.compile(r"\{(\w+)\}")  # in a URL: the name of one of training.secrets
+
+
+class NotSent(Exception):
+    """The summary was not accepted. `reason` says why; `output` is the end of what the command
+    printed, in one line."""
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__("{}: {}".format(reason, output) if output else reason)
+        self.reason = reason
+        self.output = output
+
+
+def start_sending(
+    launch: Launch, task_dir: str, states: Mapping[str, TaskState], started: float
+) -> None:
+    """Start the process that sends the run's summary; return at once. Raises OSError.
+
+    `launch` and `task_dir` are the chief's, `states` has every task, and the run `started` at this
+    time of this host's clock.
+    """
+    summary = run_summary.summarize(launch, states, started, time.time(), task_dir)
+    targets = launch.notify.targets(summary.result)
+    if not targets:
+        return
+    document = run_summary.to_document(summary, launch.secrets.values())
+    env = {**os.environ, **launch.secrets}
+    env.update(
+        TFDEPLOY_RUN=launch.run,
+        TFDEPLOY_RELEASE=launch.release,
+        TFDEPLOY_NAME=launch.notify.name or launch.run,
+    )
+    order = _memory_file(json.dumps({"targets": targets, "summary": document}).encode())
+    try:
+        subprocess.Popen(
+            [sys.executable, "-S", "-E", paths.agent(), "notify", task_dir],
+            stdin=order,
+            env=env,
+            cwd="/",
+            start_new_session=True,
+            preexec_fn=_unblock_signals,
+        )
+    finally:
+        os.close(order)
+
+
+def send_all(task_dir: str) -> None:
+    """Send the summary on standard input to its targets; print how that went, and store what
+    failed for `tfdeploy status`."""
+    order = json.load(sys.stdin)
+    document = json.dumps(order["summary"], ensure_ascii=False).encode(errors="replace")
+    failed = []
+    for key, target in order["targets"].items():
+        try:
+            answer = send(target, document, dict(os.environ), paths.work(task_dir))
+            print("notify.{}: {}".format(key, answer))
+        except NotSent as error:
+            print("notify.{} failed: {}".format(key, error))
+            failed.append("notify.{} failed: {}".format(key, error.reason))
+    sys.stdout.flush()
+    if failed:
+        records.write(paths.notice(task_dir), {"failed": failed}, 0o600)
+
+
+def forget(task_dir: str) -> None:
+    """Delete what an earlier launch of the run stored."""
+    try:
+        os.remove(paths.notice(task_dir))
+    except OSError:
+        pass
+
+
+def send(target: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
+    """Run the command in `folder` with `env`, or post to the URL; return what was printed. Raises
+    NotSent."""
+    if not is_url(target):
+        return _run(target, document, env, folder)
+    url = FIELD.sub(lambda match: env.get(match[1], match[0]), target[0])
+    try:
+        program = [sys.executable, "-I", "-S", post.__file__]
+        return _run(program, document, {**env, post.URL: url}, "/")
+    except NotSent as error:
+        raise NotSent(error.output or error.reason) from None
+
+
+def _run(argv: List[str], document: bytes, env: Dict[str, str], folder: str) -> str:
+    try:
+        child = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=env, cwd=folder, start_new_session=True, preexec_fn=_unblock_signals,
+        )  # fmt: skip
+    except OSError as error:
+        raise NotSent("cannot run {}: {}".format(argv[0], error.strerror)) from None
+    pipes = _Pipes(child, document)
+    try:
+        code = child.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        _kill_group(child)
+        reason = "killed after {:g} s".format(LIMIT_S)
+        raise NotSent(reason, pipes.output()) from None
+    finally:
+        _kill_group(child)
+    if code:
+        reason = "exit {}".format(code) if code > 0 else "killed by signal {}".format(-code)
+        raise NotSent(reason, pipes.output())
+    return pipes.output() or "exit 0"
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    """End the command, unless it has ended: what it then left running is its own affair."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+class _Pipes:
+    """Write the input of a command, and read the end of what it prints, in threads: a command may
+    read nothing, and a process that it leaves behind may keep the pipe open."""
+
+    def __init__(self, child: subprocess.Popen[bytes], document: bytes) -> None:
+        self._tail = b""
+        self._reader = threading.Thread(target=self._read, args=(child.stdout,), daemon=True)
+        self._reader.start()
+        threading.Thread(target=_write, args=(child.stdin, document), daemon=True).start()
+
+    def output(self) -> str:
+        """Return the output in one line."""
+        self._reader.join(DRAIN_S)
+        return " ".join(self._tail.decode(errors="replace").split())
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        for chunk in iter(lambda: os.read(pipe.fileno(), 1 << 16), b""):
+            self._tail = (self._tail + chunk)[-OUTPUT_BYTES:]
+
+
+def _write(pipe: IO[bytes], document: bytes) -> None:
+    try:
+        with pipe:
+            pipe.write(document)
+    except OSError:  # the command has closed its standard input
+        pass
+
+
+def _memory_file(data: bytes) -> int:
+    """Return a descriptor from which a process reads `data`: unlike a pipe it is never full, and
+    unlike a file it needs no disk, which may be why the run has failed."""
+    try:
+        descriptor = os.memfd_create("summary")
+    except AttributeError:  # a Python that was built with a glibc older than 2.27
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _unblock_signals() -> None:
+    """A supervisor blocks the signals that it waits for, and its children inherit that."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())

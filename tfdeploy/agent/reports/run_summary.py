@@ -1,0 +1,159 @@
+"""The summary of a run's end, which [notify] and --notify send. Pure, except `newest_step`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+
+from .. import TYPE_CHECKING, paths
+from ..outputs import state_file
+from ..records import ENDED, STOPPED, SUCCEEDED
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Mapping, Optional
+
+    from ..records import Launch, TaskState
+
+SIGTERM_EXIT = 143  # 128 + 15, as a shell shows it: another command stopped the run
+HIDDEN = "***"
+# What a sentence says of a run, by its result. A run is "lost" if it was followed, and its hosts
+# stopped answering.
+VERBS = {
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "stopped": "was stopped",
+    "ended": "ended",
+    "lost": "does not answer any more",
+}
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run ended.
+
+    `result` is one of VERBS, `reason` one sentence, "" for a success. `exit` is the exit code of
+    `tfdeploy run`. `started` and `ended` are in seconds since 1970, by one machine's clock, since
+    the last start or resume. `restarts` has each task, `checkpoint_step` the step of the newest
+    checkpoint if it is known, `command` what shows more.
+    """
+
+    project: str
+    run: str
+    name: str
+    release: str
+    result: str
+    reason: str
+    exit: int
+    started: float
+    ended: float
+    restarts: Dict[str, int]
+    checkpoint_step: Optional[int]
+    hosts: List[str]
+    command: str
+
+    @property
+    def text(self) -> str:
+        """Return one sentence for a chat."""
+        duration = format_duration(self.ended - self.started)
+        run = "{} ({})".format(self.name, self.run) if self.name else self.run
+        text = "{}: run {} {} after {}".format(self.project, run, VERBS[self.result], duration)
+        return "{}: {}".format(text, self.reason) if self.reason else text
+
+
+def to_document(summary: RunSummary, secrets: Iterable[str] = ()) -> Dict[str, Any]:
+    """Return the JSON of a summary, without the values of `secrets`."""
+    duration_s = round(max(0.0, summary.ended - summary.started), 1)
+    return {
+        "text": _hide(summary.text, secrets),
+        **asdict(summary),
+        "reason": _hide(summary.reason, secrets),
+        "started": _format_time(summary.started),
+        "ended": _format_time(summary.ended),
+        "duration_s": duration_s,
+    }
+
+
+def summarize(
+    launch: Launch, states: Mapping[str, TaskState], started: float, ended: float, task_dir: str
+) -> RunSummary:
+    """Summarize a run on its chief's host; `launch` and `task_dir` are the chief's."""
+    result = _result(launch, states)
+    chief = states[launch.task]
+    failed_exit = 1 if chief.cause else _shell_exit_code(chief.exit or 1)
+    exits = {"succeeded": 0, "ended": 0, "stopped": SIGTERM_EXIT, "failed": failed_exit}
+    verb = "logs" if result == "failed" else "status"
+    return RunSummary(
+        project=launch.project,
+        run=launch.run,
+        name=launch.notify.name,
+        release=launch.release,
+        result=result,
+        reason=_reason(launch, states, result),
+        exit=exits[result],
+        started=started,
+        ended=ended,
+        restarts={task: states[task].restarts for task in launch.heartbeat.tasks},
+        checkpoint_step=newest_step(paths.checkpoints(task_dir, launch.checkpoint_dir)),
+        hosts=list(dict.fromkeys(launch.notify.hosts.values())),
+        command="tfdeploy {} {}".format(verb, launch.notify.flags),
+    )
+
+
+def newest_step(folder: str) -> Optional[int]:
+    """Return the step of the newest TensorFlow checkpoint in a folder, None if it is unknown."""
+    steps = [state_file.step(name) for name in state_file.read(folder)[:1]]
+    return steps[0] if steps else None
+
+
+def format_duration(seconds: float) -> str:
+    """Return `42s`, `3m 05s`, `2h 10m` or `4d 3h`."""
+    whole = max(0, int(seconds))
+    days, hours, minutes = whole // 86400, whole % 86400 // 3600, whole % 3600 // 60
+    if days:
+        return "{}d {}h".format(days, hours)
+    if hours:
+        return "{}h {:02}m".format(hours, minutes)
+    return "{}m {:02}s".format(minutes, whole % 60) if minutes else "{}s".format(whole)
+
+
+def _result(launch: Launch, states: Mapping[str, TaskState]) -> str:
+    chief = states[launch.task]
+    if chief.state == SUCCEEDED:
+        return "succeeded"
+    if chief.planned:
+        return "ended"
+    # A command stopped the chief, or the task because of which the chief was stopped.
+    cause = states.get(chief.cause)
+    if chief.state == STOPPED and (not cause or (cause.state == STOPPED and not cause.cause)):
+        return "stopped"
+    return "failed"
+
+
+def _reason(launch: Launch, states: Mapping[str, TaskState], result: str) -> str:
+    """Return why the run ended; for a failure the root cause, in the words of `tfdeploy run`."""
+    chief = states[launch.task]
+    if result != "failed":
+        return "" if result == "succeeded" else chief.reason
+    cause = states.get(chief.cause)
+    # A task that only fell silent has not said why.
+    task = chief.cause if cause and cause.state in ENDED else launch.task
+    state = states[task]
+    times = "1 restart" if state.restarts == 1 else "{} restarts".format(state.restarts)
+    after = " after " + times if state.restarts else ""
+    host = launch.notify.hosts.get(task, "its host")
+    return "{} on {}: it ended{}: {}".format(task, host, after, state.reason)
+
+
+def _shell_exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _hide(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` with *** for each secret: an exception's message may have one."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
