@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs bench recipes clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
 	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
 	@echo "make docs    build the documentation into build/site"
+	@echo "make schemas write docs/schemas/ and the tables of docs/json.md from the shapes of --json"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
 	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
@@ -73,6 +74,9 @@ check: .venv/.ready-to-develop
 
 docs: .venv/.ready-to-develop
 	.venv/bin/mkdocs build --strict
+
+schemas: .venv/.ready-to-develop
+	.venv/bin/python docs/json_schemas.py
 
 bench: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker

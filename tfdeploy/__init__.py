@@ -1,12 +1,13 @@
 """Turn machines that you reach by SSH into one TensorFlow cluster, and fetch the results.
 
-    inventory = tfdeploy.load(Path("hosts.toml"))
-    intent = tfdeploy.plan_all(inventory)
-    with tfdeploy.Fleet(inventory) as fleet:
-        tfdeploy.push(fleet, intent)
-        run = tfdeploy.start(fleet, intent)
+    inventory = tfdeploy.Inventory.load("hosts.toml")
+    run = tfdeploy.start(inventory, words=["--lr", "0.1"], push=True)
+    for line in run.logs(follow=True):
+        print(line.task, line.text)
+    print(run.attach().collected.folder)
 
-Each name is imported when it is first used, so that the command line starts fast.
+Every name is imported when it is first used, so that the command line starts fast. What is not in
+`__all__` may change in any version.
 """
 
 from __future__ import annotations
@@ -15,68 +16,124 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdeploy.commands.collect import collect
-    from tfdeploy.commands.logs import logs
-    from tfdeploy.commands.plan import plan_all
-    from tfdeploy.commands.prune import prune
-    from tfdeploy.commands.push import push
-    from tfdeploy.commands.resume import resume
-    from tfdeploy.commands.run import finish
-    from tfdeploy.commands.run_follow import follow
-    from tfdeploy.commands.runs import runs
-    from tfdeploy.commands.start import start
-    from tfdeploy.commands.status import status
-    from tfdeploy.commands.stop import stop
-    from tfdeploy.config.inventory import Inventory, load
-    from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.compare import compare
-    from tfdeploy.experiments.sweep import sweep
-    from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.planning.plan import Plan
-    from tfdeploy.release.snapshot import Release
-    from tfdeploy.run import Run
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.api.functions import Inventory, check, plan, prune, push, runs, start
+    from tfdeploy.api.run import LogLine, Run
+    from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.prune import PruneResult
+    from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.runs import ProjectRuns
+    from tfdeploy.commands.scale import ScaleResult
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.commands.stop import StopResult
+    from tfdeploy.errors import (
+        AgentError,
+        AgentExitedEarly,
+        AuthenticationFailed,
+        Cancelled,
+        CommandFailed,
+        CommandTimedOut,
+        FleetError,
+        HostError,
+        HostKeyRefused,
+        InventoryError,
+        LeaseConflict,
+        NotTrusted,
+        PlanError,
+        RunError,
+        TaskError,
+        TaskFailed,
+        TaskNotReady,
+        TfdeployError,
+        TransferFailed,
+        Unreachable,
+    )
+    from tfdeploy.experiments.compare import Comparison, compare
 
+_PUBLIC = {
+    "agent.records": ("TaskReport",),
+    "api.functions": ("Inventory", "check", "plan", "prune", "push", "runs", "start"),
+    "api.run": ("LogLine", "Run"),
+    "commands.check": ("CheckResult",),
+    "commands.collect": ("CollectResult",),
+    "commands.fetch": ("FetchResult",),
+    "commands.plan": ("Intent",),
+    "commands.prune": ("PruneResult",),
+    "commands.resume": ("ResumeResult",),
+    "commands.run": ("FinishedRun",),
+    "commands.run_follow": ("RunEnd", "Watcher"),
+    "commands.runs": ("ProjectRuns",),
+    "commands.scale": ("ScaleResult",),
+    "commands.status": ("RunStatus",),
+    "commands.stop": ("StopResult",),
+    "errors": (
+        *("AgentError", "AgentExitedEarly", "AuthenticationFailed", "Cancelled", "CommandFailed"),
+        *("CommandTimedOut", "FleetError", "HostError", "HostKeyRefused", "InventoryError"),
+        *("LeaseConflict", "NotTrusted", "PlanError", "RunError", "TaskError", "TaskFailed"),
+        *("TaskNotReady", "TfdeployError", "TransferFailed", "Unreachable"),
+    ),
+    "experiments.compare": ("Comparison", "compare"),
+}
+_MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [
-    "Fleet",
+    "AgentError",
+    "AgentExitedEarly",
+    "AuthenticationFailed",
+    "Cancelled",
+    "CheckResult",
+    "CollectResult",
+    "CommandFailed",
+    "CommandTimedOut",
+    "Comparison",
+    "FetchResult",
+    "FinishedRun",
+    "FleetError",
+    "HostError",
+    "HostKeyRefused",
+    "Intent",
     "Inventory",
-    "Plan",
-    "Release",
+    "InventoryError",
+    "LeaseConflict",
+    "LogLine",
+    "NotTrusted",
+    "PlanError",
+    "ProjectRuns",
+    "PruneResult",
+    "ResumeResult",
     "Run",
+    "RunEnd",
+    "RunError",
+    "RunStatus",
+    "ScaleResult",
+    "StopResult",
+    "TaskError",
+    "TaskFailed",
+    "TaskNotReady",
+    "TaskReport",
     "TfdeployError",
-    "collect",
+    "TransferFailed",
+    "Unreachable",
+    "Watcher",
+    "check",
     "compare",
-    "finish",
-    "follow",
-    "load",
-    "logs",
-    "plan_all",
+    "plan",
     "prune",
     "push",
-    "resume",
     "runs",
     "start",
-    "status",
-    "stop",
-    "sweep",
 ]
-
-_MODULES = {
-    "Fleet": "hosts.fleet",
-    "Inventory": "config.inventory",
-    "Plan": "planning.plan",
-    "Release": "release.snapshot",
-    "Run": "run",
-    "TfdeployError": "errors",
-    "compare": "experiments.compare",
-    "load": "config.inventory",
-    "plan_all": "commands.plan",
-    "finish": "commands.run",
-    "follow": "commands.run_follow",
-    "sweep": "experiments.sweep",
-}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'tfdeploy' has no attribute {name!r}")
-    return getattr(import_module(f"tfdeploy.{_MODULES.get(name, f'commands.{name}')}"), name)
+    return getattr(import_module(f"tfdeploy.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

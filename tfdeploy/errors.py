@@ -7,6 +7,7 @@
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
+    ├── Cancelled                                   the program's own `cancel` was set
     └── FleetError(errors)                          several at once; none hides another
 
 transport/ adds the host's name, commands/ adds the task's, and output/ prints the error.
@@ -149,6 +150,10 @@ class TaskFailed(TaskError):
 
 class TaskNotReady(TaskError):
     """The task's process runs, but its gRPC port did not answer as this task in time."""
+
+
+class Cancelled(TfdeployError):
+    """The program that called has set its `cancel`. No command of the command line raises it."""
 
 
 class FleetError(TfdeployError):

@@ -58,7 +58,7 @@ class Run:
     id: str
     release: str
     agent: str
-    inventory: Inventory
+    inventory: Inventory = field(repr=False)
     plan: Plan
     auto_ports: tuple[str, ...] = ()
     launched: str = ""
@@ -72,11 +72,7 @@ class Run:
     @property
     def flags(self) -> str:
         """Return the options that name this run on tfdeploy's command line."""
-        file = self.inventory.file
-        cwd = Path.cwd()
-        shown = file.relative_to(cwd) if file.is_relative_to(cwd) else file
-        hosts = "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))} "
-        return f"{hosts}--run {self.id}"
+        return f"{hosts_flag(self.inventory.file)} --run {self.id}".lstrip()
 
     @property
     def names(self) -> RunNames:
@@ -86,6 +82,13 @@ class Run:
     def folder(self) -> Path:
         """Return the folder of the record and of everything that is collected."""
         return self.inventory.file.parent / FOLDER / self.id
+
+
+def hosts_flag(file: Path) -> str:
+    """Return the option that names an inventory file on the command line; "" for the default."""
+    cwd = Path.cwd()
+    shown = file.relative_to(cwd) if file.is_relative_to(cwd) else file
+    return "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))}"
 
 
 def new_id() -> str:
@@ -177,6 +180,14 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     except OSError:
         hint = newest_hint(base) or "it has no runs yet"
         raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+
+
+def release_id(hosts_file: Path, release: str) -> str:
+    """Return the release of the run with this id or name, or else `release` itself."""
+    try:
+        return load(hosts_file, release).release
+    except NoRecord:
+        return release
 
 
 def newest_hint(base: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import evidence
 import host_python
+import json_documents
 from evidence import end_of
 from ports import ADDRESS, free_ports
 from waiting import until
@@ -75,13 +76,16 @@ class Project:
             store.remember(inventory.load(file))
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `tfdeploy WORDS` in the project's folder to its end."""
+        """Run `tfdeploy WORDS` in the project's folder to its end; compare what it prints with
+        --json with the documentation."""
         evidence.used(self)
         command = [sys.executable, "-m", "tfdeploy", *words]
-        return subprocess.run(
+        done = subprocess.run(
             command, cwd=self.folder, env=environment(self.folder),
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
+        json_documents.check_output(words, done.stdout, done.returncode, done.stderr)
+        return done
 
     def ok(self, *words: str) -> str:
         """Run as `tf` does; require exit code 0 and return the standard output."""

@@ -261,7 +261,7 @@ def test_without_follow_a_lost_host_is_given_up_at_once(followed):
     locate.stop_daemons()  # it may not have noticed the cut yet, and use the connection
     followed.relay.cut()
     with followed.fleet() as fleet, pytest.raises(Unreachable, match="one: no SSH connection"):
-        logs(fleet, followed.run, [], lambda *_: None, lines=None, forever=False)
+        list(logs(fleet, followed.run, [], lines=None, follow=False))
 
 
 def test_logs_reports_a_lost_host_and_its_return_and_shows_the_lines_between(followed):

@@ -23,6 +23,16 @@ NOT_PYTHON = (
     "inside/preload/sockets.c",
 )
 
+HOSTS = """
+project = "p"
+source.path = "."
+[training]
+command = "python train.py"
+[hosts.here]
+transport = "local"
+workers = 1
+"""
+
 
 def copy_sources(folder, mtime):
     """Copy what a package is built from; all files of the copy have the same time."""
@@ -54,6 +64,8 @@ def test_the_wheel_has_everything_and_is_reproducible(tmp_path):
     with zipfile.ZipFile(wheels[0]) as archive:
         for name in NOT_PYTHON:
             assert archive.read(f"tfdeploy/{name}") == (ROOT / "tfdeploy" / name).read_bytes()
+        [license_file] = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+        assert archive.read(license_file) == (ROOT / "LICENSE").read_bytes()
         packed = {name for name in archive.namelist() if name.endswith(".py")}
     written = (ROOT / "tfdeploy").rglob("*.py")
     assert packed == {file.relative_to(ROOT).as_posix() for file in written}
@@ -70,9 +82,17 @@ def test_the_wheel_of_an_sdist_is_the_same_and_can_be_installed(tmp_path):
     installed = tmp_path / "installed"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--target", installed, wheel], check=True)
-    example = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", "example"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)},
+    assert tfdeploy(installed, "example", cwd=tmp_path) == (ROOT / "hosts.example.toml").read_text()
+    (tmp_path / "hosts.toml").write_text(HOSTS)
+    (tmp_path / "train.py").write_text("")
+    assert "worker:0  here  127.0.0.1:2222" in tfdeploy(installed, "plan", cwd=tmp_path)
+
+
+def tfdeploy(installed, *words, cwd):
+    """Run a command of an installed tfdeploy; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tfdeploy", *words],
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert example.stdout == (ROOT / "hosts.example.toml").read_text()
+    return done.stdout

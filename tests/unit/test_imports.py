@@ -57,6 +57,7 @@ MAY_IMPORT = {
         *("agent", "cluster", "commands", "config", "errors", "file_lock", "formatting", "hosts"),
         *("planning", "run", "trust"),
     ),
+    "api": ("agent", "commands", "config", "errors", "formatting", "hosts", "run", "trust"),
     "output": (
         *("agent", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
         "init",

@@ -130,6 +130,7 @@ def _preload(modules: Sequence[str]) -> None:
 
 def _answer(verb: str, body: Body) -> None:
     try:
+        _refuse_other_systems()
         for answer in _answers(*_call(verb, body)):
             _send(answer)
     except Refusal as refusal:
@@ -144,6 +145,15 @@ def _answer(verb: str, body: Body) -> None:
 
         _send({"failed": "{}: {}".format(type(error).__name__, error)})
         traceback.print_exc()
+
+
+def _refuse_other_systems() -> None:
+    if sys.platform != "linux":
+        system = {"darwin": "macOS"}.get(sys.platform, sys.platform)
+        raise Refusal(
+            "hosts must run Linux; this one runs {}".format(system),
+            "remove it from hosts.toml; macOS can be the controller of other hosts",
+        )
 
 
 def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:

@@ -5,6 +5,7 @@ Modules that take long to import are imported inside the functions, so that --he
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 from contextlib import suppress
@@ -34,12 +35,7 @@ def main() -> None:
     try:
         app()
     except TfdeployError as error:
-        from tfdeploy.output.console import Console, print_json
-        from tfdeploy.output.json_output import failure_document
-
-        Console().print_error(error)
-        if "--json" in sys.argv[1:]:  # a script finds one document in every case
-            print_json(failure_document(error))
+        _print_failure(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_print_interrupted())
@@ -48,6 +44,19 @@ def main() -> None:
         if isinstance(getattr(exit_.__context__, "__cause__", None), KeyboardInterrupt):
             _print_interrupted()
         raise
+
+
+def _print_failure(error: TfdeployError) -> None:
+    from tfdeploy.output.console import Console, print_json, print_json_lines
+    from tfdeploy.output.json_output import failure_document
+
+    Console().print_error(error)
+    command, options = sys.argv[1:2], itertools.takewhile(lambda word: word != "--", sys.argv)
+    if "--json" in options:  # a script finds a document in every case
+        if command == ["logs"]:
+            print_json_lines([failure_document(error)])
+        else:
+            print_json(failure_document(error))
 
 
 def _handle_as_ctrl_c(*signals: signal.Signals) -> None:

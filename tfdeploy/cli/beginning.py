@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, AcceptNew, app, exit_if_failed, hosts_flag
+from tfdeploy.cli.options import HOSTS, AcceptNew, app, exit_if_failed
 
 if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
@@ -109,9 +109,10 @@ def _confirm(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
 
 
 def _write(console: Console, draft: Draft, hosts: Path) -> None:
+    from tfdeploy import run
     from tfdeploy.commands import init as command
     from tfdeploy.trust import store
 
     command.write(draft)
     store.remember(draft.inventory)  # the user has just made the file
-    console.print_init_written(draft, hosts_flag(hosts))
+    console.print_init_written(draft, run.hosts_flag(hosts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -30,6 +29,9 @@ app = typer.Typer(
 
 Hosts = Annotated[Path, typer.Option("--hosts", help="The inventory file.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print each line of a log as a JSON object.")
+]
 RunId = Annotated[
     str | None,
     typer.Option("--run", help="A run's id or name. Default: the newest run.", metavar="RUN"),
@@ -120,10 +122,11 @@ COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 def load_inventory(hosts: Path) -> Inventory:
     """Load a hosts.toml that the user trusts."""
+    from tfdeploy import run
     from tfdeploy.config import inventory
 
     loaded = inventory.load(hosts)
-    _require_trust(loaded, str(hosts), hosts_flag(hosts))
+    _require_trust(loaded, str(hosts), run.hosts_flag(hosts))
     return loaded
 
 
@@ -136,6 +139,7 @@ def load_intent(
     release: str | None = None,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
+    from tfdeploy import run
     from tfdeploy.commands.plan import RunOptions, plan_all
     from tfdeploy.config.overrides import check_run_name, override, parse_counts
     from tfdeploy.trust import store
@@ -144,22 +148,12 @@ def load_intent(
         check_run_name(name) if name else "",
         tuple(words or ()),
         parse_counts(counts or (), "--with"),
-        _release_id(hosts, release) if release else None,
+        run.release_id(hosts, release) if release else None,
     )
     inventory = override(load_inventory(hosts), options.words, variables or ())
     if variables:  # typing them means to trust them, also in the record of the run
         store.remember(inventory)
     return plan_all(inventory, options)
-
-
-def _release_id(hosts: Path, release: str) -> str:
-    """Return the release of the run with this id or name, or else `release` itself."""
-    from tfdeploy import run
-
-    try:
-        return run.load(hosts, release).release
-    except run.NoRecord:
-        return release
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
@@ -177,11 +171,6 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
         Console().print_restored_record(found, recovered.hosts)
     _require_trust(found.inventory, f"the record of run {found.id}", found.flags)
     return found
-
-
-def hosts_flag(hosts: Path) -> str:
-    """Return the option that names an inventory file; "" for the default."""
-    return "" if hosts == HOSTS else f"--hosts {shlex.quote(str(hosts))}"
 
 
 def _require_trust(inventory: Inventory, name: str, flags: str) -> None:

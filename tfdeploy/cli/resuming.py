@@ -10,6 +10,7 @@ from tfdeploy.cli.options import (
     COUNTS,
     HOSTS,
     Hosts,
+    Json,
     On,
     RunArgument,
     RunId,
@@ -38,18 +39,22 @@ def resume(
     on: On = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    json: Json = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.commands import resume as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
     lost_run = find_run(hosts, run or run_id)
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
-    console, transfers = Console(), Transfers()
+    console, transfers = Console(for_json=json), Transfers()
     with interruptible_start(console), console.fetch_progress(transfers):
         resumed = command.resume(lost_run, changes, console.print_report, transfers)
     console.print_resumed(resumed)
+    if json:
+        print_json(json_output.resume_document(resumed))
 
 
 @app.command()
@@ -59,18 +64,22 @@ def scale(
     on: On = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    json: Json = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
-    console, transfers = Console(), Transfers()
+    console, transfers = Console(for_json=json), Transfers()
     with interruptible_start(console), console.fetch_progress(transfers):
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
+    if json:
+        print_json(json_output.scale_document(scaled))
 
 
 def _changes(

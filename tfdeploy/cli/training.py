@@ -110,14 +110,17 @@ def check(
 
 
 @app.command()
-def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False) -> None:
+def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False, json: Json = False) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        _push(fleet, intent, Console())
+        outcome = _push(fleet, intent, Console(for_json=json))
+    if json:
+        print_json(json_output.push_document(intent, outcome))
 
 
 @app.command()
@@ -131,18 +134,23 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    json: Json = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
+    from tfdeploy.commands.plan_warnings import plan_warnings
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
-    wait_s = parse_wait(wait)
-    intent, console = load_intent(hosts, words, env, counts, name, release), Console()
+    wait_s, console = parse_wait(wait), Console(for_json=json)
+    intent = load_intent(hosts, words, env, counts, name, release)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if push:
             _push(fleet, intent, console)
-        _start(fleet, intent, console, wait_s)
+        started = _start(fleet, intent, console, wait_s)
+    if json:
+        print_json(json_output.start_document(started, plan_warnings(intent)))
 
 
 @app.command()
@@ -209,7 +217,7 @@ def attach(
     _exit_with_end(console, attached, finished, json)
 
 
-def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
+def _push(fleet: Fleet, intent: Intent, console: Console) -> dict[str, dict[str, bool]]:
     from tfdeploy.commands.environments import build_environments
     from tfdeploy.commands.push import needs, send_releases
 
@@ -220,6 +228,7 @@ def _push(fleet: Fleet, intent: Intent, console: Console) -> None:
         with console.fetch_progress(fleet.transfers):
             built = build_environments(fleet, intent.environments)
         console.print_environments(built, intent)
+    return outcome
 
 
 def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run:

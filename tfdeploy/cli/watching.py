@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from tfdeploy.cli.options import (
     HOSTS,
     Hosts,
     Json,
+    JsonLines,
     RunId,
     app,
     exit_from_following,
@@ -61,19 +63,27 @@ def logs(
     = False,
     lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, metavar="N",
                      help="Start with the last N lines of each task. Default: all lines.")] = None,
+    json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.commands import logs as command
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json_lines
 
     run = find_run(hosts, run_id)
-    console = Console()
+    console = Console(for_json=json)
     try:
-        with open_fleet(run) as fleet:
+        with open_fleet(run) as fleet, closing(
             command.logs(
-                fleet, run, tasks or [], console.print_log_lines, lines=lines, forever=follow,
+                fleet, run, tasks or [], lines=lines, follow=follow,
                 on_lost=console.print_host_lost, on_back=console.print_host_back,
-            )  # fmt: skip
+            )
+        ) as logged:  # fmt: skip
+            for new in logged:
+                if json:
+                    print_json_lines(json_output.log_lines(new.task, new.host, new.lines))
+                else:
+                    console.print_log_lines(new.task, new.host, new.lines)
     except KeyboardInterrupt:
         exit_from_following(console, run)
 
@@ -132,17 +142,20 @@ def fetch(
 
 
 @app.command()
-def stop(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+def stop(hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.commands import stop as command
-    from tfdeploy.output.console import Console
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
-    console = Console()
+    console = Console(for_json=json)
     try:
         with open_fleet(run) as fleet:
             stopped = command.stop_reachable(fleet, run)
         console.print_stopped(run, stopped)
+        if json:
+            print_json(json_output.stop_document(run, stopped))
         exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
         exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))

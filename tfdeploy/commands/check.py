@@ -69,7 +69,7 @@ def check(fleet: Fleet, intent: Intent) -> CheckResult:
     _check_directories(result, fleet)
     _check_versions(result)
     result.notes += [*plan_warnings(intent), *_unreadable_host_keys(intent.inventory)]
-    result.notes += _old_rsync(intent.inventory)
+    result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:
         result.errors += check_ports(fleet, intent, answered)
@@ -164,9 +164,14 @@ def _missing_rsync(facts: HostFacts, host: Host) -> Iterator[HostError]:
         )
 
 
-def _old_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
-    version = rsync.installed_version()
-    if version and version < SAFE_RSYNC and any(host.uses_ssh for host in inventory.hosts):
+def _controllers_rsync(inventory: Inventory) -> Iterator[TfdeployError]:
+    if not any(host.uses_ssh for host in inventory.hosts):
+        return
+    version, problem = rsync.installed_version(), rsync.find_problem()
+    if problem:
+        message, hint = problem
+        yield TfdeployError(f"{message}, for files from 8 MiB on", hint)
+    elif version and version < SAFE_RSYNC:
         yield TfdeployError(
             f"rsync {'.'.join(map(str, version))} on the controller may let a hostile host write "
             "other files than those that are fetched (CVE-2022-29154)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import LogLines
@@ -10,43 +11,50 @@ from tfdeploy.hosts.following import HostIsBack, may_return
 from tfdeploy.planning import task_selection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
+
+
+@dataclass(frozen=True)
+class NewLines:
+    """Lines that a task has written, as it wrote them: with colors, for example."""
+
+    task: str
+    host: str
+    lines: tuple[str, ...]
 
 
 def logs(
     fleet: Fleet,
     run: Run,
     tasks: Sequence[str],
-    on_lines: Callable[[str, str, list[str]], None],
     *,
     lines: int | None,
-    forever: bool,
+    follow: bool,
     on_lost: Callable[[HostError], None] = lambda error: None,
     on_back: Callable[[str], None] = lambda host: None,
-) -> None:
-    """Call `on_lines(task, host, lines)` for the existing lines of logs, and with `forever` for new
-    ones.
+) -> Generator[NewLines]:
+    """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
     `tasks` are names such as `worker:1`, or jobs (empty: all tasks); `lines` limits the number of
-    old lines of each task. With `forever`, `on_lost` is called when a host is lost and `on_back`
+    old lines of each task. With `follow`, `on_lost` is called when a host is lost and `on_back`
     when it answers again; its log continues where it was. Raises PlanError for an unknown task, and
     at the end the errors of the hosts that were given up.
     """
     placements = task_selection.select_placements(run.plan, tasks)
     errors: list[TfdeployError] = []
     with fleet.follow(
-        run, placements, logs=True, lines=lines, forever=forever, announce=False
+        run, placements, logs=True, lines=lines, forever=follow, announce=False
     ) as following:
         for host, event in following.events():
-            if isinstance(event, HostError) and forever and may_return(event):
+            if isinstance(event, HostError) and follow and may_return(event):
                 on_lost(event)
             elif isinstance(event, HostError):
                 errors.append(event)
             elif isinstance(event, HostIsBack):
                 on_back(host)
             elif isinstance(event, LogLines):
-                on_lines(event.task, host, event.lines)
+                yield NewLines(event.task, host, tuple(event.lines))
     raise_all(errors)

@@ -54,7 +54,7 @@ class Intent:
     `release` has an id and no files.
     """
 
-    inventory: Inventory
+    inventory: Inventory = field(repr=False)
     plan: Plan
     release: Release
     data: Mapping[str, Release]

@@ -23,6 +23,7 @@ from tfdeploy.commands.stop import stop
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import (
     AgentError,
+    Cancelled,
     CommandFailed,
     LeaseConflict,
     PlanError,
@@ -127,7 +128,7 @@ def start_tasks(
         for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches)):
             on_note(note)
         _wait_or_stop(fleet, run, on_report)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
         raise_all(errors, f"interrupted; to stop tasks that may be left: tfdeploy stop {run.flags}")
@@ -226,6 +227,8 @@ def _wait_or_stop(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport],
     try:
         wait_until_ready(fleet, run, on_report)
         check_reachability(fleet, run)
+    except Cancelled:
+        raise
     except TfdeployError as error:
         stop_errors = _try_to_stop(fleet, run)
         raise_all([error, *stop_errors], _collect_logs(fleet, run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import Status
@@ -35,7 +35,7 @@ class TaskStatus:
 class RunStatus:
     """Every task in the plan's order, and the errors of the hosts that gave no report."""
 
-    run: Run
+    run: Run = field(repr=False)
     tasks: tuple[TaskStatus, ...]
     errors: tuple[TfdeployError, ...]
 

@@ -35,7 +35,8 @@ class Fleet:
 
     Each host has one connection, opened at its first use. With more hosts than there can be
     connections, `stays_connected` is false, and a connection is closed after each use. `transfers`
-    has the progress of the files on their way to and from the hosts.
+    has the progress of the files on their way to and from the hosts. If another thread sets
+    `cancel`, what follows a run raises Cancelled.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Fleet:
         version: str | None = None,
         accept_new: bool = False,
         transfers: Transfers | None = None,
+        cancel: threading.Event | None = None,
     ) -> None:
         self.inventory = inventory
+        self._cancel = cancel
         self.transfers = transfers or Transfers()
         self.agents: Mapping[str, Agent] = {
             host.name: Agent(_transport(host, inventory, accept_new), host, version)
@@ -134,7 +137,7 @@ class Fleet:
             )
             for host, of_host in tasks.items()
         }
-        return Following(requests)
+        return Following(requests, self._cancel)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

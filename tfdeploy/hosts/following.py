@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import random
 import threading
@@ -14,6 +15,7 @@ from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateCha
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
+    Cancelled,
     CommandFailed,
     HostKeyRefused,
     TfdeployError,
@@ -30,6 +32,7 @@ RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 MAX_CONNECTING = 128
 CONNECT_S = 30.0
+CANCEL_S = 0.2  # how often `cancel` is looked at
 MAX_WAITING_EVENTS = 256  # then hosts have to wait until events are handled
 
 
@@ -53,7 +56,10 @@ class Following:
     continues where it was: no line is lost or repeated.
     """
 
-    def __init__(self, requests: Mapping[Agent, Follow]) -> None:
+    def __init__(
+        self, requests: Mapping[Agent, Follow], cancel: threading.Event | None = None
+    ) -> None:
+        self._cancel = cancel
         self._events: queue.Queue[tuple[str, Event | None]] = queue.Queue(MAX_WAITING_EVENTS)
         self._streams: dict[str, AnswerStream[RunEvent]] = {}
         self._closed = threading.Event()
@@ -84,18 +90,32 @@ class Following:
     def events(self, deadline: float | None = None) -> Iterator[tuple[str, Event]]:
         """Yield (host, event) as they come, until all hosts have finished, or until `deadline` (of
         time.monotonic). A host that is lost gives (host, its HostError); if `may_return(error)` and
-        it is followed forever, (host, HostIsBack) comes when it answers again.
+        it is followed forever, (host, HostIsBack) comes when it answers again. Raises Cancelled.
         """
         while self._active_hosts and not self._closed.is_set():
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
-                host, event = self._events.get(timeout=left_s)
+                host, event = self._next_event(left_s)
             except queue.Empty:
                 return
             if event is None:
                 self._active_hosts -= 1
             else:
                 yield host, event
+
+    def _next_event(self, limit_s: float | None) -> tuple[str, Event | None]:
+        """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
+        if self._cancel is None:
+            return self._events.get(timeout=limit_s)
+        end = math.inf if limit_s is None else time.monotonic() + limit_s
+        while not self._cancel.is_set():
+            left_s = max(0.0, end - time.monotonic())
+            try:
+                return self._events.get(timeout=min(CANCEL_S, left_s))
+            except queue.Empty:
+                if left_s <= CANCEL_S:
+                    raise
+        raise Cancelled("cancelled by the calling program")
 
     def _listen(self, agent: Agent, request: Follow) -> None:
         """Pass on a host's events until it has finished; of several failures in a row the first."""

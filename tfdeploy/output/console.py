@@ -1,4 +1,4 @@
-"""The one object that prints for people, and the one function that prints for scripts.
+"""The one object that prints for people, and the functions that print for scripts.
 
 Commands return objects; the modules behind Console turn them into text, tables and colours.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy.formatting.humanize import escape_json
 from tfdeploy.output.disk_output import DiskOutput
 from tfdeploy.output.experiment_output import ExperimentOutput
+from tfdeploy.output.json_output.shape import Shape
 from tfdeploy.output.plan_output import PlanOutput
 from tfdeploy.output.results_output import ResultsOutput
 from tfdeploy.output.run_events import RunEvents
 from tfdeploy.output.status_output import StatusOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Console(PlanOutput, RunEvents, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput):
@@ -23,9 +28,23 @@ class Console(PlanOutput, RunEvents, StatusOutput, ResultsOutput, DiskOutput, Ex
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output.
+    """Print one JSON document on standard output: a shape, or a dictionary.
 
     Characters that a terminal would obey or hide (C1, bidirectional) are written as JSON's escapes.
     """
-    text = json.dumps(document, indent=1, ensure_ascii=False)
-    sys.stdout.write(escape_json(text) + "\n")
+    _write(_dump(document, indent=1))
+
+
+def print_json_lines(documents: Iterable[Any]) -> None:
+    """Print each document in a line of its own, at once."""
+    _write(*(_dump(document) for document in documents))
+
+
+def _dump(document: Any, indent: int | None = None) -> str:
+    plain = asdict(document) if isinstance(document, Shape) else document
+    return escape_json(json.dumps(plain, indent=indent, ensure_ascii=False))
+
+
+def _write(*texts: str) -> None:
+    sys.stdout.write("".join(f"{text}\n" for text in texts))
+    sys.stdout.flush()

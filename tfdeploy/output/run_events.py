@@ -71,7 +71,7 @@ class RunEvents(Terminal):
             with self._lock:
                 self._out.print(line)
 
-    def print_log_lines(self, task: str, host: str, lines: list[str]) -> None:
+    def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
         """Print each line behind its task and host, in a colour of the task's own."""
         style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
         for line in lines:

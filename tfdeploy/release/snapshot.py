@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError
@@ -36,8 +36,8 @@ class Release:
 
     id: str
     root: Path
-    manifest: Mapping[str, Sequence[str | bool]]
-    sizes: Mapping[str, int]
+    manifest: Mapping[str, Sequence[str | bool]] = field(repr=False)
+    sizes: Mapping[str, int] = field(repr=False)
 
     @property
     def size(self) -> int:

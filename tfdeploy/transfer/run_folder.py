@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,24 @@ from tfdeploy.file_lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.run import Run
+
+_LOCKS: dict[Path, threading.Lock] = {}
 
 
 @contextmanager
 def exclusive(run: Run) -> Iterator[None]:
     """Hold the lock of the run's folder: two collects would append to the same files.
 
+    Wait for another thread that holds it, such as one that a Cancelled has left to finish a fetch.
     Raises RunError if another process holds it.
     """
     refusal = RunError(f"another collect of run {run.id} is running", "wait until it has finished")
-    with locked(run.folder / ".collecting", refusal):
+    among_threads = _LOCKS.setdefault(run.folder, threading.Lock())
+    with among_threads, locked(run.folder / ".collecting", refusal):
         yield
 
 

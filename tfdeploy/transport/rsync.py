@@ -8,6 +8,7 @@ import random
 import re
 import resource
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -36,8 +37,9 @@ DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by
 PROGRESS = re.compile(rb"\s*([\d,.]+) +\d+%.*")
 VERSION = re.compile(rb"rsync +version v?(\d+)\.(\d+)\.(\d+)")
 # Source: rsync(1), EXIT VALUES. 12 also means that the host has no rsync.
+SYNTAX = 1
 MEANINGS = {
-    1: "rsync must be 3.1 or newer, on the controller and on the host",
+    SYNTAX: "rsync must be 3.1 or newer, on the controller and on the host",
     2: "the host's login shell prints text: let its profile print only if [ -t 1 ]",
     11: "a disk is full or not writable",
     12: "the connection was lost, or rsync is not installed on the host",
@@ -47,6 +49,21 @@ MEANINGS = {
     127: "rsync is not installed on the host",
     255: "ssh could not connect",
 }
+MIN_VERSION = (3, 1)
+INSTALL = {
+    "darwin": "macOS has openrsync: brew install rsync, and have its folder first in PATH",
+}
+
+
+def find_problem() -> tuple[str, str] | None:
+    """Return why the controller's rsync can transfer no files, and what to do; None if it can."""
+    version, hint = installed_version(), INSTALL.get(sys.platform, "apt-get install rsync")
+    if version is None:
+        return "rsync is not installed on the controller", hint
+    if version < MIN_VERSION:
+        found = ".".join(map(str, version))
+        return f"the controller's rsync is like rsync {found}; expected 3.1 or newer", hint
+    return None
 
 
 def installed_version() -> tuple[int, ...] | None:
@@ -118,6 +135,8 @@ def transfer(
         code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
         if code == 0:
             return
+        if code == SYNTAX and (problem := find_problem()):
+            raise TransferFailed(host, *problem)
         if not DROPPED.search(errors) or attempt == ATTEMPTS:
             raise TransferFailed(host, _reason(code, errors))
         time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # jitter spreads many hosts' retries
@@ -136,9 +155,8 @@ def _run_once(
         try:
             process = subprocess.Popen(argv, stdin=names, stdout=subprocess.PIPE, stderr=errors)
         except FileNotFoundError:
-            raise TransferFailed(
-                host, "rsync is not installed on the controller", "apt-get install rsync"
-            ) from None
+            message, hint = find_problem() or ("rsync can't be run on the controller", "")
+            raise TransferFailed(host, message, hint) from None
         if max_bytes is not None:
             _limit_files(process, max_bytes)
         fetched = _report_progress(process, on_progress, max_bytes)
@@ -152,8 +170,11 @@ def _run_once(
 def _limit_files(process: subprocess.Popen[bytes], max_bytes: int) -> None:
     """Let rsync write no larger file; it is still connecting.
 
-    rsync reports its progress only every second, in which a host can send much.
+    rsync reports its progress only every second, in which a host can send much. macOS cannot limit
+    another process.
     """
+    if not hasattr(resource, "prlimit"):
+        return
     with suppress(OSError):  # it has ended already
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
 

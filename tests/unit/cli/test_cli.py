@@ -8,6 +8,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import json_documents
 import pytest
 
 from tfdeploy import cli
@@ -45,8 +46,9 @@ def tfdeploy(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["tfdeploy", *arguments])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
-        captured = capsys.readouterr()
-        return exit_.value.code or 0, captured.out, captured.err
+        captured, code = capsys.readouterr(), exit_.value.code or 0
+        json_documents.check_output(arguments, captured.out, code)
+        return code, captured.out, captured.err
 
     return run
 

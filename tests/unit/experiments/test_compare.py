@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import asdict
 
 import pytest
 
@@ -176,7 +177,9 @@ def test_the_document_has_null_for_nan_and_infinity(folder):
     collect_run(folder, ONE, [2.0, math.nan, math.inf], project="a")
     comparison = compare(folder, ONE, smooth=0, target=3.0)
     document = json.loads(
-        json.dumps(json_output.compare_document(comparison, folder / "a.svg"), allow_nan=False)
+        json.dumps(
+            asdict(json_output.compare_document(comparison, folder / "a.svg")), allow_nan=False
+        )
     )
     assert (document["tag"], document["smooth_steps"], document["best_is"]) == ("loss", 1, "lowest")
     [one] = document["runs"]

@@ -220,10 +220,11 @@ def _was_dropped(error: BaseException) -> bool:
 def _set_socket_options(sock: Any) -> None:
     """Send small requests at once (Paramiko leaves Nagle's algorithm on), and detect a dead network
     in time."""
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, AttributeError):  # a stream through a proxy has no options
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         sock.settimeout(SOCKET_TIMEOUT_S)
+        # Only Linux has it: last, because elsewhere it raises AttributeError.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 
 def _answers(transport: paramiko.Transport) -> bool:

@@ -1,0 +1,55 @@
+"""docs/json.md and docs/schemas/ are made from the shapes of --json, and have every command."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import runpy
+from pathlib import Path
+
+import json_documents
+import jsonschema
+import pytest
+
+from tfdeploy import cli
+from tfdeploy.output.json_output.all_shapes import SHAPES
+
+DOCS = Path(__file__).parents[3] / "docs"
+FILES = runpy.run_path(str(DOCS / "json_schemas.py"))["files"]()
+LISTED = re.search(r"takes `--json`: (.*?)\. This", (DOCS / "json.md").read_text())[1]
+
+
+def commands_with_json():
+    callbacks = [command.callback for command in cli.app.registered_commands]
+    return [each.__name__ for each in callbacks if "json" in inspect.signature(each).parameters]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_file_is_as_make_schemas_writes_it(file):
+    assert file.read_text() == FILES[file]
+
+
+def test_no_other_schema_is_stored():
+    assert {*(DOCS / "schemas").iterdir()} == {*FILES} - {DOCS / "json.md"}
+
+
+def test_every_command_with_json_has_a_shape_and_is_listed():
+    assert sorted(commands_with_json()) == sorted({*SHAPES} - {"error"})
+    assert set(re.findall(r"`(\w+)`", LISTED)) == {*commands_with_json()}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_key_has_a_meaning(name):
+    schema = FILES[DOCS / "schemas" / f"{name}.json"]
+    assert '"description": null' not in schema
+    table = json_documents.validator(name).schema
+    tables = [table, *table.get("$defs", {}).values()]
+    assert all(value.get("description") for each in tables for value in each["properties"].values())
+
+
+def test_a_key_that_is_not_documented_fails_a_test():
+    json_documents.check_output(("plan",), "text", 0)
+    line = '{"task": "ps:0", "host": "a", "line": ""}'
+    json_documents.check_output(("logs", "--json"), f"{line}\n{line}\n", 0)
+    with pytest.raises(jsonschema.ValidationError, match="'more' was unexpected"):
+        json_documents.check_output(("logs", "--json"), line.replace("}", ', "more": 1}'), 0)

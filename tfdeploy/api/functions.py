@@ -1,0 +1,176 @@
+"""The commands that begin with hosts.toml, as functions: from plan to start, runs, prune."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tfdeploy import run as records
+from tfdeploy.api.run import NO_COUNTS, Run, to_counts
+from tfdeploy.api.trusted import refuse_untrusted
+from tfdeploy.config import inventory as inventories
+from tfdeploy.config import models
+from tfdeploy.config.overrides import check_run_name, override
+from tfdeploy.errors import InventoryError
+from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.trust import store
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.prune import PruneResult
+    from tfdeploy.commands.runs import ProjectRuns
+    from tfdeploy.errors import TfdeployError
+
+NOTHING: Mapping[str, str] = {}
+
+
+class Inventory(models.Inventory):
+    """A validated hosts.toml."""
+
+    @classmethod
+    def load(cls, file: str | Path = "hosts.toml", *, trust: bool = False) -> Self:
+        """Read and validate `file`.
+
+        Raises InventoryError, and NotTrusted if the file names programs for the controller, or
+        paths outside of its folder, that the user has not trusted yet. `trust` trusts them from now
+        on, as `tfdeploy trust` does.
+        """
+        loaded = inventories.load(Path(file))
+        if trust:
+            store.remember(loaded)
+        refuse_untrusted(loaded)
+        fields = {name: getattr(loaded, name) for name in models.Inventory.model_fields}
+        return cls.model_construct(loaded.model_fields_set, **fields)
+
+
+def plan(
+    inventory: models.Inventory,
+    *,
+    words: Sequence[str] = (),
+    env: Mapping[str, str] = NOTHING,
+    counts: Mapping[str, int] = NO_COUNTS,
+    name: str = "",
+    release: str = "",
+) -> Intent:
+    """Return what would be started. No host is contacted.
+
+    `words` are added to training.command, and `env` to the environment of every task. `counts` are
+    other numbers of tasks, such as {"workers": 8}. `name` names the run. `release` starts an older
+    release: its id, or the id or name of a run with it. Raises InventoryError and PlanError.
+    """
+    from tfdeploy.commands.plan import RunOptions, plan_all
+
+    refuse_untrusted(inventory)
+    wrong = [variable for variable in env if "=" in variable]
+    if wrong:
+        raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
+    options = RunOptions(
+        check_run_name(name) if name else "",
+        tuple(words),
+        to_counts(counts),
+        records.release_id(inventory.file, release) if release else None,
+    )
+    overridden = override(inventory, words, [f"{key}={value}" for key, value in env.items()])
+    if env:  # the program that sets them trusts them, also in the record of the run
+        store.remember(overridden)
+    return plan_all(overridden, options)
+
+
+def check(inventory: models.Inventory, *, accept_new_host_keys: bool = False) -> CheckResult:
+    """Find what would make a start fail. Nothing is started.
+
+    The result's `errors` would make it fail, its `notes` may matter. Raises as `plan` does.
+    """
+    from tfdeploy.commands.check import check
+
+    intent = plan(inventory)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        return check(fleet, intent)
+
+
+def push(
+    inventory: models.Inventory,
+    *,
+    accept_new_host_keys: bool = False,
+    on_progress: Callable[[str, str, int], None] = lambda host, release, arrived: None,
+) -> dict[str, dict[str, bool]]:
+    """Send the source to every host, and each data set to the hosts that may read it.
+
+    Return for each release which hosts lacked it. `on_progress(host, release, arrived bytes)` is
+    called from several threads. Raises as `plan` does, and the errors of all hosts.
+    """
+    from tfdeploy.commands.push import push
+
+    intent = plan(inventory)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        return push(fleet, intent, on_progress)
+
+
+def start(
+    inventory: models.Inventory,
+    *,
+    words: Sequence[str] = (),
+    env: Mapping[str, str] = NOTHING,
+    counts: Mapping[str, int] = NO_COUNTS,
+    name: str = "",
+    release: str = "",
+    push: bool = False,
+    accept_new_host_keys: bool = False,
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    on_note: Callable[[TfdeployError], None] = lambda note: None,
+    cancel: threading.Event | None = None,
+) -> Run:
+    """Start every task and wait until all are READY; with `push` send the releases first.
+
+    `words`, `env`, `counts`, `name` and `release` are as for `plan`. `on_report(host, report)` is
+    called when a task's state changes, `on_note(note)` for what may matter. Raises as `plan` does,
+    and what went wrong on any host or task, after everything was stopped again.
+    """
+    from tfdeploy.commands import push as pushing
+    from tfdeploy.commands import start as starting
+    from tfdeploy.commands.plan_warnings import plan_warnings
+
+    intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
+    starting.secret_values(intent.inventory)  # a missing one is found before the push
+    for note in plan_warnings(intent):
+        on_note(note)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+        if push:
+            pushing.push(fleet, intent)
+        started = starting.start(fleet, intent, on_report, on_note)
+    return Run(started.id, inventory.file)
+
+
+def runs(inventory: models.Inventory) -> ProjectRuns:
+    """Return every run that is stored on the hosts, and its disk space.
+
+    The result's `errors` are those of hosts that gave no answer.
+    """
+    from tfdeploy.commands.runs import runs
+
+    refuse_untrusted(inventory)
+    with Fleet(inventory) as fleet:
+        return runs(fleet, inventory)
+
+
+def prune(inventory: models.Inventory, *, keep: int = 5, yes: bool = False) -> PruneResult:
+    """Delete all but the newest runs and releases from the hosts, never a live one.
+
+    Raises RunError if results would be deleted that are not on the controller, unless `yes`. The
+    result's `errors` are those of hosts, and what could not be deleted.
+    """
+    from tfdeploy.commands import prune as pruning
+
+    stored, project = runs(inventory), inventory.project
+    with Fleet(inventory) as fleet:
+        chosen = pruning.choose_removals(stored.disks, keep, keep)
+        if not yes:
+            pruning.refuse_data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        pruned = pruning.prune(fleet, project, chosen)
+    return replace(pruned, errors=(*stored.errors, *pruned.errors))

@@ -1,0 +1,244 @@
+"""A run that was started: follow it, ask for its state, fetch its results, end it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy import run as records
+from tfdeploy.api.trusted import find_run, load_inventory
+from tfdeploy.config.overrides import parse_counts
+from tfdeploy.formatting.terminal_text import plain_text
+from tfdeploy.hosts.fleet import Fleet
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.resume import Changes, ResumeResult
+    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.scale import ScaleResult
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.commands.stop import StopResult
+
+OLD_LINES = 20  # of each log, when a run is followed
+NO_COUNTS: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line that a task has written, without colors. A progress bar is its last state."""
+
+    task: str
+    host: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, by its id and the absolute path of its hosts.toml.
+
+    Every method reads the run's record first, so that it knows what another process has changed,
+    for example by a resume. All raise RunError if the record cannot be read, and NotTrusted if it
+    names what the user has not trusted.
+    """
+
+    id: str
+    hosts_file: Path
+
+    @classmethod
+    def from_id(cls, run_id: str | None = None, hosts: str | Path = "hosts.toml") -> Run:
+        """Return the run with this id or name, or else the newest one of the hosts file.
+
+        If the controller has no record of it, its hosts are asked for theirs. Raises RunError if
+        there is no such run.
+        """
+        hosts_file = Path(hosts).absolute()
+        return cls(find_run(hosts_file, run_id).id, hosts_file)
+
+    @property
+    def record(self) -> records.Run:
+        """Return what was started: the release, the plan, the inventory."""
+        return find_run(self.hosts_file, self.id)
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the record, and of everything that is collected."""
+        return self.hosts_file.parent / records.FOLDER / self.id
+
+    def status(self) -> RunStatus:
+        """Return the state of every task. Its `errors` are those of hosts that gave no report."""
+        from tfdeploy.commands.status import status
+
+        record = self.record
+        with _open_fleet(record) as fleet:
+            return status(fleet, record)
+
+    def logs(
+        self,
+        *tasks: str,
+        lines: int | None = None,
+        follow: bool = False,
+        cancel: threading.Event | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the lines of the logs, and with `follow` new ones until all tasks have ended.
+
+        `tasks` are names such as "worker:1", or jobs (none: all tasks). `lines` limits the old
+        lines of each task. Raises PlanError for an unknown task, and at the end the errors of hosts
+        that were given up; with `follow`, a host that is lost is asked again until it answers.
+        """
+        from tfdeploy.commands.logs import logs
+
+        record = self.record
+        with (
+            _open_fleet(record, cancel) as fleet,
+            closing(logs(fleet, record, tasks, lines=lines, follow=follow)) as logged,
+        ):
+            for new in logged:
+                yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)
+
+    def wait(
+        self,
+        watcher: Watcher | None = None,
+        *,
+        resilient: bool = False,
+        lines: int | None = OLD_LINES,
+        cancel: threading.Event | None = None,
+    ) -> RunEnd:
+        """Follow the run until it ends, and fetch each new checkpoint meanwhile.
+
+        `watcher` has functions to call for what happens; its `on_lines` gets the last `lines` lines
+        of each log (None: all), and then new ones. With `resilient`, the run is resumed without
+        hosts that are lost. Raises HostError if a host that the run depends on is lost, or the
+        chief's host refuses to answer.
+        """
+        record = self.record
+        with _open_fleet(record, cancel) as fleet:
+            return _follow(fleet, record, watcher, resilient, lines)[1]
+
+    def attach(
+        self,
+        watcher: Watcher | None = None,
+        *,
+        resilient: bool = False,
+        lines: int | None = OLD_LINES,
+        cancel: threading.Event | None = None,
+    ) -> FinishedRun:
+        """Wait as `wait` does; then stop what is left, and collect.
+
+        The result's `failure` is why the run failed, its `errors` are those of hosts that could not
+        be stopped or collected.
+        """
+        from tfdeploy.commands.run import finish
+
+        record = self.record
+        with _open_fleet(record, cancel) as fleet:
+            record, ended = _follow(fleet, record, watcher, resilient, lines)
+            return finish(fleet, record, ended)
+
+    def resume(
+        self,
+        *,
+        without: Sequence[str] = (),
+        counts: Mapping[str, int] = NO_COUNTS,
+        on: Sequence[str] = (),
+        on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    ) -> ResumeResult:
+        """Continue a run that was lost or stopped from its newest checkpoint.
+
+        Hosts in `without` are left out. `counts` are other numbers of tasks, such as
+        {"workers": 8}, and `on` are hosts for additional ones. Raises RunError if the run has
+        succeeded, or is well and nothing changes; PlanError if the hosts can't run it, and what
+        `stop` and `start` raise.
+        """
+        from tfdeploy.commands.resume import resume
+
+        record = self.record
+        return resume(record, self._changes(record, counts, on, without), on_report)
+
+    def scale(
+        self,
+        counts: Mapping[str, int],
+        *,
+        on: Sequence[str] = (),
+        on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    ) -> ScaleResult:
+        """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint.
+
+        `counts` and `on` are as for `resume`. Raises RunError if the run is not live.
+        """
+        from tfdeploy.commands.scale import scale
+
+        record = self.record
+        return scale(record, self._changes(record, counts, on), on_report)
+
+    def collect(self, *, every: bool = False) -> CollectResult:
+        """Fetch the newest checkpoint (or `every` one), outputs, events and all logs.
+
+        Raises the errors of all hosts, after everything that can be fetched was.
+        """
+        from tfdeploy.commands.collect import collect
+
+        record = self.record
+        with _open_fleet(record) as fleet:
+            return collect(fleet, record, every=every)
+
+    def fetch(self, task: str, *paths: str) -> FetchResult:
+        """Fetch files and folders of a task: relative to its directory, or absolute.
+
+        Raises RunError if one does not exist.
+        """
+        from tfdeploy.commands.fetch import fetch
+
+        record = self.record
+        with _open_fleet(record) as fleet:
+            return fetch(fleet, record, task, paths)
+
+    def stop(self) -> StopResult:
+        """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
+        process that survived SIGKILL."""
+        from tfdeploy.commands.stop import stop
+
+        record = self.record
+        with _open_fleet(record) as fleet:
+            return stop(fleet, record)
+
+    def _changes(
+        self,
+        record: records.Run,
+        counts: Mapping[str, int],
+        on: Sequence[str],
+        without: Sequence[str] = (),
+    ) -> Changes:
+        from tfdeploy.commands.resume import Changes
+        from tfdeploy.commands.scale import hosts_for
+
+        chosen = hosts_for(record, on, lambda: load_inventory(self.hosts_file))
+        return Changes(tuple(without), to_counts(counts), tuple(chosen))
+
+
+def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return valid numbers of tasks. Raises InventoryError."""
+    return parse_counts([f"{key}={count}" for key, count in counts.items()], "counts")
+
+
+def _open_fleet(record: records.Run, cancel: threading.Event | None = None) -> Fleet:
+    return Fleet(record.inventory, version=record.agent, cancel=cancel)
+
+
+def _follow(
+    fleet: Fleet, record: records.Run, watcher: Watcher | None, resilient: bool, lines: int | None
+) -> tuple[records.Run, RunEnd]:
+    """Return the run as it was last resumed, and how it ended."""
+    from tfdeploy.commands.run import follow_resiliently, follow_to_end
+    from tfdeploy.commands.run_follow import Watcher
+
+    if resilient:
+        return follow_resiliently(fleet, record, watcher or Watcher())
+    return follow_to_end(fleet, record, watcher or Watcher(), lines)

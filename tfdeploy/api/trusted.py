@@ -1,0 +1,42 @@
+"""Read hosts.toml and the records of runs, and refuse what the user has not trusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfdeploy import run as records
+from tfdeploy.config import inventory as inventories
+from tfdeploy.trust import store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfdeploy.config.models import Inventory
+
+
+def load_inventory(file: Path) -> Inventory:
+    """Load a hosts.toml that the user trusts. Raises InventoryError and NotTrusted."""
+    inventory = inventories.load(file)
+    refuse_untrusted(inventory)
+    return inventory
+
+
+def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
+    """Return a run from its record on the controller, or else from a copy on its hosts.
+
+    Raises RunError, InventoryError and NotTrusted.
+    """
+    try:
+        found = records.load(hosts_file, run_id)
+    except records.NoRecord as missing:
+        from tfdeploy.commands.recover_record import recover_record
+
+        found = recover_record(load_inventory(hosts_file), run_id, missing).run
+    store.refuse_untrusted(found.inventory, f"the record of run {found.id}", found.flags)
+    return found
+
+
+def refuse_untrusted(inventory: Inventory) -> None:
+    """Raise NotTrusted, with the command to type, if an inventory needs the user's trust."""
+    file = inventory.file
+    store.refuse_untrusted(inventory, file.name, records.hosts_flag(file))

@@ -1,0 +1,39 @@
+"""The shape of what each command prints with --json."""
+
+from __future__ import annotations
+
+from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
+from tfdeploy.output.json_output.experiments import CompareDocument, SweepDocument
+from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
+from tfdeploy.output.json_output.problems import FailureDocument
+from tfdeploy.output.json_output.results import CollectDocument, FetchDocument
+from tfdeploy.output.json_output.runs import (
+    ResumeDocument,
+    RunDocument,
+    ScaleDocument,
+    StartDocument,
+    StopDocument,
+)
+from tfdeploy.output.json_output.watching import LogLine, StatusDocument
+
+SHAPES: dict[str, type] = {
+    "plan": PlanDocument,
+    "check": CheckDocument,
+    "push": PushDocument,
+    "start": StartDocument,
+    "run": RunDocument,
+    "attach": RunDocument,
+    "resume": ResumeDocument,
+    "scale": ScaleDocument,
+    "status": StatusDocument,
+    "logs": LogLine,
+    "collect": CollectDocument,
+    "fetch": FetchDocument,
+    "stop": StopDocument,
+    "runs": RunsDocument,
+    "prune": PruneDocument,
+    "compare": CompareDocument,
+    "sweep": SweepDocument,
+    "error": FailureDocument,
+}
+"""By command; "error" is what a command that fails prints instead."""

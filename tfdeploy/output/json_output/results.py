@@ -1,0 +1,171 @@
+"""The documents of commands that fetch what tasks wrote: collect, fetch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.output.json_output.problems import Problem, to_problems
+from tfdeploy.output.json_output.shape import Shape
+
+if TYPE_CHECKING:
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Shape):
+    """A complete checkpoint on the controller."""
+
+    name: str
+    """Its name."""
+    step: int | None
+    """Its step, if its name has one."""
+    files: list[str]
+    """The names of its files."""
+    verified: bool
+    """Whether TensorFlow read every tensor of it, on the chief's host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadCheckpoint(Shape):
+    """A checkpoint that TensorFlow could not read. It stays on the host."""
+
+    name: str
+    """Its name."""
+    error: str
+    """TensorFlow's error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Shape):
+    """A file or folder on the controller, with the same content as on its host."""
+
+    task: str
+    """The task that wrote it."""
+    folder: str
+    """A folder on the controller."""
+    path: str
+    """Its path below that folder."""
+    size: int
+    """Its size in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedOutput(Shape):
+    """A file or folder that stays on its host."""
+
+    task: str
+    """The task that wrote it."""
+    host: str
+    """The task's host."""
+    path: str
+    """Its path, as `tfdeploy fetch` takes it."""
+    size: int
+    """Its size in bytes."""
+    why: str
+    """Why it was not fetched."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlistedFiles(Shape):
+    """The files of a task that no key of hosts.toml selects."""
+
+    task: str
+    """The task that wrote them."""
+    host: str
+    """The task's host."""
+    files: int
+    """Their number."""
+    size: int
+    """Their size in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedElsewhere(Shape):
+    """What a program saved outside of every folder that is fetched."""
+
+    task: str
+    """The task that saved it."""
+    host: str
+    """The task's host."""
+    path: str
+    """Its path on the host."""
+    exists: bool
+    """Whether it is still on the host."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectDocument(Shape):
+    """What was fetched."""
+
+    run: str
+    """The run's id."""
+    folder: str
+    """The folder of its results on the controller."""
+    checkpoints: list[Checkpoint]
+    """The checkpoints that were fetched, newest first."""
+    bad: list[BadCheckpoint]
+    """The checkpoints that were skipped."""
+    events: int
+    """The number of event files that were fetched."""
+    logs: int
+    """The number of logs that were fetched."""
+    errors: list[Problem]
+    """The errors of hosts that gave nothing, or not everything."""
+    outputs: list[Output]
+    """Files and folders that tasks wrote and that are on the controller now."""
+    left: list[SkippedOutput]
+    """Files and folders that were not fetched."""
+    others: list[UnlistedFiles]
+    """Files that no key of hosts.toml selects."""
+    elsewhere: list[SavedElsewhere]
+    """Where else the chief's program saved, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchDocument(Shape):
+    """What was fetched."""
+
+    run: str
+    """The run's id."""
+    folder: str
+    """The folder of the files on the controller."""
+    files: list[Output]
+    """What was fetched."""
+    left: list[SkippedOutput]
+    """What was not."""
+
+
+def collect_document(run: Run, collected: CollectResult) -> CollectDocument:
+    return CollectDocument(
+        run=run.id,
+        folder=str(collected.folder),
+        checkpoints=[Checkpoint.of(checkpoint) for checkpoint in collected.checkpoints],
+        bad=[BadCheckpoint.of(checkpoint) for checkpoint in collected.bad],
+        events=collected.events,
+        logs=collected.logs,
+        errors=to_problems(collected.errors),
+        **written_files(collected),
+    )
+
+
+def fetch_document(run: Run, fetched: FetchResult) -> FetchDocument:
+    return FetchDocument(
+        run=run.id,
+        folder=str(fetched.folder),
+        files=[Output.of(output) for output in fetched.fetched],
+        left=[SkippedOutput.of(skipped) for skipped in fetched.skipped],
+    )
+
+
+def written_files(collected: CollectResult) -> dict[str, list[Any]]:
+    """Return the keys for what tasks wrote besides checkpoints, events and logs."""
+    outputs = collected.outputs
+    return {
+        "outputs": [Output.of(output) for output in (*outputs.fetched, *outputs.unchanged)],
+        "left": [SkippedOutput.of(skipped) for skipped in outputs.skipped],
+        "others": [UnlistedFiles.of(unlisted) for unlisted in outputs.unlisted],
+        "elsewhere": [SavedElsewhere.of(saved) for saved in collected.elsewhere],
+    }
