@@ -84,11 +84,18 @@ class Run:
         return self.inventory.file.parent / FOLDER / self.id
 
 
+def default_hosts_file() -> Path:
+    """Return the inventory file of a command without --hosts."""
+    return Path(os.environ.get("TFDEPLOY_HOSTS") or "hosts.toml")
+
+
 def hosts_flag(file: Path) -> str:
     """Return the option that names an inventory file on the command line; "" for the default."""
     cwd = Path.cwd()
-    shown = file.relative_to(cwd) if file.is_relative_to(cwd) else file
-    return "" if shown == Path("hosts.toml") else f"--hosts {shlex.quote(str(shown))}"
+    absolute = cwd / file
+    shown = absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute
+    is_default = absolute == cwd / default_hosts_file()
+    return "" if is_default else f"--hosts {shlex.quote(str(shown))}"
 
 
 def new_id() -> str:

@@ -52,7 +52,9 @@ def test_the_table_of_health_lists_each_answer_of_a_port():
 
 
 def test_the_readme_and_the_page_of_commands_list_each_command():
-    commands = {command.callback.__name__ for command in cli.app.registered_commands}
+    commands = {
+        command.name or command.callback.__name__ for command in cli.app.registered_commands
+    }
     readme = re.findall(r"^    tfdeploy (\w+)", section(README, "Commands"), re.M)
     assert sorted(readme) == sorted(commands)
     listed = re.findall(r"^\| `(\w+)` \|", PAGES["commands.md"].partition("##")[0], re.M)

@@ -234,6 +234,14 @@ def test_flags_name_the_hosts_file_only_if_it_is_not_the_default(
     assert make_run(tmp_path, name=name, run_id="r1").flags == flags
 
 
+def test_flags_name_the_hosts_file_unless_the_environment_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lab, usual = (make_run(tmp_path, name=name, run_id="r") for name in ("lab.toml", "hosts.toml"))
+    assert (lab.flags, usual.flags) == ("--hosts lab.toml --run r", "--run r")
+    monkeypatch.setenv("TFDEPLOY_HOSTS", "lab.toml")
+    assert (lab.flags, usual.flags) == ("--run r", "--hosts hosts.toml --run r")
+
+
 def test_flags_work_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     file = tmp_path / "hosts.toml"

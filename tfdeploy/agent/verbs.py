@@ -49,6 +49,7 @@ VERBS = {
     "start": ("runs.Start", "runs.start.start"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
     "record": ("runs.ReadRecord", "runs.run_record.record"),
+    "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
     "stop": ("runs.Stop", "runs.stop.stop"),
@@ -93,6 +94,10 @@ def main(argv: List[str]) -> int:
 
         send_all(argv[1])
         return 0
+    if argv[0] == "enter":
+        from .runs.enter import enter
+
+        return enter(*argv[1:])
     return serve()
 
 

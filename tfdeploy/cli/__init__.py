@@ -5,33 +5,28 @@ Modules that take long to import are imported inside the functions, so that --he
 
 from __future__ import annotations
 
-import itertools
 import signal
 import sys
 from contextlib import suppress
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import about, beginning, training, resuming  # isort: skip
-from tfdeploy.cli import watching, housekeeping, measuring  # isort: skip
-from tfdeploy.cli.options import INTERRUPTED, app
+from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
+from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
+from tfdeploy.cli import completion
+from tfdeploy.cli.command import app
+from tfdeploy.cli.options import INTERRUPTED
 from tfdeploy.errors import TfdeployError
 
 __all__ = [
-    "about",
-    "app",
-    "beginning",
-    "housekeeping",
-    "main",
-    "measuring",
-    "resuming",
-    "training",
-    "watching",
-]
+    "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
+    "shells", "training", "watching",
+]  # fmt: skip
 
 
 def main() -> None:
     """Run the command line. An error becomes a message, a hint and an exit code."""
     _handle_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
+    completion.prepare()
     try:
         app()
     except TfdeployError as error:
@@ -51,12 +46,17 @@ def _print_failure(error: TfdeployError) -> None:
     from tfdeploy.output.json_output import failure_document
 
     Console().print_error(error)
-    command, options = sys.argv[1:2], itertools.takewhile(lambda word: word != "--", sys.argv)
-    if "--json" in options:  # a script finds a document in every case
-        if command == ["logs"]:
+    if "--json" in _own_arguments():  # a script finds a document in every case
+        if sys.argv[1] == "logs":
             print_json_lines([failure_document(error)])
         else:
             print_json(failure_document(error))
+
+
+def _own_arguments() -> list[str]:
+    """Return the arguments of tfdeploy itself: those after `--` are for another program."""
+    arguments = sys.argv[1:]
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def _handle_as_ctrl_c(*signals: signal.Signals) -> None:

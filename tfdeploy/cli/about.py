@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tfdeploy.cli.options import app
+from tfdeploy.cli.command import PREPARE, add_command, app
 
 
 def _print_version(wanted: bool) -> None:
@@ -21,13 +21,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
-                       help="Print the version and exit.")] = False,
+    version: Annotated[bool, typer.Option("--version", metavar="", callback=_print_version,
+                       is_eager=True, help="Print the version and exit.")] = False,
 ) -> None:  # fmt: skip
     pass
 
 
-@app.command()
+@add_command(PREPARE, "example > hosts.toml")
 def example() -> None:
-    """Print a hosts.toml that documents every key: tfdeploy example > hosts.toml"""
+    """Print a hosts.toml that documents every key."""
     sys.stdout.write((resources.files("tfdeploy") / "hosts.example.toml").read_text("utf-8"))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, AcceptNew, app, exit_if_failed
+from tfdeploy.cli.command import PREPARE, add_command
+from tfdeploy.cli.options import HOSTS, HOSTS_VARIABLE, AcceptNew, exit_if_failed
 
 if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
@@ -16,11 +17,19 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
 
 NewHosts = Annotated[
-    Path, typer.Option("--hosts", help="The file to write. It must not exist.", metavar="FILE")
+    Path,
+    typer.Option(
+        "--hosts",
+        envvar=HOSTS_VARIABLE,
+        help="The file to write. It must not exist.",
+        metavar="FILE",
+    ),
 ]
 
 
-@app.command()
+@add_command(
+    PREPARE, 'init cpu-01 ml@gpu-01 "gpu-[02-16]"', "init --local", "init gpu-01 --dry-run"
+)
 def init(
     machines: Annotated[list[str] | None, typer.Argument(
         metavar="[USER@]HOST", help="Hosts as ssh knows them, or several: gpu-[01-16].",
@@ -39,9 +48,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes",
         help="Do not ask. Hosts that can't be used are left out, as comments.")] = False,
 ) -> None:  # fmt: skip
-    """Look at hosts and a script, and write a hosts.toml for them. Starts nothing.
-
-    tfdeploy init cpu-01 ml@gpu-01 "gpu-[02-16]", or tfdeploy init --local"""
+    """Look at hosts and a script, and write a hosts.toml for them. Starts nothing."""
     from tfdeploy.commands import init as command
     from tfdeploy.init import program
     from tfdeploy.output.console import Console

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, Hosts, Json, app, exit_if_failed, load_inventory
+from tfdeploy.cli.command import DISK, add_command
+from tfdeploy.cli.options import (
+    HOSTS,
+    Hosts,
+    Json,
+    exit_if_failed,
+    load_inventory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
     from tfdeploy.transfer.stored_results import StoredResult
 
 
-@app.command()
+@add_command(DISK, "runs")
 def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
@@ -34,7 +41,7 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     exit_if_failed(project_runs.errors)
 
 
-@app.command()
+@add_command(DISK, "prune --dry-run", "prune --keep 2")
 def prune(
     hosts: Hosts = HOSTS,
     keep: Annotated[int, typer.Option("--keep", min=0, metavar="N",

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.options import HOSTS, INTERRUPTED, AcceptNew, Hosts, Json, app, load_inventory
+from tfdeploy.cli.command import MEASURE, add_command
+from tfdeploy.cli.completion import propose_files, propose_runs
+from tfdeploy.cli.options import (
+    HOSTS,
+    INTERRUPTED,
+    AcceptNew,
+    Hosts,
+    Json,
+    load_inventory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +27,15 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
 
 
-@app.command()
+@add_command(
+    MEASURE,
+    "compare 20260501-101500-3f2a 20260501-113000-91c4",
+    "compare small=RUN large=RUN --tag accuracy --target 0.9",
+)
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
-                    help="A run's id or folder. LABEL=RUN gives it a label.")],
+                    help="A run's id or folder. LABEL=RUN gives it a label.",
+                    autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
                    help="The scalar to compare. Default: loss, or the only one that all runs have.")
@@ -34,6 +48,7 @@ def compare(
     target: Annotated[float | None, typer.Option("--target", metavar="VALUE",
                       help="Show when each run first reached this value.")] = None,
     picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
+                       autocompletion=propose_files,
                        help="The .svg or .png to write. Default: compare.svg in runs/.")] = None,
     log: Annotated[bool, typer.Option("--log", help="Use a logarithmic y axis.")] = False,
     json: Json = False,
@@ -63,7 +78,7 @@ def _parse_seconds(text: str) -> float:
     raise typer.BadParameter(f"found {text}, expected a number from 1 to 86400")
 
 
-@app.command()
+@add_command(MEASURE, "sweep --workers 1,2,4", "sweep --ps 1,2 --workers 2,4,8 --seconds 120")
 def sweep(
     workers: Annotated[str, typer.Option("--workers", metavar="N,N…",
                        help="Numbers of workers, for example 1,2,4.")],
@@ -80,7 +95,7 @@ def sweep(
     pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
                        help=r"Read steps from the chief's log instead of events, for example "
                             r"'step (?P<step>\d+)'.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR",
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record and the picture. Default: sweep/ beside the "
                    "inventory file.")] = None,
     hosts: Hosts = HOSTS,

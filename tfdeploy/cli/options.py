@@ -1,4 +1,4 @@
-"""What several commands share: the application, common options, and ways to begin and to exit."""
+"""What several commands share: options, and ways to begin and to exit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from tfdeploy.cli import completion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,26 +20,57 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
-app = typer.Typer(
-    help="Turn machines that you reach by SSH into one TensorFlow cluster, train on it, "
-    "and fetch the checkpoints.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+HOSTS_VARIABLE = "TFDEPLOY_HOSTS"  # as in run.py, which takes long to import
 
-Hosts = Annotated[Path, typer.Option("--hosts", help="The inventory file.", metavar="FILE")]
+
+def _be_quiet(wanted: bool) -> None:
+    if wanted:
+        from tfdeploy.output.terminal import Terminal
+
+        Terminal.is_quiet = True
+
+
+Hosts = Annotated[
+    Path,
+    typer.Option(
+        "--hosts",
+        envvar=HOSTS_VARIABLE,
+        help="The inventory file.",
+        metavar="FILE",
+        autocompletion=completion.propose_hosts_files,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
 JsonLines = Annotated[
     bool, typer.Option("--json", help="Print each line of a log as a JSON object.")
 ]
 RunId = Annotated[
     str | None,
-    typer.Option("--run", help="A run's id or name. Default: the newest run.", metavar="RUN"),
+    typer.Option(
+        "--run",
+        help="A run's id or name. Default: the newest run.",
+        metavar="RUN",
+        autocompletion=completion.propose_runs,
+    ),
 ]
 RunArgument = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="A run's id or name. Default: the newest run.")
+    str | None,
+    typer.Argument(
+        metavar="RUN",
+        help="A run's id or name. Default: the newest run.",
+        show_default=False,
+        autocompletion=completion.propose_runs,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        help="Print only results, warnings and errors.",
+        callback=_be_quiet,
+        expose_value=False,
+    ),
 ]
 AcceptNew = Annotated[
     bool,

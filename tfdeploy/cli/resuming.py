@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli.command import TRAIN, add_command
+from tfdeploy.cli.completion import propose_hosts
 from tfdeploy.cli.options import (
     COUNTS,
     HOSTS,
     Hosts,
     Json,
     On,
+    Quiet,
     RunArgument,
     RunId,
     With,
-    app,
     find_run,
     load_inventory,
 )
@@ -29,17 +31,19 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 
-@app.command()
+@add_command(TRAIN, "resume", "resume --without gpu-03", "resume --with workers=8")
 def resume(
     run: RunArgument = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
                        help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
-                       "them, or else the other hosts do.")] = None,
+                       "them, or else the other hosts do.",
+                       autocompletion=propose_hosts)] = None,
     counts: With = None,
     on: On = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.commands import resume as command
@@ -57,7 +61,7 @@ def resume(
         print_json(json_output.resume_document(resumed))
 
 
-@app.command()
+@add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
 def scale(
     counts: Annotated[list[str], typer.Argument(metavar=COUNTS, show_default=False,
                       help="The numbers of tasks that the run continues with.")],
@@ -65,6 +69,7 @@ def scale(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
     from tfdeploy.commands import scale as command

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tfdeploy.cli.command import PREPARE, TRAIN, add_command
 from tfdeploy.cli.options import (
     HOSTS,
     INTERRUPTED,
@@ -16,13 +17,13 @@ from tfdeploy.cli.options import (
     Json,
     NotifyTarget,
     OlderRelease,
+    Quiet,
     RunArgument,
     RunId,
     RunName,
     WaitTime,
     With,
     Words,
-    app,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -30,9 +31,10 @@ from tfdeploy.cli.options import (
     load_intent,
     open_fleet,
 )
+from tfdeploy.cli.selecting import OnHosts  # noqa: TC001 - Typer reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
@@ -46,7 +48,7 @@ COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
 
 
-@app.command()
+@add_command(PREPARE, "plan", "plan --hosts lab.toml -- --lr 0.1")
 def plan(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -69,7 +71,7 @@ def plan(
         console.print_notes(plan_warnings(intent))
 
 
-@app.command()
+@add_command(PREPARE, "trust")
 def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     """Trust the programs that hosts.toml names for the controller, and its paths outside of the
     repository."""
@@ -86,9 +88,12 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     Console().print_text("\n".join(lines) if values else f"nothing in {name} needs your trust")
 
 
-@app.command()
+@add_command(PREPARE, "check", "check --on gpu-[01-04]")
 def check(
-    hosts: Hosts = HOSTS, json: Json = False, accept_new_host_keys: AcceptNew = False
+    hosts: Hosts = HOSTS,
+    on: OnHosts = None,
+    json: Json = False,
+    accept_new_host_keys: AcceptNew = False,
 ) -> None:
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.commands import check as command
@@ -97,11 +102,12 @@ def check(
     from tfdeploy.output.console import Console, print_json
 
     intent, console = load_intent(hosts), Console()
+    chosen = intent.hosts_on(on or ())
     with (
-        console.check_progress(intent),
+        console.check_progress(intent, chosen),
         Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet,
     ):
-        checked = command.check(fleet, intent)
+        checked = command.check(fleet, intent, chosen)
     if json:
         print_json(json_output.check_document(checked))
     else:
@@ -109,21 +115,28 @@ def check(
     exit_if_failed(checked.errors)
 
 
-@app.command()
-def push(hosts: Hosts = HOSTS, accept_new_host_keys: AcceptNew = False, json: Json = False) -> None:
+@add_command(TRAIN, "push", "push --on gpu-[01-04],gpu-07")
+def push(
+    hosts: Hosts = HOSTS,
+    on: OnHosts = None,
+    accept_new_host_keys: AcceptNew = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts)
+    chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        outcome = _push(fleet, intent, Console(for_json=json))
+        outcome = _push(fleet, intent, Console(for_json=json), chosen)
     if json:
         print_json(json_output.push_document(intent, outcome))
 
 
-@app.command()
+@add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
 def start(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -135,6 +148,7 @@ def start(
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.commands.plan_warnings import plan_warnings
@@ -147,13 +161,13 @@ def start(
     intent = load_intent(hosts, words, env, counts, name, release)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if push:
-            _push(fleet, intent, console)
+            _push(fleet, intent, console, intent.hosts)
         started = _start(fleet, intent, console, wait_s)
     if json:
         print_json(json_output.start_document(started, plan_warnings(intent)))
 
 
-@app.command()
+@add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
 def run(
     words: Words = None,
     hosts: Hosts = HOSTS,
@@ -168,6 +182,7 @@ def run(
     wait: WaitTime = None,
     notify: NotifyTarget = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.notice import EndNotice
@@ -182,7 +197,7 @@ def run(
     intent = load_intent(hosts, words, env, counts, name, release)
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        _push(fleet, intent, console)
+        _push(fleet, intent, console, intent.hosts)
         current_run = _start(fleet, intent, console, wait_s)
         with notice.of(fleet, current_run):
             current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
@@ -191,13 +206,14 @@ def run(
     _exit_with_end(console, current_run, finished, json)
 
 
-@app.command()
+@add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
 def attach(
     run: RunArgument = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     notify: NotifyTarget = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
     from tfdeploy.cli.notice import EndNotice
@@ -217,16 +233,19 @@ def attach(
     _exit_with_end(console, attached, finished, json)
 
 
-def _push(fleet: Fleet, intent: Intent, console: Console) -> dict[str, dict[str, bool]]:
+def _push(
+    fleet: Fleet, intent: Intent, console: Console, hosts: Sequence[str]
+) -> dict[str, dict[str, bool]]:
     from tfdeploy.commands.environments import build_environments
     from tfdeploy.commands.push import needs, send_releases
 
-    with console.push_progress(needs(intent)) as progress:
-        outcome = send_releases(fleet, intent, progress, progress.fail)
+    with console.push_progress(needs(intent, hosts)) as progress:
+        outcome = send_releases(fleet, intent, progress, progress.fail, hosts)
     console.print_push_result(outcome, intent)
-    if intent.environments:
+    environments = {host: spec for host, spec in intent.environments.items() if host in hosts}
+    if environments:
         with console.fetch_progress(fleet.transfers):
-            built = build_environments(fleet, intent.environments)
+            built = build_environments(fleet, environments)
         console.print_environments(built, intent)
     return outcome
 
@@ -294,7 +313,7 @@ def _watcher(console: Console) -> Watcher:
 
     return Watcher(
         on_report=console.print_report,
-        on_lines=console.print_log_lines,
+        on_lines=console.print_followed_lines,
         on_lost=console.print_host_lost,
         on_back=console.print_host_back,
         on_collected=console.print_new_results,

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tfdeploy.cli.command import RESULTS, TRAIN, WATCH, add_command
+from tfdeploy.cli.completion import propose_tasks
 from tfdeploy.cli.options import (
     HOSTS,
     Hosts,
     Json,
     JsonLines,
+    Quiet,
     RunId,
-    app,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
     find_run,
     open_fleet,
 )
+from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
 if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
@@ -27,10 +30,12 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 
-@app.command()
+@add_command(WATCH, "status", "status --task worker --on gpu-[01-04]")
 def status(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    task: Tasks = None,
+    on: TasksOn = None,
     exit_code: Annotated[bool, typer.Option("--exit-code",
                          help="Exit with 0 if all tasks are READY and train, or the run succeeded; "
                          "with 3 if it ended in any other way; with 1 otherwise.")] = False,
@@ -43,7 +48,7 @@ def status(
 
     run = find_run(hosts, run_id)
     with open_fleet(run) as fleet:
-        run_status = command.status(fleet, run)
+        run_status = command.status(fleet, run, tasks=task or (), on=on or ())
     if json:
         print_json(json_output.status_document(run_status))
     else:
@@ -53,12 +58,13 @@ def status(
         raise typer.Exit(status_exit_code.exit_code(run_status))
 
 
-@app.command()
+@add_command(WATCH, "logs -f", "logs worker:[0-3] ps:0 -n 20", "logs --on gpu-03")
 def logs(
-    tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK",
-                     help="A task (worker:1), or a job (worker). Default: all tasks.")] = None,
+    tasks: TaskArguments = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    task: Tasks = None,
+    on: TasksOn = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs as they grow.")]
     = False,
     lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, metavar="N",
@@ -75,8 +81,8 @@ def logs(
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
-                fleet, run, tasks or [], lines=lines, follow=follow,
-                on_lost=console.print_host_lost, on_back=console.print_host_back,
+                fleet, run, [*(tasks or ()), *(task or ())], lines=lines, follow=follow,
+                on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
             )
         ) as logged:  # fmt: skip
             for new in logged:
@@ -88,43 +94,53 @@ def logs(
         exit_from_following(console, run)
 
 
-@app.command()
+@add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
 def collect(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    task: Tasks = None,
+    on: TasksOn = None,
     every: Annotated[bool, typer.Option("--all",
                      help="Fetch every checkpoint, not only the newest.")] = False,
     follow: Annotated[bool, typer.Option("-f", "--follow",
                       help="Fetch new results as the chief writes them, until it ends.")] = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
+    if follow and (task or on):
+        raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
         with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
-            collected = command.collect_reachable(fleet, run, every=every)
+            collected = command.collect_reachable(
+                fleet, run, every=every, tasks=task or (), on=on or ()
+            )
     console.print_collected(collected)
     if json:
         print_json(json_output.collect_document(run, collected))
     exit_if_failed(collected.errors)
 
 
-@app.command()
+@add_command(RESULTS, "fetch worker:1 tuner.csv", "fetch worker logs/ --on gpu-[01-04]")
 def fetch(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A task, for example worker:0.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help=TASK_HELP,
+                    autocompletion=propose_tasks)],
     paths: Annotated[list[str], typer.Argument(metavar="PATH",
                      help="Files or folders in the task's directory, or absolute paths on its "
                      "host.")],
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
+    on: TasksOn = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
@@ -134,14 +150,15 @@ def fetch(
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
     with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
-        fetched = command.fetch(fleet, run, task, paths)
+        fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)
     if json:
         print_json(json_output.fetch_document(run, fetched))
+    exit_if_failed(fetched.errors)
     raise typer.Exit(1 if fetched.skipped else 0)
 
 
-@app.command()
+@add_command(TRAIN, "stop", "stop --run 20260501-101500-3f2a")
 def stop(hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.commands import stop as command

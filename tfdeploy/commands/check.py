@@ -46,8 +46,9 @@ class CheckResult:
     notes: list[TfdeployError] = field(default_factory=list)
 
 
-def check(fleet: Fleet, intent: Intent) -> CheckResult:
-    """Ask every host what it has, and whether it reaches the hosts that its tasks depend on.
+def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> CheckResult:
+    """Ask every host, or each of `hosts`, what it has, and whether it reaches the hosts that its
+    tasks depend on.
 
     Nothing is written to the hosts except the agent. Raises nothing.
     """
@@ -60,7 +61,7 @@ def check(fleet: Fleet, intent: Intent) -> CheckResult:
         environment = environments.get(agent.host, "")
         return ask_facts(agent, intent.inventory, launches[agent.host], environment)
 
-    outcomes = fleet.outcomes(fleet.agents, ask)
+    outcomes = fleet.outcomes(intent.hosts if hosts is None else hosts, ask)
     result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
     result.errors += errors_of(outcomes)
     for facts in result.hosts:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
 from tfdeploy.transfer.checkpoints import (
     BadCheckpoint,
@@ -21,6 +22,7 @@ from tfdeploy.transfer.outputs import Outputs, fetch_outputs, fetch_task_outputs
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
@@ -39,7 +41,8 @@ class CollectResult:
     `errors` are those of the hosts that gave nothing, or not everything; `chief_answered` says
     whether the chief's host did. `elsewhere` is where else the chief's program saved, newest first.
     `flags` are the command line options that select the run. `uses_tensorflow` says whether its
-    program does: only then a checkpoint is expected.
+    program does: only then a checkpoint is expected. `of_chief` says whether the chief was among
+    the tasks whose results were wanted.
     """
 
     folder: Path
@@ -55,6 +58,7 @@ class CollectResult:
     elsewhere: tuple[SavedElsewhere, ...] = ()
     flags: str = ""
     uses_tensorflow: bool = True
+    of_chief: bool = True
 
 
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
@@ -64,34 +68,46 @@ def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
     return collected
 
 
-def collect_reachable(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
+def collect_reachable(
+    fleet: Fleet,
+    run: Run,
+    *,
+    every: bool = False,
+    tasks: Sequence[str] = (),
+    on: Sequence[str] = (),
+) -> CollectResult:
     """Fetch the chief's newest good checkpoint (or `every` one), outputs, events and all logs.
 
-    Hosts that can't be reached are among the result's errors. Raises RunError if another collect of
-    this run is running.
+    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). Hosts that can't be
+    reached are among the result's errors. Raises RunError if another collect of this run is
+    running.
     """
-    chief = run.plan.chief.host
+    chief, selected = run.plan.chief, select_placements(run.plan, tasks, on)
+    of_chief = chief in selected
 
     def fetch(agent: Agent) -> tuple[FetchedCheckpoints | None, int, int, Outputs]:
+        placements = [placement for placement in selected if placement.host == agent.host]
         with disk_errors(agent):
             checkpoints = (
-                fetch_checkpoints(agent, run, every=every) if agent.host == chief else None
+                fetch_checkpoints(agent, run, every=every) if chief in placements else None
             )
-            events, logs = artifacts.fetch_events(agent, run), artifacts.fetch_logs(agent, run)
-            return checkpoints, events, logs, fetch_outputs(agent, run)
+            events = artifacts.fetch_events(agent, run, placements)
+            logs = artifacts.fetch_logs(agent, run, placements)
+            return checkpoints, events, logs, fetch_outputs(agent, run, placements)
 
     with exclusive(run):
-        outcomes = fleet.outcomes(run.plan.hosts, fetch)
+        outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
-    checkpoints = fetched[chief][0] if chief in fetched else None
+    checkpoints = fetched[chief.host][0] if chief.host in fetched else None
     return replace(
         _checkpoint_result(run, checkpoints),
         events=sum(events for _, events, _, _ in fetched.values()),
         logs=sum(logs for _, _, logs, _ in fetched.values()),
         outputs=sum((outputs for *_, outputs in fetched.values()), Outputs()),
         errors=tuple(errors_of(outcomes)),
-        chief_answered=checkpoints is not None,
+        chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
+        of_chief=of_chief,
     )
 
 
@@ -100,8 +116,9 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         with disk_errors(agent):
-            artifacts.fetch_events(agent, run)
-            artifacts.fetch_logs(agent, run)
+            placements = run.plan.placements_on(agent.host)
+            artifacts.fetch_events(agent, run, placements)
+            artifacts.fetch_logs(agent, run, placements)
 
     with exclusive(run):
         fleet.each(run.plan.hosts, fetch)

@@ -5,13 +5,13 @@ Files are not checked for damage, and what `collect` fetched is not touched.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
-from tfdeploy.cluster import Task
-from tfdeploy.errors import AgentError, RunError
+from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.stored_results import FETCHED
@@ -29,21 +29,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """The files of one task that arrived, those that did not, and their folder on the
-    controller."""
+    """The files that arrived, those that did not, and their folder on the controller.
+
+    `errors` are those of tasks that gave no file.
+    """
 
     folder: Path
     fetched: tuple[Output, ...]
     skipped: tuple[SkippedOutput, ...]
+    errors: tuple[TfdeployError, ...] = ()
 
 
-def fetch(fleet: Fleet, run: Run, task: str, paths: Sequence[str]) -> FetchResult:
+def fetch(
+    fleet: Fleet, run: Run, task: str, paths: Sequence[str], on: Sequence[str] = ()
+) -> FetchResult:
     """Fetch files and folders by their paths: relative to the task's directory, or absolute.
 
-    Raises RunError if one does not exist, before any is fetched; else raises as `collect` does.
+    `task` and `on` are as in planning/task_selection.py. Raises RunError if a path does not exist,
+    before any is fetched, else as `collect` does; for several tasks only if no task gave a file.
     """
-    placement = run.plan.placement(Task.parse(task))
-    agent = fleet.agents[placement.host]
+    results: list[FetchResult] = []
+    errors: list[TfdeployError] = []
+    for placement in select_placements(run.plan, [task], on):
+        try:
+            results.append(_fetch_from(fleet, run, placement, paths))
+        except TfdeployError as error:
+            errors.append(error)
+    if not results:
+        raise_all(errors)
+    if len(results) == 1:
+        return replace(results[0], errors=tuple(errors))
+    return FetchResult(
+        run.folder / FETCHED,
+        tuple(output for result in results for output in result.fetched),
+        tuple(skipped for result in results for skipped in result.skipped),
+        tuple(errors),
+    )
+
+
+def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[str]) -> FetchResult:
+    task, agent = str(placement.task), fleet.agents[placement.host]
     dest = fetched_folder(run, placement)
     with exclusive(run), disk_errors(agent):
         units = parse_units(agent, _find(agent, run, placement, paths))

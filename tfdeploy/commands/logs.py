@@ -33,17 +33,18 @@ def logs(
     *,
     lines: int | None,
     follow: bool,
+    on: Sequence[str] = (),
     on_lost: Callable[[HostError], None] = lambda error: None,
     on_back: Callable[[str], None] = lambda host: None,
 ) -> Generator[NewLines]:
     """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
-    `tasks` are names such as `worker:1`, or jobs (empty: all tasks); `lines` limits the number of
-    old lines of each task. With `follow`, `on_lost` is called when a host is lost and `on_back`
-    when it answers again; its log continues where it was. Raises PlanError for an unknown task, and
-    at the end the errors of the hosts that were given up.
+    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks); `lines` limits the
+    number of old lines of each task. With `follow`, `on_lost` is called when a host is lost and
+    `on_back` when it answers again; its log continues where it was. Raises PlanError if no task is
+    selected, and at the end the errors of the hosts that were given up.
     """
-    placements = task_selection.select_placements(run.plan, tasks)
+    placements = task_selection.select_placements(run.plan, tasks, on)
     errors: list[TfdeployError] = []
     with fleet.follow(
         run, placements, logs=True, lines=lines, forever=follow, announce=False

@@ -16,11 +16,12 @@ from tfdeploy.environments import spec
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, frameworks, launch, placing
 from tfdeploy.planning.task_counts import with_counts
+from tfdeploy.planning.task_selection import select_hosts
 from tfdeploy.release import snapshot
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory, Training
@@ -68,6 +69,15 @@ class Intent:
     @property
     def environment_ids(self) -> dict[str, str]:
         return {host: spec.id for host, spec in self.environments.items()}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return the hosts of the inventory, with those that run no task."""
+        return tuple(host.name for host in self.inventory.hosts)
+
+    def hosts_on(self, on: Sequence[str]) -> tuple[str, ...]:
+        """Return the hosts that these names select; without names, all. Raises PlanError."""
+        return select_hosts(self.hosts, on)
 
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id, the secrets and the tasks'

@@ -11,6 +11,8 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.commands.plan import Intent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.transfer.send import OnFailed, OnProgress
@@ -21,11 +23,14 @@ def push(
     intent: Intent,
     on_progress: OnProgress = lambda host, release, arrived: None,
     on_failed: OnFailed = lambda error: None,
+    hosts: Sequence[str] | None = None,
 ) -> dict[str, dict[str, bool]]:
-    """Send the releases and build the environments; return and raise as `send_releases` does, and
-    raise what `build_environments` does."""
-    outcome = send_releases(fleet, intent, on_progress, on_failed)
-    build_environments(fleet, intent.environments)
+    """Send the releases and build the environments of every host, or of `hosts`; return and raise
+    as `send_releases` does, and raise what `build_environments` does."""
+    hosts = intent.hosts if hosts is None else hosts
+    outcome = send_releases(fleet, intent, on_progress, on_failed, hosts)
+    specs = {host: spec for host, spec in intent.environments.items() if host in hosts}
+    build_environments(fleet, specs)
     return outcome
 
 
@@ -34,20 +39,22 @@ def send_releases(
     intent: Intent,
     on_progress: OnProgress = lambda host, release, arrived: None,
     on_failed: OnFailed = lambda error: None,
+    hosts: Sequence[str] | None = None,
 ) -> dict[str, dict[str, bool]]:
-    """Send the source to every host, and each data set to the hosts that may read it. An older
-    release is not sent: it must be on the hosts of the plan.
+    """Send the source to every host, and each data set to the hosts that may read it; with `hosts`
+    to those alone. An older release is not sent: it must be on the hosts of the plan.
 
     Return the result of `send` for each release, by its id; raises as `send` does.
     """
     project, source = intent.inventory.project, intent.release
+    hosts = intent.hosts if hosts is None else hosts
     if intent.options.release:
         refuse_missing_release(fleet, intent)
-        outcome = {source.id: dict.fromkeys(fleet.agents, False)}
+        outcome = {source.id: dict.fromkeys(hosts, False)}
     else:
-        outcome = {source.id: send(fleet, project, source, fleet.agents, on_progress, on_failed)}
+        outcome = {source.id: send(fleet, project, source, hosts, on_progress, on_failed)}
     for place, data in intent.data.items():
-        readers = intent.readers(place)
+        readers = [host for host in intent.readers(place) if host in hosts]
         outcome[data.id] = send(fleet, project, data, readers, on_progress, on_failed)
     return outcome
 
@@ -64,11 +71,12 @@ def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
         )
 
 
-def needs(intent: Intent) -> dict[str, dict[str, int]]:
-    """Return the releases that each host needs: their sizes in bytes, by id."""
+def needs(intent: Intent, hosts: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
+    """Return the releases that each host, or each of `hosts`, needs: their sizes in bytes, by
+    id."""
     source = {} if intent.options.release else {intent.release.id: intent.release.size}
-    sizes = {host.name: dict(source) for host in intent.inventory.hosts}
+    sizes = {host: dict(source) for host in (intent.hosts if hosts is None else hosts)}
     for place, data in intent.data.items():
-        for host in intent.readers(place):
+        for host in sizes.keys() & {*intent.readers(place)}:
             sizes[host][data.id] = data.size
     return sizes

@@ -9,9 +9,10 @@ from tfdeploy.agent.protocol.reports import Status
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.planning import roles
+from tfdeploy.planning.task_selection import select_placements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.hosts.agent_client import Agent
@@ -33,7 +34,7 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """Every task in the plan's order, and the errors of the hosts that gave no report."""
+    """The chosen tasks in the plan's order, and the errors of the hosts that gave no report."""
 
     run: Run = field(repr=False)
     tasks: tuple[TaskStatus, ...]
@@ -43,15 +44,26 @@ class RunStatus:
         return next((t.report for t in self.tasks if str(t.placement.task) == task), None)
 
 
-def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
-    """Ask every host for its tasks, and for the last `tail` lines of their logs. Raises nothing."""
+def status(
+    fleet: Fleet, run: Run, tail: int = 0, tasks: Sequence[str] = (), on: Sequence[str] = ()
+) -> RunStatus:
+    """Ask every host for its tasks, and for the last `tail` lines of their logs.
+
+    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). Raises PlanError if
+    they select no task, and nothing else.
+    """
+    chosen = select_placements(run.plan, tasks, on)
+    tasks_by_host: dict[str, list[str]] = {}
+    for placement in chosen:
+        tasks_by_host.setdefault(placement.host, []).append(str(placement.task))
 
     def ask(agent: Agent) -> dict[str, TaskReport]:
         reports = agent.ask(Status(run.inventory.project, run.id, tail)).tasks
-        tasks = [str(placement.task) for placement in run.plan.placements_on(agent.host)]
-        return {report.task: report for report in reports if report.task in tasks}
+        return {
+            report.task: report for report in reports if report.task in tasks_by_host[agent.host]
+        }
 
-    outcomes = fleet.outcomes(run.plan.hosts, ask)
+    outcomes = fleet.outcomes(tasks_by_host, ask)
     reports: dict[str, TaskReport] = {}
     errors: list[TfdeployError] = []
     for host, outcome in outcomes.items():
@@ -59,10 +71,11 @@ def status(fleet: Fleet, run: Run, tail: int = 0) -> RunStatus:
             errors.append(outcome)
             continue
         reports |= outcome
-        errors += _missing_tasks(run, host, outcome)
+        missing = [task for task in tasks_by_host[host] if task not in outcome]
+        errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
-    tasks = (TaskStatus(p, explained.get(str(p.task))) for p in run.plan.placements)
-    return RunStatus(run, tuple(tasks), tuple(errors))
+    statuses = (TaskStatus(p, explained.get(str(p.task))) for p in chosen)
+    return RunStatus(run, tuple(statuses), tuple(errors))
 
 
 def _with_peers(run: Run, report: TaskReport, reports: Mapping[str, TaskReport]) -> TaskReport:
@@ -87,8 +100,7 @@ def _describe_peer(placement: Placement, report: TaskReport | None) -> str:
     return f"{placement.task} on {placement.host} ({state})"
 
 
-def _missing_tasks(run: Run, host: str, reports: dict[str, TaskReport]) -> list[TfdeployError]:
-    missing = [str(p.task) for p in run.plan.placements_on(host) if str(p.task) not in reports]
+def _missing_tasks(run: Run, host: str, missing: Sequence[str]) -> list[TfdeployError]:
     if not missing:
         return []
     message = f"it has no record of {', '.join(missing)} of run {run.id}"

@@ -12,6 +12,7 @@ MAX_LISTED = 3  # names that are listed in full
 MAX_NAMES = 10_000  # names that one pattern may expand to
 MAX_BRACKETS = 8
 RANGE = re.compile(r" *([0-9]{1,9})(?:-([0-9]{1,9}))? *")
+COMMA_OUTSIDE = re.compile(r",(?![^\[\]]*\])")  # not those within brackets
 LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
 
 
@@ -50,6 +51,15 @@ def expand_names(text: str) -> list[str]:
     endings = expand_names(after)
     _check_count(len(numbers) * len(endings))
     return [f"{before}{number}{ending}" for number in numbers for ending in endings]
+
+
+def expand_list(text: str) -> list[str]:
+    """Return the names of patterns that commas separate, such as `ps:0, worker:[0-3,7]`: what
+    fold_names writes. Raises ValueError if one is invalid or empty."""
+    patterns = [pattern.strip() for pattern in COMMA_OUTSIDE.split(text)]
+    if not all(patterns):
+        raise ValueError(f'found "{text}"; expected names, separated by commas')
+    return [name for pattern in patterns for name in expand_names(pattern)]
 
 
 def _expand_range(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from tfdeploy.output.terminal import Terminal, new_table
 from tfdeploy.planning.frameworks import title
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import Launch
@@ -93,11 +93,13 @@ class PlanOutput(Terminal):
         enter = [f"  cd {folder}"] if folder != "." and not flags else []
         self.print_text("\n".join([f"wrote {draft.file}. Next:", *enter, *lines]))
 
-    def check_progress(self, intent: Intent) -> AbstractContextManager[object]:
+    def check_progress(
+        self, intent: Intent, hosts: Sequence[str]
+    ) -> AbstractContextManager[object]:
         """Return a context that shows, on a terminal, that `check` takes its time."""
-        hosts = format_count(len(intent.inventory.hosts), "host")
+        count = format_count(len(hosts), "host")
         modules = ", ".join(map(title, intent.inventory.training.imports))
-        return self._spinner(f"checking {hosts}{modules and f'; each imports {modules}'}")
+        return self._spinner(f"checking {count}{modules and f'; each imports {modules}'}")
 
     def print_check(self, checked: CheckResult, intent: Intent) -> None:
         table = new_table(*status_table.host_columns(intent.inventory.training.imports))
@@ -106,9 +108,11 @@ class PlanOutput(Terminal):
         if checked.hosts:
             self._print_table(table)
         self.print_notes(checked.notes)
-        if not checked.errors:
+        hosts = format_count(len(checked.hosts), "host")
+        if not checked.errors and len(checked.hosts) < len(intent.hosts):
+            self.print_text(f"found no problem on {hosts}; the other hosts were not checked")
+        elif not checked.errors:
             tasks = format_count(len(intent.plan.placements), "task")
-            hosts = format_count(len(checked.hosts), "host")
             self.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
 
     def push_progress(
@@ -127,9 +131,9 @@ class PlanOutput(Terminal):
             holders = [host for host, sent in was_sent.items() if not sent]
             if receivers:
                 total = format_size(release.size)
-                self.print_text(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
+                self.print_step(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
             if holders:
-                self.print_text(f"{name} {release.id} is already on {fold_names(holders)}")
+                self.print_step(f"{name} {release.id} is already on {fold_names(holders)}")
 
     def print_environments(self, built: BuildResult, intent: Intent) -> None:
         """Print, for each environment, the hosts that built it and those that already had it."""
@@ -138,9 +142,9 @@ class PlanOutput(Terminal):
             fresh = [host for host in of_name if host in built.built]
             present = [host for host in of_name if host in built.present]
             if fresh:
-                self.print_text(f"built environment {name} on {fold_names(fresh)}")
+                self.print_step(f"built environment {name} on {fold_names(fresh)}")
             if present:
-                self.print_text(f"environment {name} is already on {fold_names(present)}")
+                self.print_step(f"environment {name} is already on {fold_names(present)}")
 
     def _print_placements(self, intent: Intent) -> None:
         table = new_table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")

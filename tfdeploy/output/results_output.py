@@ -43,6 +43,8 @@ class ResultsOutput(Terminal):
         return fetch_progress.in_lines(self._print_progress, transfers, notes=not beside_events)
 
     def _print_progress(self, line: str) -> None:
+        if self.is_quiet:
+            return
         with self._lock:
             self._err.out(escape_control(line), highlight=False)
 
@@ -58,7 +60,9 @@ class ResultsOutput(Terminal):
 
     def print_collected(self, collected: CollectResult) -> None:
         self.print_new_results(collected)
-        if not collected.chief_answered:
+        if not collected.of_chief:
+            pass  # its checkpoints were not wanted
+        elif not collected.chief_answered:
             self.print_text("no checkpoint: the chief's host did not answer")
         elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
             self.print_text(_no_checkpoint(collected))

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tfdeploy.agent.records import STOPPED, SUCCEEDED
+from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting import terminal_text
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.exec import Entrance
+    from tfdeploy.commands.forward import Forwarding
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.stop import StopResult
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
+ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
 
 
@@ -69,7 +72,13 @@ class RunEvents(Terminal):
             line += f"  pid {_escaped(pid)}" if pid else ""
             line += f"  {_escaped(reason)}" if reason else ""
             with self._lock:
-                self._out.print(line)
+                if not self.is_quiet or state in ALARMING:
+                    self._out.print(line)
+
+    def print_followed_lines(self, task: str, host: str, lines: list[str]) -> None:
+        """Print log lines of a run that is followed to its end."""
+        if not self.is_quiet:
+            self.print_log_lines(task, host, lines)
 
     def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
         """Print each line behind its task and host, in a colour of the task's own."""
@@ -150,6 +159,16 @@ class RunEvents(Terminal):
             self.print_text(_still_running(run, stopped.unconfirmed))
         elif not stopped.errors or stopped.ended_unasked:
             self.print_text(f"all processes of run {run.id} have exited")
+
+    # Ways to a task
+
+    def print_entrance(self, entrance: Entrance) -> None:
+        place = f"{entrance.placement.task} on {entrance.placement.host}: {entrance.directory}"
+        self._err.print(escape(escape_line(place)))
+
+    def print_forwarding(self, placement: Placement, forwarding: Forwarding) -> None:
+        port = f"port {forwarding.port} of {placement.host}, the host of {placement.task}"
+        self.print_text(f"{forwarding.url} is {port}")
 
     # Hosts
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Console as RichConsole
 from rich.markup import escape
@@ -34,7 +34,10 @@ MAX_TABLE_WIDTH = 500
 
 class Terminal:
     """Both streams. With `for_json`, standard output belongs to one JSON document, and text goes to
-    standard error."""
+    standard error. If `is_quiet`, which is set for the whole process, only results, warnings and
+    errors are printed: no steps on the way, and no progress."""
+
+    is_quiet: ClassVar[bool] = False
 
     def __init__(self, *, for_json: bool = False) -> None:
         self._out = RichConsole(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
@@ -47,6 +50,11 @@ class Terminal:
     def print_text(self, text: str) -> None:
         self.flush()
         self._out.out(escape_control(text), highlight=False)
+
+    def print_step(self, text: str) -> None:
+        """Print what is going on, unless only the result is wanted."""
+        if not self.is_quiet:
+            self.print_text(text)
 
     def print_error(self, error: TfdeployError) -> None:
         """Print what was found, what was expected and what to type next."""
@@ -64,11 +72,14 @@ class Terminal:
     @property
     def _progress_stream(self) -> RichConsole:
         """Where progress is shown: on the terminal if there is one, never in a file of results."""
+        if self.is_quiet:
+            return RichConsole(quiet=True)
         return self._out if self._out.is_terminal else self._err
 
     def _spinner(self, text: str) -> AbstractContextManager[object]:
         """Return a context that shows `text` beside a spinner, on a terminal only."""
-        return self._err.status(escape(text)) if self._err.is_terminal else nullcontext()
+        is_shown = self._err.is_terminal and not self.is_quiet
+        return self._err.status(escape(text)) if is_shown else nullcontext()
 
     def _print_problem(self, label: str, style: str, error: TfdeployError) -> None:
         self.flush()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
+from tfdeploy.formatting.hostlist import fold_names
 
 if TYPE_CHECKING:
     from tfdeploy.cluster import ClusterSpec
@@ -87,7 +88,7 @@ class Plan:
         for placement in self.placements:
             if placement.task == task:
                 return placement
-        tasks = ", ".join(str(p.task) for p in self.placements)
+        tasks = fold_names(str(p.task) for p in self.placements)
         raise PlanError(f"there is no task {task} in this run", f"its tasks are {tasks}")
 
     def reachability_targets(self, host: str) -> tuple[Placement, ...]:

@@ -15,6 +15,8 @@ from tfdeploy.transfer.fetch import fetch_files
 from tfdeploy.transfer.outputs import task_request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
@@ -23,21 +25,19 @@ if TYPE_CHECKING:
 PIN_TIMEOUT_S = 2000.0
 
 
-def fetch_events(agent: Agent, run: Run) -> int:
-    """Fetch the event files of one host; return their number. Raises as `fetch_files` does."""
-    return sum(
-        _fetch_task_events(agent, run, placement)
-        for placement in run.plan.placements_on(agent.host)
-    )
+def fetch_events(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
+    """Fetch the event files of one host's tasks; return their number. Raises as `fetch_files`
+    does."""
+    return sum(_fetch_task_events(agent, run, placement) for placement in placements)
 
 
-def fetch_logs(agent: Agent, run: Run) -> int:
-    """Fetch the logs of one host, with the older part of a rotated log.
+def fetch_logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
+    """Fetch the logs of one host's tasks, with the older part of a rotated log.
 
     Return the number of tasks whose log came. Raises as `fetch_files` does.
     """
     answer = agent.ask(Logs(run.inventory.project, run.id))
-    names = [f"{p.task.file_name}.log" for p in run.plan.placements_on(agent.host)]
+    names = [f"{p.task.file_name}.log" for p in placements]
     wanted = [name for log in names for name in (f"{log}.1", log)]
     present = [name for name in wanted if name in answer.names]
     if present:

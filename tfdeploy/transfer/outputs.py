@@ -19,6 +19,8 @@ from tfdeploy.transfer.run_folder import exclusive
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
@@ -80,11 +82,9 @@ class Outputs:
         )
 
 
-def fetch_outputs(agent: Agent, run: Run) -> Outputs:
-    """Fetch what the tasks of one host wrote. Raises as `fetch_files` does, and OSError."""
-    return sum(
-        (fetch_task_outputs(agent, run, p) for p in run.plan.placements_on(agent.host)), Outputs()
-    )
+def fetch_outputs(agent: Agent, run: Run, placements: Sequence[Placement]) -> Outputs:
+    """Fetch what these tasks of one host wrote. Raises as `fetch_files` does, and OSError."""
+    return sum((fetch_task_outputs(agent, run, p) for p in placements), Outputs())
 
 
 def fetch_task_outputs(agent: Agent, run: Run, placement: Placement) -> Outputs:

@@ -55,14 +55,26 @@ def tfdeploy(monkeypatch, capsys):
 
 COMMANDS = (
     *("init", "plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale"),
-    *("status", "logs", "collect", "fetch", "stop", "runs", "prune", "compare", "sweep"),
+    *("stop", "status", "logs", "exec", "ssh", "forward", "collect", "fetch", "runs", "prune"),
+    *("compare", "sweep"),
 )
 
 
 def test_help_lists_every_command(tfdeploy):
     code, out, _ = tfdeploy("--help")
     assert code == 0
-    assert re.findall(r"^│ (\w+) ", out, re.M) == ["example", *COMMANDS]
+    assert re.findall(r"^│ (\w+) ", out, re.M) == ["example", *COMMANDS, "completion"]
+
+
+def test_help_groups_the_commands(tfdeploy):
+    _, out, _ = tfdeploy("--help")
+    groups = ["Prepare", "Train", "Watch", "Results", "Runs on the hosts", "Measure", "Shell"]
+    assert re.findall(r"^╭─ ([\w ]+?) ─", out, re.M) == ["Options", *groups]
+
+
+@pytest.mark.parametrize("command", ["example", *COMMANDS, "completion"])
+def test_every_command_has_an_example(tfdeploy, command):
+    assert f"  tfdeploy {command}" in tfdeploy(command, "--help")[1].partition("Examples:")[2]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -44,12 +44,14 @@ def fetched(monkeypatch):
 
 def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, fetched):
     agent = Agent(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
-    assert artifacts.fetch_events(agent, make_run(tmp_path, agent_bundle.current_version())) == 6
+    run = make_run(tmp_path, agent_bundle.current_version())
+    assert artifacts.fetch_events(agent, run, run.plan.placements_on("w")) == 6
     assert agent.requests == [("events", "worker:0"), ("events", "evaluator:0")]
     folders = {where[1] for where in fetched}
     assert folders == {tmp_path / "events", tmp_path / "events" / "evaluator-0"}
 
 
 def test_an_error_of_an_agent_of_this_version_is_raised(tmp_path, fetched):
+    run = make_run(tmp_path, agent_bundle.current_version())
     with pytest.raises(AgentError):
-        artifacts.fetch_events(Agent(), make_run(tmp_path, agent_bundle.current_version()))
+        artifacts.fetch_events(Agent(), run, run.plan.placements_on("w"))

@@ -63,7 +63,7 @@ def _load_error(path: str) -> Optional[str]:
 def _copy_to_memory(file: str, why: str) -> str:
     """Return the path of a copy in memory. Raises NotLoadable with `why` if that fails, too."""
     try:
-        copy = os.memfd_create(COPY)
+        copy = os.memfd_create(COPY, 0)  # stays open if this process becomes another program
         with open(file, "rb") as source:
             os.write(copy, source.read())
     except (OSError, AttributeError):  # glibc before 2.27 has no memfd_create

@@ -41,6 +41,23 @@ class Start(Request[Started]):
     record: Optional[RunRecord] = None
 
 
+class TaskEntrance(Message):
+    """How to run a command as a task: the words of a command line, to which one word is added, and
+    the directory in which it runs."""
+
+    words: List[str]
+    directory: str
+
+
+class Enter(Request[TaskEntrance]):
+    """Ask how to run a command in a task's directory with its environment."""
+
+    VERB = "enter"
+    project: str
+    run: str
+    task: str
+
+
 class SavedCheckpoint(Message):
     """The chief's newest checkpoint."""
 

@@ -55,20 +55,35 @@ def environment(
     The chief records in a file where its program saves outside of the task's directory.
     """
     env = {
-        **base,
-        **launch.env,
-        **launch.secrets,
+        **_common(launch, base),
         process.MARK: mark,
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
-    # A proxy breaks the traffic between tasks, but the script may need it for the internet.
-    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
-        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
     if launch.is_chief:
         env[SAVES] = paths.saves(task_dir)
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
+    return env
+
+
+def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> Dict[str, str]:
+    """Return the environment of a command that a user runs beside the task.
+
+    It has no mark, so a stop or a restart of the task does not end it; and none of tfdeploy's hooks
+    of the training, which would report what it saves as the task's.
+    """
+    env = _common(launch, base)
+    for name in NEEDS_INSIDE:
+        env.pop(name, None)
+    env["PWD"] = paths.work(task_dir)
+    return {**env, **_preloaded_if_possible(launch, env, task_dir)}
+
+
+def _common(launch: Launch, base: Dict[str, str]) -> Dict[str, str]:
+    env = {**base, **launch.env, **launch.secrets, "PYTHONDONTWRITEBYTECODE": "1"}
+    # A proxy breaks the traffic between tasks, but the script may need it for the internet.
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        env[name] = ",".join(filter(None, [env.get(name, ""), *launch.no_proxy]))
     return env
 
 

@@ -136,6 +136,8 @@ class FetchDocument(Shape):
     """What was fetched."""
     left: list[SkippedOutput]
     """What was not."""
+    errors: list[Problem]
+    """The errors of hosts."""
 
 
 def collect_document(run: Run, collected: CollectResult) -> CollectDocument:
@@ -157,6 +159,7 @@ def fetch_document(run: Run, fetched: FetchResult) -> FetchDocument:
         folder=str(fetched.folder),
         files=[Output.of(output) for output in fetched.fetched],
         left=[SkippedOutput.of(skipped) for skipped in fetched.skipped],
+        errors=to_problems(fetched.errors),
     )
 
 

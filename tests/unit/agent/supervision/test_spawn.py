@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfdeploy.agent.supervision.spawn import environment, preloaded
+from tfdeploy.agent.machine import preload
+from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
 from unit.builders import make_launch
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -82,3 +83,27 @@ def test_an_open_task_loads_the_library_without_a_list():
 def test_what_the_user_preloads_comes_first():
     variables = preload_variables({"LD_PRELOAD": "/usr/lib/libtcmalloc.so.4"})
     assert variables["LD_PRELOAD"] == "/usr/lib/libtcmalloc.so.4:/agent/preload/x86_64.so"
+
+
+# A user's command beside the task
+
+
+def user_environment(monkeypatch, base=None, **changes):
+    monkeypatch.setattr(preload, "prepare", lambda: "/agent/preload/x86_64.so")
+    launch = make_launch(**{"network": "guarded", **changes})
+    return environment_of_user(launch, base or {}, "/task")
+
+
+def test_a_command_of_a_user_has_the_variables_and_the_guard_of_the_task(monkeypatch):
+    env = user_environment(
+        monkeypatch, {"A": "host"}, env={"B": "launch"}, secrets={"KEY": "s"}, no_proxy=["gpu"]
+    )
+    assert (env["A"], env["B"], env["KEY"], env["no_proxy"]) == ("host", "launch", "s", "gpu")
+    assert (env["PWD"], env["TFDEPLOY_PEERS"]) == ("/task/work", "/task/peers")
+    assert env["LD_PRELOAD"] == "/agent/preload/x86_64.so"
+
+
+def test_a_command_of_a_user_is_no_process_of_the_task_and_has_no_hooks(monkeypatch):
+    hooks = {DEVICE: "d", "TFDEPLOY_SAVE_ON_STOP": "1", "TFDEPLOY_END_AT_EXIT": "1"}
+    env = user_environment(monkeypatch, env=hooks, index=0)
+    assert env.keys() & {*hooks, "TFDEPLOY_SAVES", "TFDEPLOY_TASK", "PYTHONPATH"} == set()

@@ -1,0 +1,70 @@
+"""`exec` and `forward`: what is asked, what a host may answer, and what may be typed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tfdeploy.agent.protocol.runs import TaskEntrance
+from tfdeploy.commands.exec import MAX_WORDS_BYTES, Entrance, execute, find_entrance
+from tfdeploy.commands.forward import Forwarding
+from tfdeploy.errors import AgentError, PlanError, TaskFailed
+from unit.builders import make_plan
+
+PLAN = make_plan("[hosts.a]\nps = 1\nworkers = 2\n")
+RUN = SimpleNamespace(id="r", plan=PLAN, inventory=SimpleNamespace(project="p"))
+
+
+class Fleet:
+    """A fleet of one host, which gives this answer."""
+
+    def __init__(self, *words):
+        self.asked = []
+        self._words = list(words)
+
+    def outcomes(self, hosts, act):
+        return {host: self._outcome(host, act) for host in hosts}
+
+    def _outcome(self, host, act):
+        try:
+            return act(SimpleNamespace(host=host, ask=self._ask))
+        except AgentError as error:
+            return error
+
+    def _ask(self, request):
+        self.asked.append((request.VERB, request.project, request.run, request.task))
+        return TaskEntrance(self._words, "/work")
+
+
+def test_only_the_host_of_the_task_is_asked():
+    fleet = Fleet("python3", "enter")
+    entrance = find_entrance(fleet, RUN, "worker:1")
+    assert fleet.asked == [("enter", "p", "r", "worker:1")]
+    assert (entrance.words, entrance.directory) == (("python3", "enter"), "/work")
+
+
+@pytest.mark.parametrize("words", [(), ("python3", "a\nb"), ("\x1b[2J",)])
+def test_a_command_line_that_no_agent_gives_is_refused(words):
+    with pytest.raises(AgentError, match="invalid answer: the command"):
+        find_entrance(Fleet(*words), RUN, "ps:0")
+
+
+def test_a_command_that_is_too_long_is_refused_before_it_is_sent():
+    entrance = Entrance(PLAN.placements[0], ("python3",), "/work")
+    with pytest.raises(TaskFailed, match=f"expected at most {MAX_WORDS_BYTES}"):
+        execute(RUN.inventory, entrance, ["x" * MAX_WORDS_BYTES], terminal=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [("6006", "http://127.0.0.1:6006"), ("6006:16006", "http://127.0.0.1:16006")],
+)
+def test_a_port_of_the_controller_is_the_same_unless_it_is_named(text, url):
+    assert (Forwarding.parse(text).port, Forwarding.parse(text).url) == (6006, url)
+
+
+@pytest.mark.parametrize("text", ["", "0", "65536", "a", "1:", "1:2:3", "-1", ":1", "١"])
+def test_what_is_no_port_is_refused(text):
+    with pytest.raises(PlanError, match="expected PORT or PORT:LOCALPORT"):
+        Forwarding.parse(text)

@@ -1,0 +1,95 @@
+"""What a shell proposes after TAB: run ids, tasks and hosts, from files of the controller alone.
+
+Nothing here connects to a host, asks a question or prints: without an answer there is no proposal.
+The scripts in shells/ ask in Typer's protocol for fish, which has a value in each line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer  # noqa: TC002 - Typer reads the annotations of callbacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tfdeploy.run import Run
+
+VARIABLE = "_TFDEPLOY_COMPLETE"  # the scripts set it
+
+
+def prepare() -> None:
+    """Have Typer answer a shell's script, if one asks."""
+    if VARIABLE in os.environ:
+        from typer.completion import get_completion_inspect_parameters
+
+        get_completion_inspect_parameters()  # registers what answers each shell
+
+
+def _quietly(
+    find: Callable[[typer.Context], Iterator[str]],
+) -> Callable[[typer.Context, str], list[str]]:
+    """Return a callback for Typer: the names that begin with what was typed, the last of a list."""
+
+    def propose(ctx: typer.Context, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        with suppress(Exception):
+            names = dict.fromkeys(name for name in find(ctx) if name.startswith(last))
+            return [before + comma + name for name in names if name]
+        return []
+
+    return propose
+
+
+@_quietly
+def propose_runs(ctx: typer.Context) -> Iterator[str]:
+    """The ids of the runs, and their names; the newest first."""
+    records = sorted((_hosts_file(ctx).absolute().parent / "runs").glob("*/run.json"), reverse=True)
+    yield from (file.parent.name for file in records)
+    for file in records:
+        with suppress(ValueError, AttributeError):  # a truncated record must not hide the others
+            yield json.loads(file.read_text()).get("name", "")
+
+
+@_quietly
+def propose_tasks(ctx: typer.Context) -> Iterator[str]:
+    """The tasks of the run, and its jobs."""
+    placements = _run(ctx).plan.placements
+    yield from (str(placement.task) for placement in placements)
+    yield from dict.fromkeys(placement.task.job for placement in placements)
+
+
+@_quietly
+def propose_hosts(ctx: typer.Context) -> Iterator[str]:
+    """The hosts of the run, or those of hosts.toml for a command that is not about a run."""
+    from tfdeploy.config import inventory
+
+    if "run_id" in ctx.params:
+        yield from _run(ctx).plan.hosts
+    else:
+        yield from (host.name for host in inventory.load(_hosts_file(ctx)).hosts)
+
+
+@_quietly
+def propose_hosts_files(ctx: typer.Context) -> Iterator[str]:
+    yield from sorted(file.name for file in Path.cwd().glob("*.toml"))
+
+
+@_quietly
+def propose_files(ctx: typer.Context) -> Iterator[str]:
+    """Propose nothing: the shell then proposes files."""
+    yield from ()
+
+
+def _hosts_file(ctx: typer.Context) -> Path:
+    return Path(ctx.params["hosts"])
+
+
+def _run(ctx: typer.Context) -> Run:
+    from tfdeploy import run
+
+    return run.load(_hosts_file(ctx), ctx.params.get("run_id"))

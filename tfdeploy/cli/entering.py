@@ -1,0 +1,143 @@
+"""The commands that lead to where a task runs: exec, ssh, forward."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tfdeploy.cli import completion
+from tfdeploy.cli.command import WATCH, add_command
+from tfdeploy.cli.options import (
+    HOSTS,
+    Hosts,
+    RunId,
+    exit_if_failed,
+    find_run,
+)
+from tfdeploy.cli.selecting import TASK_HELP, Tasks, TasksOn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+
+OneTask = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="A task (worker:1).", autocompletion=completion.propose_tasks
+    ),
+]
+
+
+@add_command(
+    WATCH,
+    "exec worker:1 -- nvidia-smi",
+    "exec worker:0 -- python -c 'import tensorflow as tf; print(tf.__version__)'",
+    "exec --on gpu-[01-04] -- df -h .",
+    "exec ps:0 -- sh < script.sh",
+    name="exec",
+)
+def execute(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TASK -- COMMAND",
+            help=f"{TASK_HELP} Then -- and the words of the command.",
+            autocompletion=completion.propose_tasks,
+        ),
+    ],
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    task: Tasks = None,
+    on: TasksOn = None,
+) -> None:
+    """Run a command in a task's directory, with its environment. Exits with its code.
+
+    With several tasks each line is behind its task, and the exit code is 1 if one failed."""
+    from tfdeploy.commands import exec as command
+    from tfdeploy.output.console import Console
+
+    names, program = _split_at_dashes(words)
+    names += task or []
+    if not names and not on:
+        raise typer.BadParameter("found no task; expected TASK, --task or --on")
+    run = find_run(hosts, run_id)
+    with _open_current_fleet(run) as fleet:
+        entrances, errors = command.find_entrances(fleet, run, names, on or ())
+    if len(entrances) != 1 or errors:
+        print_lines = Console().print_log_lines
+        errors += command.execute_all(run.inventory, entrances, program, print_lines)
+        exit_if_failed(errors)
+        return
+    code = command.execute(run.inventory, entrances[0], program, terminal=_is_terminal())
+    raise typer.Exit(code)
+
+
+@add_command(WATCH, "ssh worker:1", "ssh ps:0 --run 20260501-101500-3f2a")
+def ssh(task: OneTask, hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
+    """Open a shell in a task's directory, with its environment. A stop does not end it."""
+    from tfdeploy.commands import exec as command
+    from tfdeploy.output.console import Console
+
+    run = find_run(hosts, run_id)
+    with _open_current_fleet(run) as fleet:
+        entrance = command.find_entrance(fleet, run, task)
+    if _is_terminal():
+        Console().print_entrance(entrance)
+    raise typer.Exit(command.execute(run.inventory, entrance, [], terminal=_is_terminal()))
+
+
+@add_command(
+    WATCH,
+    "forward worker:0 6006          # a TensorBoard that exec started on its host",
+    "forward worker:0 6006:16006    # at http://127.0.0.1:16006",
+)
+def forward(
+    task: OneTask,
+    port: Annotated[str, typer.Argument(metavar="PORT[:LOCALPORT]",
+                    help="A port of the task's host, and the controller's if it differs.")],
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+) -> None:  # fmt: skip
+    """Open a port of a task's host on this machine, for its own programs, until Ctrl-C."""
+    from tfdeploy.commands import forward as command
+    from tfdeploy.commands.exec import find_entrance
+    from tfdeploy.output.console import Console
+
+    forwarding = command.Forwarding.parse(port)
+    run = find_run(hosts, run_id)
+    with _open_current_fleet(run) as fleet:  # a host that gives no answer is one sentence
+        placement = find_entrance(fleet, run, task).placement
+    console = Console()
+    try:
+        command.forward(
+            run.inventory, placement, forwarding,
+            lambda opened: console.print_forwarding(placement, opened),
+        )  # fmt: skip
+    except KeyboardInterrupt:  # the way in which it ends
+        raise typer.Exit from None
+
+
+def _split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words before `--`, which Typer removes, and those after it."""
+    arguments = sys.argv[1:]
+    if "--" not in arguments:
+        raise typer.BadParameter(f"expected -- before the command, for example -- {words[-1]}")
+    after = len(arguments) - arguments.index("--") - 1
+    if not after:
+        raise typer.BadParameter("found no command after --")
+    return list(words[: len(words) - after]), list(words[len(words) - after :])
+
+
+def _open_current_fleet(run: Run) -> Fleet:
+    """Return the hosts with this version's agent: an older one cannot run a user's command."""
+    from tfdeploy.hosts.fleet import Fleet
+
+    return Fleet(run.inventory)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
