@@ -20,13 +20,14 @@ from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.message import field_types
+from tfdeploy.agent.protocol.reports import Follow
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import TfdeployError
 from tfdeploy.experiments import scalars
-from tfdeploy.hosts import following
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
+from tfdeploy.hosts.subscriptions import RunEvents
 from tfdeploy.output import json_output
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
@@ -121,6 +122,7 @@ def read_ssh_config(data: bytes) -> None:
 
 REQUESTS = [verbs.resolve(request) for request, _ in verbs.VERBS.values()]
 FOLLOW = [request for request in REQUESTS if request.VERB == "follow"]
+SUBSCRIPTION = RunEvents(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
 VALUES = {"str": "ps:0", "int": 3, "float": 1.5, "bool": True}
 AGENT = Agent(None, make_inventory().hosts[0])
 
@@ -169,7 +171,7 @@ def _read_answer(request: type, answer: dict) -> None:
     try:
         message = AGENT.parse(Query(request, b""), answer)
         if request in FOLLOW:
-            following._refuse_foreign_tasks("a", ["ps:0"], message)
+            SUBSCRIPTION.accept("a", message)
     except TfdeployError as error:
         json_output.failure_document(error)
 

@@ -52,6 +52,7 @@ VERBS = {
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
+    "watch": ("watching.Watch", "reports.watching.watch"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),

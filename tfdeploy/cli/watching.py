@@ -1,7 +1,9 @@
-"""The commands about one run: status, logs, collect, fetch, stop."""
+"""The commands about one run: status, watch, logs, collect, fetch, stop."""
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,7 @@ from tfdeploy.cli.options import (
     Json,
     JsonLines,
     Quiet,
+    RunArgument,
     RunId,
     exit_from_following,
     exit_if_failed,
@@ -26,6 +29,7 @@ from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
 if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.watch import Samples, WatchedRun
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
@@ -56,6 +60,58 @@ def status(
     exit_if_failed(run_status.errors)
     if exit_code:
         raise typer.Exit(status_exit_code.exit_code(run_status))
+
+
+@add_command(WATCH, "watch", "watch wide", "watch --json")
+def watch(
+    run: RunArgument = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    json: Annotated[bool, typer.Option("--json",
+                    help="Print JSON lines: one document every 5 seconds.")] = False,
+) -> None:  # fmt: skip
+    """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
+    from tfdeploy.commands.watch import FIRST_LINES, WatchedRun
+    from tfdeploy.output.console import Console
+
+    found, console = find_run(hosts, run or run_id), Console(for_json=json)
+    watched = WatchedRun(found)
+    try:
+        with open_fleet(found) as fleet, fleet.watch(found, FIRST_LINES) as following:
+            interrupted = _show(watched, following, console, json)
+    except KeyboardInterrupt:
+        interrupted = True
+    if interrupted and not watched.has_ended:
+        exit_from_following(console, found)
+    if watched.has_ended:
+        exit_if_failed(watched.errors)
+        raise typer.Exit(watched.exit_code)
+    console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
+    exit_if_failed([host.error for host in watched.hosts.values() if host.gave_up and host.error])
+
+
+def _show(watched: WatchedRun, following: Samples, console: Console, json: bool) -> bool:
+    """Show the run until it has ended or, on a terminal, until the user quits. Return whether
+    Ctrl-C ended it."""
+    from tfdeploy.live import plain
+
+    if json:
+        plain.print_documents(watched, following, console)
+    elif not _has_screen():
+        plain.print_changes(watched, following, console)
+    else:
+        from tfdeploy.live.app import WatchApp
+
+        interrupted = WatchApp(watched, following.events()).run()
+        plain.print_end(watched, console)
+        return bool(interrupted)
+    return False
+
+
+def _has_screen() -> bool:
+    """Return whether there is a terminal that a view can be drawn on."""
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
 
 
 @add_command(WATCH, "logs -f", "logs worker:[0-3] ps:0 -n 20", "logs --on gpu-03")

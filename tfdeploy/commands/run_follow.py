@@ -17,6 +17,7 @@ from tfdeploy.hosts.following import HostIsBack, may_return
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.status import RunStatus
@@ -185,7 +186,7 @@ class _Progress:
             self.lost = self.lost or report.task
 
 
-def _take_events(following: Following, progress: _Progress) -> None:
+def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
     """Take the events of one tick, up to the first sign of the run's end."""
     deadline = time.monotonic() + TICK_S
     for host, event in following.events(deadline):
@@ -199,7 +200,9 @@ def _take_events(following: Following, progress: _Progress) -> None:
         )
 
 
-def _wait_for_other_tasks(following: Following, progress: _Progress, limit_s: float) -> None:
+def _wait_for_other_tasks(
+    following: Following[RunEvent], progress: _Progress, limit_s: float
+) -> None:
     """Wait up to `limit_s` for the tasks that end by themselves after the chief."""
     deadline = time.monotonic() + limit_s
     for host, event in following.events(deadline):

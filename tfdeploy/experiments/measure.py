@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
+    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.speedup import Cell
@@ -131,7 +132,7 @@ class _Watch:
             self._trains = chief is not None and chief.step is not None
         return self._trains
 
-    def _handle_events(self, following: Following, limit: float | None = None) -> None:
+    def _handle_events(self, following: Following[RunEvent], limit: float | None = None) -> None:
         """Handle the events that come until the next sample is due."""
         deadline = time.monotonic() + SAMPLE_EVERY_S
         deadline = min(deadline, limit or deadline)

@@ -7,12 +7,14 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tfdeploy.agent.protocol.reports import Follow
+from tfdeploy.agent.protocol.reports import Follow, RunEvent
+from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.subscriptions import HostSamples, RunEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -114,35 +116,59 @@ class Fleet:
         lines: int | None = None,
         forever: bool = True,
         announce: bool = True,
-    ) -> Following:
+    ) -> Following[RunEvent]:
         """Report what happens to these tasks until all of them have ended, or with `forever` false
         once.
 
         With `logs`, report what they write, after each log's last `lines` lines (None: all). With
         `announce`, the chief's host reports each new checkpoint and that there are new outputs.
         """
-        tasks: dict[str, list[str]] = {}
-        for placement in placements:
-            tasks.setdefault(placement.host, []).append(str(placement.task))
         chief = run.plan.chief
-        requests = {
-            self.agents[host]: Follow(
-                run.inventory.project,
-                run.id,
-                of_host,
-                logs,
-                lines,
-                forever,
-                chief=str(chief.task) if announce and host == chief.host else "",
+        subscriptions = {
+            self.agents[host]: RunEvents(
+                Follow(
+                    run.inventory.project,
+                    run.id,
+                    tasks,
+                    logs,
+                    lines,
+                    forever,
+                    chief=str(chief.task) if announce and host == chief.host else "",
+                )
             )
-            for host, of_host in tasks.items()
+            for host, tasks in _tasks_by_host(placements).items()
         }
-        return Following(requests, self._cancel)
+        return Following(subscriptions, self._cancel)
+
+    def watch(self, run: Run, lines: int) -> Following[HostSample]:
+        """Sample every host of the run until all of its tasks have ended. The first sample has the
+        last `lines` lines of each log."""
+        chief = run.plan.chief
+        subscriptions = {
+            self.agents[host]: HostSamples(
+                Watch(
+                    run.inventory.project,
+                    run.id,
+                    tasks,
+                    str(chief.task) if host == chief.host else "",
+                    lines,
+                )
+            )
+            for host, tasks in _tasks_by_host(run.plan.placements).items()
+        }
+        return Following(subscriptions, self._cancel)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:
     """Return the errors among outcomes."""
     return [outcome for outcome in outcomes.values() if isinstance(outcome, TfdeployError)]
+
+
+def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
+    tasks: dict[str, list[str]] = {}
+    for placement in placements:
+        tasks.setdefault(placement.host, []).append(str(placement.task))
+    return tasks
 
 
 def _max_connections() -> int:

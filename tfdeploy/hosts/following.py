@@ -9,9 +9,9 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateChange
+from tfdeploy.agent.protocol.reports import RunEvent
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.subscriptions import Subscription
+
+E = TypeVar("E")
 
 # A host that refuses a request will refuse it again; any other may be back later.
 REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
@@ -49,25 +52,29 @@ class HostIsBack:
 Event = RunEvent | TfdeployError | HostIsBack
 
 
-class Following:
+class Following(Generic[E]):
     """The events of many hosts, merged. Leaving the context ends all streams, from any thread.
 
     If a host is lost while it is followed forever, it is asked again until it answers, and
-    continues where it was: no line is lost or repeated.
+    continues where it was.
     """
 
     def __init__(
-        self, requests: Mapping[Agent, Follow], cancel: threading.Event | None = None
+        self,
+        subscriptions: Mapping[Agent, Subscription[E]],
+        cancel: threading.Event | None = None,
     ) -> None:
         self._cancel = cancel
-        self._events: queue.Queue[tuple[str, Event | None]] = queue.Queue(MAX_WAITING_EVENTS)
-        self._streams: dict[str, AnswerStream[RunEvent]] = {}
+        self._events: queue.Queue[tuple[str, E | TfdeployError | HostIsBack | None]] = queue.Queue(
+            MAX_WAITING_EVENTS
+        )
+        self._streams: dict[str, AnswerStream[E]] = {}
         self._closed = threading.Event()
-        self._active_hosts = len(requests)
+        self._active_hosts = len(subscriptions)
         self._connecting = threading.Semaphore(MAX_CONNECTING)
         self._listeners = [
-            threading.Thread(target=self._listen, args=(agent, request), daemon=True)
-            for agent, request in requests.items()
+            threading.Thread(target=self._listen, args=(agent, subscription), daemon=True)
+            for agent, subscription in subscriptions.items()
         ]
         for listener in self._listeners:
             listener.start()
@@ -87,7 +94,9 @@ class Following:
         for stream in list(self._streams.values()):
             stream.close()
 
-    def events(self, deadline: float | None = None) -> Iterator[tuple[str, Event]]:
+    def events(
+        self, deadline: float | None = None
+    ) -> Iterator[tuple[str, E | TfdeployError | HostIsBack]]:
         """Yield (host, event) as they come, until all hosts have finished, or until `deadline` (of
         time.monotonic). A host that is lost gives (host, its HostError); if `may_return(error)` and
         it is followed forever, (host, HostIsBack) comes when it answers again. Raises Cancelled.
@@ -103,7 +112,9 @@ class Following:
             else:
                 yield host, event
 
-    def _next_event(self, limit_s: float | None) -> tuple[str, Event | None]:
+    def _next_event(
+        self, limit_s: float | None
+    ) -> tuple[str, E | TfdeployError | HostIsBack | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
         if self._cancel is None:
             return self._events.get(timeout=limit_s)
@@ -117,20 +128,20 @@ class Following:
                     raise
         raise Cancelled("cancelled by the calling program")
 
-    def _listen(self, agent: Agent, request: Follow) -> None:
+    def _listen(self, agent: Agent, subscription: Subscription[E]) -> None:
         """Pass on a host's events until it has finished; of several failures in a row the first."""
-        failures, cursors = 0, dict[str, str]()
+        failures = 0
         try:
             while not self._closed.is_set():
                 try:
-                    for event in self._of_host(agent, request, cursors):
+                    for event in self._of_host(agent, subscription):
                         if failures:
                             self._put(agent.host, HostIsBack())
                         failures = 0
                         self._put(agent.host, event)
                     return
                 except TfdeployError as error:
-                    again = request.forever and may_return(error)
+                    again = subscription.forever and may_return(error)
                     if failures == 0 or not again:
                         self._put(agent.host, error)
                     if not again:
@@ -140,28 +151,20 @@ class Following:
         finally:
             self._put(agent.host, None)
 
-    def _of_host(
-        self, agent: Agent, request: Follow, cursors: dict[str, str]
-    ) -> Iterator[RunEvent]:
-        """Yield one stream's events. `cursors` say where each log continues, and are kept up to
-        date."""
-        arguments = {**vars(request), "cursors": {**cursors} or None}
-        stream = agent.stream(Follow(**arguments))
+    def _of_host(self, agent: Agent, subscription: Subscription[E]) -> Iterator[E]:
+        """Yield those events of one stream that say anything."""
+        stream = agent.stream(subscription.request(), subscription.silence_s)
         self._streams[agent.host] = stream
         if self._closed.is_set():
             stream.finish()
         try:
             for event in self._connected_in_turn(stream):
-                _refuse_foreign_tasks(agent.host, request.tasks, event)
-                if isinstance(event, LogLines):
-                    cursors[event.task] = event.cursor
-                    if not event.lines:  # it only reports where the log begins
-                        continue
-                yield event
+                if subscription.accept(agent.host, event):
+                    yield event
         finally:
             stream.close()
 
-    def _connected_in_turn(self, stream: AnswerStream[RunEvent]) -> Iterator[RunEvent]:
+    def _connected_in_turn(self, stream: AnswerStream[E]) -> Iterator[E]:
         """Limit how many hosts are connected to at the same time: a thousand handshakes would
         delay each other."""
         answers = iter(stream)
@@ -176,7 +179,7 @@ class Following:
             yield first
             yield from answers
 
-    def _put(self, host: str, event: Event | None) -> None:
+    def _put(self, host: str, event: E | TfdeployError | HostIsBack | None) -> None:
         while not self._closed.is_set():
             with suppress(queue.Full):
                 self._events.put((host, event), timeout=1.0)
@@ -187,11 +190,3 @@ def _pause_s(failures: int) -> float:
     """Return the pause after so many failures in a row, with jitter: hosts that were lost together
     must not all be asked at the same moment."""
     return RETRY_S[min(failures, len(RETRY_S)) - 1] * random.uniform(0.75, 1.25)
-
-
-def _refuse_foreign_tasks(host: str, tasks: list[str], event: RunEvent) -> None:
-    """Raise AgentError if a host reports a task of another host: it may lie."""
-    task = event.task if isinstance(event, LogLines) else tasks[0]
-    task = event.state.task if isinstance(event, StateChange) else task
-    if task not in tasks:
-        raise AgentError(host, f"it reported task {task!r:.40}, which is not one of its tasks")

@@ -10,13 +10,14 @@ import time
 
 import pytest
 
-from tfdeploy.agent.protocol.reports import Follow, LogLines, StateChange
+from tfdeploy.agent.protocol.reports import Follow, StateChange
 from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
 from tfdeploy.hosts import fleet, parallel
 from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.subscriptions import RunEvents
 from unit.builders import eventually, make_inventory
 
 
@@ -190,13 +191,13 @@ class FakeAgent:
     def __init__(self, host, first):
         self.host, self._first = host, first
 
-    def stream(self, request):
+    def stream(self, request, silence_s):
         return Stream(self._first)
 
 
 def following(count, first):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({FakeAgent(f"gpu{n}", first): request for n in range(count)})
+    return Following({FakeAgent(f"gpu{n}", first): RunEvents(request) for n in range(count)})
 
 
 def test_many_hosts_are_followed_but_only_some_connect_at_a_time():
@@ -267,15 +268,3 @@ def test_when_no_thread_can_be_started_no_call_starts(monkeypatch):
         parallel.each(do, range(50), 8)
     assert len(done) == len(started) == 2
     assert eventually(lambda: not any(thread.is_alive() for thread in started))
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        StateChange(TaskReport("worker:1", "READY", 0.0, 7, None, 0, "")),
-        LogLines("worker:1", ["a line"], "7"),
-    ],
-)
-def test_a_host_cannot_report_another_hosts_task(event):
-    with pytest.raises(AgentError, match=r"it reported task 'worker:1', which is not one of its"):
-        following_module._refuse_foreign_tasks("here", ["worker:0"], event)

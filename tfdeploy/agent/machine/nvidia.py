@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
+import time
 
 from .. import TYPE_CHECKING
+from ..protocol.watching import GpuUse
 
 if TYPE_CHECKING:
-    from typing import Dict
+    from typing import Dict, List, Optional
 
 NVIDIA_SMI_S = 30.0
+QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
+MEBIBYTE = 1 << 20
+SAMPLE_EVERY_S = 5.0
+SAMPLE_CPU_SHARE = 0.003  # of one core, for nvidia-smi
 GPU = re.compile(r"^GPU (\d+):(?:.*\(UUID: (GPU-[\w-]+)\))?", re.M | re.ASCII)
 
 
@@ -48,3 +55,69 @@ def parse_gpus(listing: str) -> Dict[int, str]:
     Indented lines are MIG partitions and are skipped.
     """
     return {int(number): "gpu/{}".format(uuid or number) for number, uuid in GPU.findall(listing)}
+
+
+class GpuSampler:
+    """How busy the GPUs are. nvidia-smi can take seconds, so it runs beside the caller: `read`
+    returns what it answered last."""
+
+    def __init__(self) -> None:
+        self._gpus: List[GpuUse] = []
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._next_at = 0.0
+        self._started_at = 0.0
+        self._counted_s = _children_cpu_s()
+
+    def read(self) -> List[GpuUse]:
+        """Return the newest answer, and ask again if it is time."""
+        if self._process and self._process.poll() is not None:
+            self._take_answer(self._process)
+        if self._process is None and time.monotonic() >= self._next_at:
+            self._ask()
+        elif self._process and time.monotonic() > self._started_at + NVIDIA_SMI_S:
+            self._process.kill()
+        return self._gpus
+
+    def close(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+
+    def _ask(self) -> None:
+        self._started_at = time.monotonic()
+        words = ["nvidia-smi", QUERY, "--format=csv,noheader,nounits"]
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:  # this host has no GPU
+            self._next_at = float("inf")
+
+    def _take_answer(self, done: subprocess.Popen[bytes]) -> None:
+        output, _ = done.communicate()
+        self._process = None
+        self._gpus = parse_use(output.decode(errors="replace"))
+        cpu_s = _children_cpu_s() - self._counted_s
+        self._counted_s += cpu_s
+        self._next_at = self._started_at + max(SAMPLE_EVERY_S, cpu_s / SAMPLE_CPU_SHARE)
+
+
+def parse_use(table: str) -> List[GpuUse]:
+    """Parse lines such as `0, 97, 71680, 81559` in percent and MiB; lines that are not such lines
+    are skipped. Pure."""
+    found = []
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4 and all(cells[column].isdecimal() for column in (0, 2, 3)):
+            busy = float(cells[1]) if cells[1].isdecimal() else None  # [N/A] with MIG
+            used, total = (int(cell) * MEBIBYTE for cell in cells[2:])
+            found.append(GpuUse(int(cells[0]), busy, used, total))
+    return found
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -52,7 +52,7 @@ def follow(
     while True:
         yield from follower.poll()
         poll_s = _poll_s(time.monotonic() - start)
-        if follower.ended or not forever or _caller_interrupts(poll_s):
+        if follower.ended or not forever or caller_interrupts(poll_s):
             return
 
 
@@ -112,7 +112,7 @@ def _poll_s(elapsed_s: float) -> float:
     return min(POLL_S, FIRST_POLL_S + elapsed_s / 16)
 
 
-def _caller_interrupts(wait_s: float) -> bool:
+def caller_interrupts(wait_s: float) -> bool:
     """Wait, or return early if the caller sends its next request, which is not read here."""
     readable, _, _ = select.select([sys.stdin], [], [], wait_s)
     return bool(readable)

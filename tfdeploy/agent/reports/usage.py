@@ -1,0 +1,99 @@
+"""What a run's processes and the host use: CPU time, memory, network and GPUs, from /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .. import TYPE_CHECKING
+from ..machine import metrics, process
+from ..protocol.watching import HostUse
+
+if TYPE_CHECKING:
+    from typing import Dict, Optional, Tuple
+
+    from ..machine.nvidia import GpuSampler
+
+MEMORY = "/proc/meminfo"
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+RESIDENT_PAGES = 21  # proc(5), stat, after the name
+LOOKS = (
+    3  # a process has its task's mark only after exec: look so often before it counts as foreign
+)
+
+
+class ProcessTable:
+    """The processes of a run on this host. A process's environment is read once, not each time:
+    a host may have thousands of processes."""
+
+    def __init__(self, project: str, run: str) -> None:
+        self._owner = (project, run)
+        self._tasks: Dict[int, str] = {}
+        self._looks: Dict[int, int] = {}  # at processes that have no mark of this run
+
+    def read(self) -> Dict[str, Tuple[float, int]]:
+        """Return the CPU seconds and the resident bytes of each task that has processes."""
+        self._find_processes()
+        used: Dict[str, Tuple[float, int]] = {}
+        for pid, task in self._tasks.items():
+            fields = process.stat(pid)
+            if len(fields) > RESIDENT_PAGES:
+                cpu_s, resident = used.get(task, (0.0, 0))
+                ticks = sum(int(field) for field in fields[metrics.CPU_FIELDS])
+                resident += int(fields[RESIDENT_PAGES]) * PAGE_BYTES
+                used[task] = (cpu_s + ticks * metrics.TICK_S, resident)
+        return used
+
+    def _find_processes(self) -> None:
+        pids = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        self._tasks = {pid: task for pid, task in self._tasks.items() if pid in pids}
+        self._looks = {pid: looks for pid, looks in self._looks.items() if pid in pids}
+        for pid in pids - self._tasks.keys():
+            if self._looks.get(pid, 0) >= LOOKS:
+                continue
+            mark = process.read_mark(pid)
+            if mark and mark[:2] == self._owner:
+                self._tasks[pid] = mark[2]
+            else:
+                self._looks[pid] = self._looks.get(pid, 0) + 1
+
+
+class HostTable:
+    """What the whole host uses."""
+
+    def __init__(self) -> None:
+        self._gpus: Optional[GpuSampler] = None
+
+    def read(self) -> HostUse:
+        total, available = memory_bytes(MEMORY)
+        received, sent = metrics.network_bytes(metrics.NET)
+        return HostUse(
+            at=time.monotonic(),
+            busy_s=metrics.cpu_busy_s(metrics.STAT),
+            cpus=os.cpu_count() or 1,
+            used_bytes=total - available,
+            total_bytes=total,
+            received=received,
+            sent=sent,
+            gpus=self._sampler().read(),
+        )
+
+    def close(self) -> None:
+        self._sampler().close()
+
+    def _sampler(self) -> GpuSampler:
+        from ..machine.nvidia import GpuSampler  # loads subprocess
+
+        self._gpus = self._gpus or GpuSampler()
+        return self._gpus
+
+
+def memory_bytes(path: str) -> Tuple[int, int]:
+    """Return this host's total memory, and what programs can still get of it.
+
+    Source: proc(5), /proc/meminfo: `name: count kB`.
+    """
+    with open(path, encoding="ascii") as file:
+        rows = dict(line.split(":", 1) for line in file)
+    total, available = (int(rows[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    return total * 1024, available * 1024

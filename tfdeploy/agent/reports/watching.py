@@ -1,0 +1,155 @@
+"""The verb `watch`: samples of a run's tasks and of this host, at a limited cost.
+
+A sample is taken every second, or as rarely as its own CPU time demands: watching uses less than
+CPU_SHARE of one core, and nvidia-smi less than its own share (machine/nvidia.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .. import TYPE_CHECKING, parallel, paths, records
+from ..outputs import state_file
+from ..protocol.reports import LogLines
+from ..protocol.watching import HostSample, TaskUse
+from ..records import ENDED, Launch
+from . import status, usage
+from .follow import caller_interrupts
+from .tail import Tail
+
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Tuple
+
+EVERY_S = 1.0
+CPU_SHARE = 0.007
+MAX_PAUSE_S = 10.0  # the controller takes a longer silence for a lost host
+MAX_LINES = 50  # of each log in a sample
+MAX_CHARS = 400  # of each line
+SKIP_BYTES = 1 << 18  # if a log gains more between two samples, only its end is read
+
+
+def watch(
+    project: str,
+    run: str,
+    tasks: List[str],
+    chief: str,
+    lines: int,
+    cursors: Optional[Dict[str, str]] = None,
+) -> Iterator[HostSample]:
+    """Yield samples until all of `tasks` have ended.
+
+    Also ends when the caller sends its next request or closes the connection.
+    """
+    watcher = _Watcher(project, run, tasks, chief)
+    watcher.open_logs(lines, cursors or {})
+    pause_s = EVERY_S  # the first sample also loads modules
+    try:
+        while True:
+            yield watcher.sample()
+            if watcher.ended or caller_interrupts(pause_s):
+                return
+            pause_s = next_pause_s(watcher.cpu_s)
+    finally:
+        watcher.close()
+
+
+def next_pause_s(cpu_s: float) -> float:
+    """Return the pause after a sample that used so much CPU time. Pure."""
+    return min(MAX_PAUSE_S, max(EVERY_S, cpu_s / CPU_SHARE))
+
+
+class _Watcher:
+    """What was sampled of a run's tasks. `ended` is true after all of them have ended; `cpu_s` is
+    the CPU time since the sample before the last."""
+
+    def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
+        started = paths.tasks(project, run)
+        self.ended = False
+        self.cpu_s = 0.0
+        self._project, self._run = project, run
+        self._tasks = [task for task in tasks if task in started]
+        self._chief = chief if chief in started else ""
+        self._logs: List[_NewestLines] = []
+        self._processes = usage.ProcessTable(project, run)
+        self._host = usage.HostTable()
+        self._counted_s = time.process_time()
+
+    def open_logs(self, lines: int, cursors: Dict[str, str]) -> None:
+        for task in self._tasks:
+            path = paths.log(self._project, self._run, task)
+            self._logs.append(_NewestLines(task, path, lines, cursors.get(task)))
+
+    def sample(self) -> HostSample:
+        """States are read before logs: when a task is reported as ended, so are its last lines."""
+        reports = parallel.each(
+            lambda task: status.report(self._project, self._run, task, probe=True), self._tasks
+        )
+        has_ended = {report.task: report.state in ENDED for report in reports}
+        self.ended = all(has_ended.values())
+        used = self._processes.read()
+        logs = [log.read(has_ended[log.task]) for log in self._logs]
+        checkpoint, age_s = self._checkpoint()
+        now_s = time.process_time()
+        self.cpu_s, self._counted_s = now_s - self._counted_s, now_s
+        return HostSample(
+            host=self._host.read(),
+            tasks=[TaskUse(report, *used.get(report.task, (0.0, 0))) for report in reports],
+            logs=[log for log in logs if log.lines],
+            checkpoint=checkpoint,
+            checkpoint_age_s=age_s,
+        )
+
+    def close(self) -> None:
+        self._host.close()
+
+    def _checkpoint(self) -> Tuple[Optional[str], Optional[float]]:
+        """Return the chief's newest checkpoint and its age; None if there is none."""
+        if not self._chief:
+            return None, None
+        task_dir = paths.task(self._project, self._run, self._chief)
+        launch = records.load(Launch, paths.launch(task_dir))
+        return newest_checkpoint(paths.checkpoints(task_dir, launch.checkpoint_dir))
+
+
+def newest_checkpoint(folder: str) -> Tuple[Optional[str], Optional[float]]:
+    """Return the name and the age of the checkpoint that the state file of `folder` names first."""
+    for name in state_file.read(folder)[:1]:
+        try:
+            changed = os.stat(os.path.join(folder, name + ".index")).st_mtime
+        except OSError:  # it was deleted, or belongs to another folder
+            continue
+        return name, max(0.0, time.time() - changed)
+    return None, None
+
+
+class _NewestLines:
+    """The newest lines of one log, however fast it grows."""
+
+    def __init__(self, task: str, path: str, lines: int, cursor: Optional[str]) -> None:
+        self.task = task
+        self._path = path
+        self._size = _size(path)
+        self._tail = Tail(task, path, lines, cursor)
+
+    def read(self, last: bool) -> LogLines:
+        size = _size(self._path)
+        if size - self._size > SKIP_BYTES:
+            self._tail = Tail(self.task, self._path, MAX_LINES)
+        self._size = size
+        lines = [line for chunk in self._tail.read(last) for line in chunk]
+        newest = [shorten(line) for line in lines[-MAX_LINES:]]
+        return LogLines(self.task, newest, self._tail.cursor)
+
+
+def shorten(line: str) -> str:
+    """Return the part of a long line that is worth seeing: the start, or the end of a progress bar,
+    which rewrites its line. Pure."""
+    return line[-MAX_CHARS:] if "\r" in line or "\b" in line else line[:MAX_CHARS]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,181 @@
+"""`tfdeploy watch`: what is known of a run while its hosts send samples. Watching changes nothing.
+
+Pure: the clock of the controller is an argument. Clocks of hosts are only compared with themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.watching import HostSample
+from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
+from tfdeploy.commands.training_history import TrainingHistory, position_of
+from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.hosts.following import HostIsBack, may_return
+
+if TYPE_CHECKING:
+    from tfdeploy.agent.protocol.watching import GpuUse, HostUse
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.hosts.following import Following
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+    Event = HostSample | TfdeployError | HostIsBack
+    Samples = Following[HostSample]
+
+FIRST_LINES = 50  # of each log
+MAX_LINES = 1000  # of each log that are kept
+SIGTERM_EXIT = 143
+UNKNOWN_VERB = "KeyError: 'watch'"
+
+
+@dataclass
+class WatchedTask:
+    """One task: its last report, and what its processes use. `cpu` is in cores, None before the
+    second sample. `log` has the newest lines, `lines` counts all that came."""
+
+    placement: Placement
+    report: TaskReport | None = None
+    cpu: float | None = None
+    used_bytes: int = 0
+    cpu_s: float = 0.0
+    reported_at: float = 0.0
+    lines: int = 0
+    log: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
+
+    @property
+    def has_ended(self) -> bool:
+        return self.report is not None and self.report.state in ENDED
+
+    def age_s(self, now: float) -> float:
+        """Return how long the task has been in its state."""
+        return self.report.age_s + now - self.reported_at if self.report else 0.0
+
+
+@dataclass
+class WatchedHost:
+    """One host. `cpu` is the part of its cores that is busy; `received` and `sent` are bytes per
+    second. `error` is set while it is away, `away_since` with the controller's clock."""
+
+    name: str
+    use: HostUse | None = None
+    cpu: float | None = None
+    received: float | None = None
+    sent: float | None = None
+    error: TfdeployError | None = None
+    away_since: float = 0.0
+    gave_up: bool = False
+
+    def gpus(self, indices: tuple[int, ...]) -> list[GpuUse]:
+        return [gpu for gpu in (self.use.gpus if self.use else []) if gpu.index in indices]
+
+
+class WatchedRun:
+    """A run and the state of all of its tasks and hosts, as their hosts report it.
+
+    `training` is the newest report that says how far the training is: the chief's, or that of the
+    first task that says anything. `history` is what the same task reported before.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.tasks = {str(p.task): WatchedTask(p) for p in run.plan.placements}
+        self.hosts = {name: WatchedHost(name) for name in run.plan.hosts}
+        self.history = TrainingHistory()
+        self.checkpoint = ""
+        self._checkpoint_at = 0.0
+        self.training: TaskReport | None = None
+        self._trainer = ""
+
+    def take(self, host: str, event: Event, now: float) -> None:
+        """Take what a host sent, or that it is lost or back."""
+        watched = self.hosts[host]
+        if isinstance(event, HostSample):
+            watched.error = None
+            self._take_sample(watched, event, now)
+        elif isinstance(event, HostIsBack):
+            watched.error = None
+        else:
+            if watched.error is None:
+                watched.away_since = now
+            watched.error = explain(event)
+            watched.gave_up = not may_return(event)
+
+    @property
+    def chief(self) -> WatchedTask:
+        return self.tasks[str(self.run.plan.chief.task)]
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether every task has ended, as far as hosts report that are not given up."""
+        known = [
+            task for task in self.tasks.values() if not self.hosts[task.placement.host].gave_up
+        ]
+        return bool(known) and all(task.has_ended for task in known)
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of a run that has ended, as `attach` does."""
+        report = self.chief.report
+        if report is None:
+            return 1
+        if report.state == SUCCEEDED or report.planned:
+            return 0
+        if report.state == STOPPED and not report.cause:
+            return SIGTERM_EXIT
+        code = 1 if report.cause else report.exit or 1
+        return 128 - code if code < 0 else code
+
+    @property
+    def errors(self) -> list[TfdeployError]:
+        """Return the errors of the hosts that do not report now."""
+        return [host.error for host in self.hosts.values() if host.error]
+
+    def checkpoint_age_s(self, now: float) -> float:
+        return max(0.0, now - self._checkpoint_at)
+
+    def _take_sample(self, host: WatchedHost, sample: HostSample, now: float) -> None:
+        before, host.use = host.use, sample.host
+        elapsed_s = sample.host.at - before.at if before else 0.0
+        if before and elapsed_s > 0:
+            busy_s = sample.host.busy_s - before.busy_s
+            host.cpu = min(1.0, max(0.0, busy_s) / elapsed_s / max(1, sample.host.cpus))
+            host.received = max(0.0, (sample.host.received - before.received) / elapsed_s)
+            host.sent = max(0.0, (sample.host.sent - before.sent) / elapsed_s)
+        for use in sample.tasks:
+            task = self.tasks[use.report.task]
+            task.cpu = max(0.0, use.cpu_s - task.cpu_s) / elapsed_s if elapsed_s > 0 else None
+            task.report, task.cpu_s, task.used_bytes = use.report, use.cpu_s, use.used_bytes
+            task.reported_at = now
+        for log in sample.logs:
+            self.tasks[log.task].log.extend(log.lines)
+            self.tasks[log.task].lines += len(log.lines)
+        if sample.checkpoint is not None and host.name == self.run.plan.chief.host:
+            self.checkpoint = sample.checkpoint
+            self._checkpoint_at = now - (sample.checkpoint_age_s or 0.0)
+        self._take_training([use.report for use in sample.tasks], now)
+
+    def _take_training(self, reports: list[TaskReport], now: float) -> None:
+        saying = {report.task: report for report in reports if position_of(report)}
+        chief = str(self.run.plan.chief.task)
+        preferred = [task for task in (chief, self._trainer) if task in saying]
+        if not saying or (self._trainer and not preferred):
+            return
+        trainer = (preferred or list(saying))[0]
+        if trainer != self._trainer:
+            self._trainer, self.history = trainer, TrainingHistory()
+        self.training = saying[trainer]
+        self.history.add(saying[trainer], now)
+
+
+def explain(error: TfdeployError) -> TfdeployError:
+    """Return the error of a host; one that an agent without the verb gives says so."""
+    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
+        return AgentError(
+            error.host,
+            "an older tfdeploy started this run, and its agent can't be watched",
+            "tfdeploy status and tfdeploy logs -f show it",
+        )
+    return error

@@ -1,0 +1,79 @@
+"""What is asked of a host whose stream of events is followed, and which of its events count."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateChange
+from tfdeploy.agent.protocol.watching import HostSample, Watch
+from tfdeploy.errors import AgentError
+
+if TYPE_CHECKING:
+    from tfdeploy.agent.protocol.message import Request
+
+E = TypeVar("E")
+SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples
+
+
+class Subscription(ABC, Generic[E]):
+    """One host's stream. If the host is lost while it is followed `forever`, the stream is
+    requested again. A host that sends nothing for `silence_s` counts as lost (None: no limit)."""
+
+    forever = True
+    silence_s: float | None = None
+
+    @abstractmethod
+    def request(self) -> Request[E]:
+        """Return the request that continues where the stream ended."""
+
+    @abstractmethod
+    def accept(self, host: str, event: E) -> bool:
+        """Check an event; return whether it says anything. Raises AgentError if the host lies."""
+
+
+class RunEvents(Subscription[RunEvent]):
+    """State changes, log lines and new results. No line is lost or repeated."""
+
+    def __init__(self, request: Follow) -> None:
+        self.forever = request.forever
+        self._request = request
+        self._cursors: dict[str, str] = {}
+
+    def request(self) -> Follow:
+        return Follow(**{**vars(self._request), "cursors": {**self._cursors} or None})
+
+    def accept(self, host: str, event: RunEvent) -> bool:
+        """Return False for an event that only reports where a log begins."""
+        if isinstance(event, StateChange):
+            _refuse_foreign(host, event.state.task, self._request.tasks)
+        if not isinstance(event, LogLines):
+            return True
+        _refuse_foreign(host, event.task, self._request.tasks)
+        self._cursors[event.task] = event.cursor
+        return bool(event.lines)
+
+
+class HostSamples(Subscription[HostSample]):
+    """Samples of what a host uses and how its tasks are."""
+
+    silence_s = SAMPLE_SILENCE_S
+
+    def __init__(self, request: Watch) -> None:
+        self._request = request
+        self._cursors: dict[str, str] = {}
+
+    def request(self) -> Watch:
+        return Watch(**{**vars(self._request), "cursors": {**self._cursors} or None})
+
+    def accept(self, host: str, event: HostSample) -> bool:
+        for task in (*(use.report.task for use in event.tasks), *(log.task for log in event.logs)):
+            _refuse_foreign(host, task, self._request.tasks)
+        self._cursors |= {log.task: log.cursor for log in event.logs}
+        return True
+
+
+def _refuse_foreign(host: str, task: str, tasks: list[str]) -> None:
+    """Raise AgentError if a host reports a task of another host: it may lie."""
+    if task not in tasks:
+        raise AgentError(host, f"it reported task {task!r:.40}, which is not one of its tasks")

@@ -1,0 +1,90 @@
+"""What the live view says about a run as a whole: its training, its end and what to type. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.records import STOPPED, SUCCEEDED, LogProgress
+from tfdeploy.formatting.humanize import escape_line, format_count, format_duration
+from tfdeploy.live.rows import AWAY, WAITING, state_text
+from tfdeploy.live.sparkline import sparkline
+
+if TYPE_CHECKING:
+    from tfdeploy.commands.watch import WatchedRun
+
+MAX_LOSS_CHARS = 12
+SPARKLINE_WIDTH = 24
+
+
+def run_line(watched: WatchedRun) -> str:
+    """Return the run's names, and how many of its tasks are in which state."""
+    run = watched.run
+    name = f"  {run.name}" if run.name else ""
+    counts = Counter(
+        AWAY if watched.hosts[t.placement.host].error
+        else state_text(t.report) if t.report else WAITING
+        for t in watched.tasks.values()
+    )  # fmt: skip
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    hosts = format_count(len(watched.hosts), "host")
+    return f"run {run.id}{name}  {format_count(len(watched.tasks), 'task')} on {hosts}: {states}"
+
+
+def training_parts(watched: WatchedRun, now: float) -> list[str]:
+    """Return what is known of the training, most important first."""
+    report = watched.training
+    if report is None:
+        if watched.chief.report is None:
+            return ["waiting for the first report"]
+        return [] if watched.has_ended else ["no step, epoch or loss is known yet"]
+    said = report.log_progress or LogProgress()
+    history = watched.history
+    rate, left_s, position = history.rate(), history.left_s(now), history.position
+    parts = [_epoch(said), _step(report.step if report.step is not None else said.step)]
+    if rate is not None and position and position.unit == "step" and not watched.has_ended:
+        parts.append(f"{rate:.3g} steps/s")
+    if said.loss:
+        losses = list(history.losses)
+        line = sparkline(losses, SPARKLINE_WIDTH) if len(losses) > 1 else ""
+        parts.append(f"loss {escape_line(said.loss)[:MAX_LOSS_CHARS]} {line}".rstrip())
+    if left_s is not None and not watched.has_ended:
+        parts.append(f"{format_duration(left_s)} left")
+    parts.append(_checkpoint(watched, now))
+    return [part for part in parts if part]
+
+
+def _epoch(said: LogProgress) -> str:
+    if said.epoch is None:
+        return f"batch {said.batch}/{said.batches or '?'}" if said.batch is not None else ""
+    batch = f", batch {said.batch}/{said.batches or '?'}" if said.batch is not None else ""
+    return f"epoch {said.epoch}/{said.epochs or '?'}{batch}"
+
+
+def _step(step: int | None) -> str:
+    return "" if step is None else f"step {step}"
+
+
+def _checkpoint(watched: WatchedRun, now: float) -> str:
+    if not watched.checkpoint:
+        return ""
+    age = format_duration(watched.checkpoint_age_s(now))
+    return f"{escape_line(watched.checkpoint)} {age} ago"
+
+
+def end_line(watched: WatchedRun) -> str:
+    """Return how the run ended and what to type next; "" while it continues."""
+    report = watched.chief.report
+    if not watched.has_ended:
+        return ""
+    flags = watched.run.flags
+    if report is None:
+        return f"ended; its chief's host does not report. Next: tfdeploy status {flags}"
+    if report.state == SUCCEEDED:
+        return f"succeeded. Next: tfdeploy collect {flags}"
+    if report.planned:
+        return f"ended after max_duration_s. Next: tfdeploy collect {flags}"
+    if report.state == STOPPED and not report.cause:
+        return f"stopped. Next: tfdeploy collect {flags}, or tfdeploy resume {flags}"
+    reason = escape_line(report.reason.split("\n", 1)[0]) or f"exit {report.exit}"
+    return f"failed: {report.task} {reason}. Next: tfdeploy logs {flags}"
