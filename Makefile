@@ -38,11 +38,11 @@ demo: .venv/.ready-to-run
 
 ifdef ONE
 test: .venv/.ready-to-develop
-	tests/hosts/install-missing rsync ssh docker
+	tests/hosts/install-missing rsync ssh docker chromium
 	tests/hosts/with 1 .venv/bin/pytest $(ONE)
 else
 test: .venv/.ready-to-develop
-	tests/hosts/install-missing rsync ssh docker
+	tests/hosts/install-missing rsync ssh docker chromium
 	$(QUICK)
 	$(SLOW) tests
 endif

@@ -88,6 +88,7 @@ AGENT_MAY_IMPORT = {
     "preflight": ("environments", "machine", "protocol", "runs", "supervision"),
 }
 HOMES = {
+    "jinja2": ("experiments/run_report/page.py",),
     "fabric": ("transport/ssh/connection.py",),
     "invoke": ("transport/ssh/connection.py",),
     "matplotlib": ("experiments/plots.py",),

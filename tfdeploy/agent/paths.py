@@ -7,6 +7,7 @@
 <root>/<project>/manifests/<release>.json     what a release contains
 <root>/<project>/envs/<environment>/          a Python environment, see environments/
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
+<root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
@@ -123,6 +124,10 @@ def logs(project: str, run_id: str) -> str:
 
 def log(project: str, run_id: str, task: str) -> str:
     return os.path.join(logs(project, run_id), file_name(task) + ".log")
+
+
+def history(project: str, run_id: str, task: str) -> str:
+    return os.path.join(logs(project, run_id), file_name(task) + ".history.jsonl")
 
 
 def task(project: str, run_id: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The commands that measure training: compare, sweep."""
+"""The commands that look at collected runs and measure training: report, compare, sweep."""
 
 from __future__ import annotations
 
@@ -18,13 +18,57 @@ from tfdeploy.cli.options import (
     AcceptNew,
     Hosts,
     Json,
+    find_run,
     load_inventory,
+    open_fleet,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.output.console import Console
+    from tfdeploy.run import Run
+
+
+LOG_LINES = 30  # that a report asks of each host
+
+
+@add_command(MEASURE, "report", "report wide base -o both.html")
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False,
+                    help="A run's id or name; several are shown side by side. Default: the newest "
+                    "run.", autocompletion=propose_runs)] = None,
+    hosts: Hosts = HOSTS,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE",
+                      help="The file to write. Default: report.html in the folder of the first "
+                      "run.", show_default=False, autocompletion=propose_files)] = None,
+    offline: Annotated[bool, typer.Option("--offline",
+                       help="Do not ask the hosts: use only what was collected.")] = False,
+) -> None:  # fmt: skip
+    """Write a page about a run, or about several side by side: one file, to be sent to anybody."""
+    from tfdeploy.experiments.run_report import page
+    from tfdeploy.output.console import Console
+    from tfdeploy.run import load as load_record
+
+    names: list[str | None] = list(runs) if runs else [None]
+    load = load_record if offline else find_run
+    found = {run.id: run for run in [load(hosts, name) for name in names]}
+    file = output or next(iter(found.values())).folder / "report.html"
+    page.check_file(file)
+    facts = [_gather_facts(run, offline) for run in found.values()]
+    page.write(file, page.render(facts))
+    Console().print_text(f"{file}")
+
+
+def _gather_facts(run: Run, offline: bool) -> RunFacts:
+    from tfdeploy.commands import status as command
+    from tfdeploy.experiments.run_report.facts import gather
+
+    if offline:
+        return gather(run, None)
+    with open_fleet(run) as fleet:
+        return gather(run, command.status(fleet, run, LOG_LINES))
 
 
 @add_command(

@@ -4,6 +4,7 @@ user's matplotlibrc says."""
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,43 @@ def draw(file: Path, panels: Sequence[Panel]) -> None:
         file.write_bytes(content.getvalue())
     except OSError as error:
         raise RunError(f"{file} can't be written: {error.strerror}") from None
+
+
+def to_web_svg(panel: Panel, labels: Sequence[str], name: str) -> str:
+    """Return one panel as an <svg> element for an HTML page, without a legend and background.
+
+    A line's style is that of its place in `labels`. Colours are CSS: `var(--line-0)` and so on, and
+    `currentColor` for text and axes. `name` makes ids differ from those of other plots of the page.
+    Raises RunError if the panel can't be drawn.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    content = io.StringIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"
+        matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
+        matplotlib.rcParams["font.family"] = "sans-serif"
+        matplotlib.rcParams["font.size"] = 11.0
+        try:
+            figure = Figure(PANEL_SIZE, layout="constrained")
+            _draw_panel(figure.subplots(), panel, {label: n for n, label in enumerate(labels)})
+            figure.savefig(content, format="svg", metadata=METADATA[".svg"], transparent=True)
+        except (ValueError, ArithmeticError) as error:
+            raise RunError(f"{panel.title} can't be drawn: {error}") from None
+    return _for_web(content.getvalue(), name)
+
+
+def _for_web(svg: str, name: str) -> str:
+    """Return the <svg> element of a file of matplotlib, with CSS colours and ids of its own."""
+    svg = svg[svg.index("<svg ") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style .*?</style>|<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r' (?:width|height)="[0-9.]+pt"| xmlns(?::xlink)?="[^"]*"', "", svg, count=4)
+    svg = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    for number, colour in enumerate(COLOURS[:-1]):
+        svg = svg.replace(colour.lower(), f"var(--line-{number})")
+    return svg.replace("#000000", "currentColor")
 
 
 def _figure(panels: Sequence[Panel]) -> Figure:

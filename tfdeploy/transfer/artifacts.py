@@ -2,7 +2,7 @@
 
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
-runs/<run>/logs/                  every task's
+runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ def fetch_events(agent: Agent, run: Run, placements: Sequence[Placement]) -> int
 
 
 def fetch_logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
-    """Fetch the logs of one host's tasks, with the older part of a rotated log.
+    """Fetch the logs of one host's tasks, with the older part of a rotated log and the
+    tasks' histories.
 
     Return the number of tasks whose log came. Raises as `fetch_files` does.
     """
     answer = agent.ask(Logs(run.inventory.project, run.id))
-    names = [f"{p.task.file_name}.log" for p in placements]
-    wanted = [name for log in names for name in (f"{log}.1", log)]
+    tasks = [placement.task.file_name for placement in placements]
+    names = [f"{task}.log" for task in tasks]
+    histories = [f"{task}.history.jsonl" for task in tasks]
+    wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
     if present:
         fetch_files(agent, answer.folder, run.folder / "logs", present)

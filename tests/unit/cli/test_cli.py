@@ -56,7 +56,7 @@ def tfdeploy(monkeypatch, capsys):
 COMMANDS = (
     *("init", "plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale"),
     *("stop", "status", "watch", "logs", "exec", "ssh", "forward", "collect", "fetch", "runs"),
-    *("prune", "compare", "sweep"),
+    *("prune", "report", "compare", "sweep"),
 )
 
 

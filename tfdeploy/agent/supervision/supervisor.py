@@ -14,6 +14,7 @@ from ..machine import leases, lock, process
 from ..machine.filesystem import NO_SPACE
 from ..machine.peers import PeerList
 from ..records import BACKOFF, FAILED, Launch, TaskState
+from ..reports.history import History
 from . import membership, restart
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
@@ -56,7 +57,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
 
 
 class Supervisor:
-    """Runs the attempts of one task. `state` is what state.json contains; `history` all attempts.
+    """Runs the attempts of one task. `state` is what state.json contains; `attempts` all of them.
 
     `lease_descriptors` are those of the task's port, for a chief also its heartbeat port, and the
     task's GPUs, in this order.
@@ -66,7 +67,8 @@ class Supervisor:
         self.launch = launch
         self.task_dir = task_dir
         self.mark = process.mark(launch.project, launch.run, launch.task)
-        self.history: List[Attempt] = []
+        self.attempts: List[Attempt] = []
+        self._history = History(paths.history(launch.project, launch.run, launch.task))
         self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
         self._order: Optional[Order] = None  # the last one that ended the task
@@ -96,7 +98,9 @@ class Supervisor:
 
     def write(self, state: str, **changes: Any) -> None:
         """Write the state to disk and report it to the run."""
-        self._store(replace(self.state, state=state, since=time.time(), **changes))
+        changed = replace(self.state, state=state, since=time.time(), **changes)
+        self._history.add(changed)  # first: a collect that sees the end of the task gets it whole
+        self._store(changed)
         self.membership.state_changed()
 
     def _store(self, state: TaskState) -> None:
@@ -108,7 +112,7 @@ class Supervisor:
 
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
-        self.history.append(Attempt(time.monotonic(), ready=False))
+        self.attempts.append(Attempt(time.monotonic(), ready=False))
         self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
         try:
@@ -118,7 +122,7 @@ class Supervisor:
             return Exit(127, reason=reason, final=True), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
         state = records.READY if self.launch.health_port is None else records.RUNNING
-        self.write(state, pid=child.pid, restarts=len(self.history) - 1)
+        self.write(state, pid=child.pid, restarts=len(self.attempts) - 1)
         order = self._order = self._watch(child)
         if order is None:
             return self._exit_by_itself(child), ""
@@ -131,7 +135,7 @@ class Supervisor:
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
         def on_ready() -> None:
-            self.history = restart.record_ready(self.history)
+            self.attempts = restart.record_ready(self.attempts)
             if self.state.state != records.READY:
                 self.write(records.READY)
 
@@ -157,8 +161,8 @@ class Supervisor:
         if reason:
             return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
         if code > 0:
-            self.history = restart.record_failure(
-                self.history, code, self.log.tail, self.membership.progress_count
+            self.attempts = restart.record_failure(
+                self.attempts, code, self.log.tail, self.membership.progress_count
             )
         error = restart.peer_error(self.log.tail) if code > 0 else ""
         return Exit(code, final=self.membership.run_has_ended(), error=error)
@@ -167,7 +171,7 @@ class Supervisor:
         """Return why a restart would not help after this exit code; "" if it might."""
         if survivors:
             return "; processes {} could not be killed".format(survivors)
-        if self.launch.health_port is None and not any(attempt.ready for attempt in self.history):
+        if self.launch.health_port is None and not any(attempt.ready for attempt in self.attempts):
             return " less than {:g} s after its start".format(SETTLED_S)
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
             return (
@@ -180,7 +184,7 @@ class Supervisor:
 
     def _decide(self, outcome: Exit) -> Decision:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
-        return restart.decide(self.launch.policy, self.history, outcome, now, jitter)
+        return restart.decide(self.launch.policy, self.attempts, outcome, now, jitter)
 
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""

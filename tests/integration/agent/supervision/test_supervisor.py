@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -27,6 +28,25 @@ LATER = make_policy(delay_s=60.0, exits=[7, "signals"])
 
 def run_alone(supervise, code, **changes):
     return supervise(code, **{"heartbeat": ALONE, "policy": SOON, **changes})
+
+
+# The history
+
+
+def test_every_state_of_a_restarted_task_is_in_its_history(supervise):
+    task = run_alone(supervise, CRASH_ONCE)
+    assert task.reaches("READY", restarts=1)
+    task.stop()
+    task.wait_for_end()
+    file = Path(paths.history("p", task.launch.run, task.launch.task))
+    history = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(each["state"], each["restarts"]) for each in history] == [
+        *(("STARTING", 0), ("RUNNING", 0), ("READY", 0), ("BACKOFF", 0)),
+        *(("RUNNING", 1), ("READY", 1), ("STOPPED", 1)),
+    ]
+    assert history[3]["reason"] == "exit 7; restart 1 of 10"
+    times = [each["at"] for each in history]
+    assert times == sorted(times)
 
 
 # Ends without a restart

@@ -1,0 +1,137 @@
+"""Pictures: the plan, the timeline and the charts show what there is, within their frames."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tfdeploy.experiments.run_report import charts, plan_picture, timeline
+from tfdeploy.experiments.run_report.charts import TrainedRun
+from tfdeploy.experiments.run_report.history import Change
+from tfdeploy.experiments.scalars import Point
+from unit.builders import make_plan
+
+
+def numbers(texts):
+    return [float(number) for text in texts for number in re.findall(r"\d+", text)]
+
+
+# The plan
+
+
+@pytest.mark.parametrize(
+    ("hosts", "lines", "reads"),
+    [
+        ("[hosts.a]\nps = 2\nworkers = 3", 6, 0),
+        ("[hosts.a]\nworkers = 3", 4, 0),  # one line that all share, and one to each
+        ("[hosts.a]\nworkers = 1", 0, 0),
+        ("[hosts.a]\nps = 1\nworkers = 1\nchief = true\n[hosts.b]\nevaluator = true", 2, 1),
+    ],
+)
+def test_lines_connect_the_tasks_that_talk_to_each_other(hosts, lines, reads):
+    picture = plan_picture.draw(make_plan(hosts))
+    assert (len(picture.lines), len(picture.reads)) == (lines, reads)
+
+
+def test_everything_is_within_the_picture():
+    hosts = "".join(f"[hosts.h{n}]\nps = 1\nworkers = 3\nports = '2222-2240'\n" for n in range(8))
+    picture = plan_picture.draw(make_plan(hosts.replace("'", '"')))
+    tops = [host.y for host in picture.hosts]
+    assert tops == sorted(tops)
+    for host in picture.hosts:
+        assert host.y + host.height < picture.height
+        for task in host.tasks:
+            assert host.y < task.y
+            assert task.y + plan_picture.TASK_HEIGHT < host.y + host.height
+    assert max(numbers(picture.lines)) < picture.height
+
+
+def test_a_large_plan_is_described_in_words_only():
+    plan = make_plan('[hosts."h[1-70]"]\nworkers = 1')
+    assert plan_picture.draw(plan) is None
+    assert plan_picture.describe(plan) == (
+        "70 workers on 70 hosts; all workers connect to each other; worker:0 saves the checkpoints"
+    )
+
+
+# The timeline
+
+
+def test_bars_are_placed_by_time_and_short_ones_stay_visible():
+    changes = [Change(0, "READY"), Change(500, "BACKOFF"), Change(500.1, "READY"),
+               Change(1000, "SUCCEEDED")]  # fmt: skip
+    line = timeline.lay_out({"worker:0": changes, "worker:1": []}, 5000.0)
+    [row] = line.rows
+    assert [bar.x for bar in row.bars][:2] == [0.0, 500.0]
+    assert row.bars[1].width == timeline.MIN_WIDTH
+    assert all(bar.x + bar.width <= timeline.SCALE for bar in row.bars)
+    assert line.end == 1000  # all tasks have ended: not the time of the report
+    assert [text for _, text in line.states][-1] == "succeeded"
+
+
+def test_the_axis_of_a_live_run_ends_now():
+    assert timeline.lay_out({"w": [Change(100, "READY")]}, 160.0).ticks[-1] == "1m 00s"
+
+
+def test_without_a_history_there_is_no_timeline():
+    assert timeline.lay_out({"worker:0": []}, 1.0) is None
+
+
+def test_one_moment_is_a_timeline_too():
+    assert timeline.lay_out({"w": [Change(100, "FAILED")]}, 100.0).rows[0].bars[0].x < 1000
+
+
+# Charts
+
+
+def series(*values, at=1000.0, every=10):
+    return tuple(Point(n * every, at + n, value) for n, value in enumerate(values))
+
+
+def drawn(*runs):
+    return charts.draw([TrainedRun(label, 1000.0, found) for label, found in runs], "x")
+
+
+def test_the_loss_comes_first_then_the_speed_then_others():
+    found, more = drawn(("a", {"accuracy": series(1, 2), "loss": series(3, 2), "z": series(1, 1)}))
+    assert [chart.title for chart in found] == ["loss", "steps/s", "accuracy", "z"]
+    assert more == ()
+    assert found[0].description == "loss over time. a: from 3 to 2, lowest 2, highest 3"
+
+
+def test_only_the_first_scalars_are_drawn_and_the_others_named():
+    found, more = drawn(("a", {f"s{n:02}": series(1, 2) for n in range(12)}))
+    assert len(found) == charts.MAX_CHARTS + 1
+    assert more == ("s08", "s09", "s10", "s11")
+
+
+def test_a_long_series_is_thinned_and_keeps_its_last_value():
+    found, _ = drawn(("a", {"loss": series(*range(20000, 0, -1))}))
+    assert len(found[0].svg) < 100_000
+    assert "from 2e+04 to" in found[0].description
+
+
+def test_without_scalars_and_with_only_odd_numbers_there_is_no_crash():
+    assert drawn(("a", {})) == ((), ())
+    found, _ = drawn(("a", {"loss": series(float("nan"), float("inf"))}))
+    assert found[0].title == "loss"
+
+
+def test_the_names_of_scalars_and_runs_cannot_be_markup():
+    evil = "<script>alert(1)</script>$x_{$&\x1b"
+    found, _ = drawn((evil, {evil: series(1, 2)}), ("b", {evil: series(1, 2)}))
+    assert all("<script" not in chart.svg for chart in found)
+
+
+def test_charts_of_a_page_share_no_id_and_use_the_colours_of_its_theme():
+    found, _ = drawn(("a", {"loss": series(1, 2)}), ("b", {"loss": series(2, 3)}))
+    ids = [id_ for chart in found for id_ in re.findall(r' id="([^"]+)"', chart.svg)]
+    assert len(ids) == len(set(ids)) > 0
+    targets = {
+        id_ for chart in found for id_ in re.findall(r'(?:url\(#|href="#)([^")]+)', chart.svg)
+    }
+    assert targets <= set(ids)
+    svg = found[0].svg
+    assert "var(--line-0)" in svg and "var(--line-1)" in svg
+    assert not re.search(r"#0072b2|#000000|http", svg, re.I)

@@ -1,0 +1,1 @@
+"""One self-contained HTML page about runs: what was planned, what happened, what was learned."""

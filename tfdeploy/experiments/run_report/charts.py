@@ -1,0 +1,151 @@
+"""Draw the scalars of runs over time: the loss first, then others, and the speed in steps/s."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tfdeploy.experiments import plots, scalars
+from tfdeploy.experiments.compare import DEFAULT_WINDOWS, LOSS, SPEED, smooth_series
+from tfdeploy.experiments.plots import Line, Panel
+from tfdeploy.experiments.run_report.log_losses import NO_LOSSES
+from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tfdeploy.experiments.run_report.log_losses import LogLosses
+    from tfdeploy.experiments.scalars import Point, Series
+
+MAX_CHARTS = 8
+MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
+SPEED_POINTS = 60
+MAX_TITLE = 60
+LOG_RATIO = 100.0  # a loss that falls by more than this gets a logarithmic axis
+UNITS = ((3 * 86400, 86400, "days"), (3 * 3600, 3600, "hours"), (180, 60, "minutes"))
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn panel. `svg` is markup; `description` says the same in words."""
+
+    title: str
+    svg: str
+    description: str
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The scalars of a run, by name, and when it started, in seconds since the epoch. If it has no
+    scalars, `log_losses` are those in its log."""
+
+    label: str
+    started_s: float
+    scalars: Mapping[str, Series]
+    log_losses: LogLosses = NO_LOSSES
+
+
+def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
+    """Return the charts, and the names of the scalars that are left out. `prefix` is that of ids in
+    the page."""
+    names = _ordered({name for run in runs for name in run.scalars})
+    labels = [run.label for run in runs]
+    panels = [_scalar_lines(runs, name) for name in names[:MAX_CHARTS]]
+    panels = [*panels[:1], _speed_lines(runs), *panels[1:]]
+    titles = [*names[:1], "steps/s", *names[1:MAX_CHARTS]]
+    charts = tuple(
+        _chart(title, lines, labels, f"{prefix}-{number}")
+        for number, (title, lines) in enumerate(zip(titles, panels, strict=True))
+        if lines
+    )
+    more = tuple(escape_line(name) for name in names[MAX_CHARTS:])
+    return (*charts, *_log_charts(runs, labels, prefix)), more
+
+
+def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) -> Iterator[Chart]:
+    """Yield a chart for each unit of losses that logs have."""
+    for unit in ("step", "epoch"):
+        lines = []
+        for run in runs:
+            series = run.log_losses.series if run.log_losses.unit == unit else ()
+            shown = series[:: math.ceil(len(series) / MAX_POINTS)] if series else ()
+            xs = [float(point.step) for point in shown]
+            lines += [Line(run.label, xs, [_number(point) for point in shown])] if shown else []
+        if lines:
+            panel = Panel("", unit, "", lines, log=_log_axis(LOSS, lines))
+            svg = plots.to_web_svg(panel, labels, f"{prefix}-{unit}")
+            title = "loss, as the log prints it"
+            yield Chart(title, svg, f"The loss over {unit}s. {_describe(lines)}")
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """Return "loss" first, then other losses, then all other names."""
+    without_speed = {name for name in names if name != SPEED}
+    return sorted(without_speed, key=lambda name: (name != LOSS, LOSS not in name.lower(), name))
+
+
+def _scalar_lines(runs: Sequence[TrainedRun], name: str) -> list[Line]:
+    lines = []
+    for run in runs:
+        series = run.scalars.get(name, ())
+        if series:
+            steps = max(1, (series[-1].step - series[0].step) // DEFAULT_WINDOWS)
+            points = list(zip(series, smooth_series(series, steps), strict=True))
+            shown = points[:: math.ceil(len(points) / MAX_POINTS)]
+            shown += [] if shown[-1] == points[-1] else points[-1:]
+            xs = [point.time_s - run.started_s for point, _ in shown]
+            raw = [_number(point) for point, _ in shown]
+            lines.append(Line(run.label, xs, [mean for _, mean in shown], raw))
+    return lines
+
+
+def _speed_lines(runs: Sequence[TrainedRun]) -> list[Line]:
+    """Return the steps/s between SPEED_POINTS moments of each run."""
+    lines = []
+    for run in runs:
+        steps = scalars.step_times(scalars.of_same_clock(run.scalars, LOSS))
+        chosen = steps[:: math.ceil(len(steps) / SPEED_POINTS)] if steps else ()
+        pairs = [(a, b) for a, b in pairwise(chosen) if b.time_s > a.time_s]
+        if pairs:
+            xs = [b.time_s - run.started_s for _, b in pairs]
+            ys = [(b.step - a.step) / (b.time_s - a.time_s) for a, b in pairs]
+            lines.append(Line(run.label, xs, ys))
+    return lines
+
+
+def _chart(title: str, lines: Sequence[Line], labels: Sequence[str], name: str) -> Chart:
+    longest = max((x for line in lines for x in line.xs if math.isfinite(x)), default=0.0)
+    divisor, unit = next(((d, u) for limit, d, u in UNITS if longest > limit), (1, "seconds"))
+    scaled = [Line(each.label, [x / divisor for x in each.xs], each.ys, each.raw) for each in lines]
+    title = escape_line(title)
+    title = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
+    panel = Panel("", f"{unit} since the run's start", "", scaled, log=_log_axis(title, lines))
+    svg = plots.to_web_svg(panel, labels, name)
+    return Chart(title, svg, f"{title} over time. {_describe(lines)}")
+
+
+def _log_axis(title: str, lines: Sequence[Line]) -> str:
+    """Return "y" for a loss whose values differ so much that a linear axis hides most of them."""
+    numbers = [y for line in lines for y in line.ys if math.isfinite(y)]
+    if LOSS not in title.lower() or not numbers or min(numbers) <= 0:
+        return ""
+    return "y" if max(numbers) / min(numbers) > LOG_RATIO else ""
+
+
+def _describe(lines: Sequence[Line]) -> str:
+    texts = []
+    for line in lines:
+        numbers = [y for y in line.ys if math.isfinite(y)]
+        if numbers:
+            low, high = min(numbers), max(numbers)
+            texts.append(
+                f"{line.label}: from {numbers[0]:.4g} to {numbers[-1]:.4g}, "
+                f"lowest {low:.4g}, highest {high:.4g}"
+            )
+    return "; ".join(texts)
+
+
+def _number(point: Point) -> float:
+    return math.nan if point.value is None else point.value

@@ -1,0 +1,156 @@
+"""Write the page of a report: everything in one file, which asks no other host for anything.
+
+Jinja2 escapes every value; only the drawings of matplotlib are inserted as markup, and matplotlib
+has escaped the names in them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import RunError
+from tfdeploy.experiments.run_report import (
+    again,
+    charts,
+    differences,
+    plan_picture,
+    side_by_side,
+    timeline,
+)
+from tfdeploy.experiments.run_report.summary import format_length, format_time, restarts_of, summary
+from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.experiments.run_report.charts import Chart
+    from tfdeploy.experiments.run_report.differences import Row
+    from tfdeploy.experiments.run_report.facts import RunFacts
+    from tfdeploy.experiments.run_report.plan_picture import PlanPicture
+    from tfdeploy.experiments.run_report.timeline import Timeline
+    from tfdeploy.run import Run
+
+TEMPLATES = Path(__file__).parent / "templates"
+PAGE, STYLE = "page.html", "style.css"
+MAX_OPEN_CHANGES = 40  # of a table that is open from the beginning
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run as its section of the page shows it."""
+
+    number: int
+    facts: RunFacts
+    tasks: tuple[tuple[str, ...], ...]
+    picture: PlanPicture | None
+    picture_text: str
+    timeline: Timeline | None
+    charts: tuple[Chart, ...]
+    more_scalars: tuple[str, ...]
+    changes: tuple[Row, ...]
+    commands: tuple[tuple[str, str], ...]
+
+    @property
+    def run(self) -> Run:
+        return self.facts.run
+
+    @property
+    def summary(self) -> tuple[tuple[str, str], ...]:
+        return summary(self.facts)
+
+
+def view(facts: RunFacts, number: int = 1) -> RunView:
+    """Return what the page shows of a run. `number` distinguishes the runs of a page. Raises
+    RunError if its scalars can't be drawn."""
+    run = facts.run
+    drawn, more = charts.draw([side_by_side.trained(facts)], f"run{number}")
+    return RunView(
+        number=number,
+        facts=facts,
+        tasks=_task_rows(facts),
+        picture=plan_picture.draw(run.plan),
+        picture_text=plan_picture.describe(run.plan),
+        timeline=timeline.lay_out(facts.histories, facts.known_until),
+        charts=drawn,
+        more_scalars=more,
+        changes=differences.rows([facts.previous, run]) if facts.previous else (),
+        commands=(
+            ("The same release, with the hosts.toml of today", again.same_release(run)),
+            ("Everything as it was, from the record of the run", again.recorded_hosts(run)),
+        ),
+    )
+
+
+def render(all_facts: Sequence[RunFacts]) -> str:
+    """Return the page about one run, or about several side by side. Raises as `view` does."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        size=format_size, duration=format_length, time=format_time, counted=format_count
+    )
+    views = [view(facts, number) for number, facts in enumerate(all_facts, 1)]
+    return environment.get_template(PAGE).render(
+        views=views,
+        title=_title(all_facts),
+        style=(TEMPLATES / STYLE).read_text(),
+        written=format_time(datetime.now(UTC).timestamp()),
+        max_open=MAX_OPEN_CHANGES,
+        **side_by_side.compare(all_facts),
+    )
+
+
+def check_file(file: Path) -> None:
+    """Raise RunError if the page can't be written to this file. Call it before the work is done."""
+    if file.is_dir():
+        raise RunError(f"{file} is a folder; expected a file", f"use {file / 'report.html'}")
+    if not file.parent.is_dir():
+        raise RunError(f"{file} can't be written: there is no folder {file.parent}")
+
+
+def write(file: Path, page: str) -> None:
+    """Write the whole page or nothing. Only this user can read it: logs may have secrets. Raises
+    RunError."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name[:50]}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as new:
+                new.write(page)
+            Path(name).replace(file)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise RunError(f"{file} can't be written: {error.strerror}") from None
+
+
+def _title(all_facts: Sequence[RunFacts]) -> str:
+    first = all_facts[0].run
+    if len(all_facts) > 1:
+        return f"{len(all_facts)} runs of {first.inventory.project}"
+    return f"{first.inventory.project}: run {first.name or first.id}"
+
+
+def _task_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
+    rows, restarts = [], restarts_of(facts)
+    for placement in facts.run.plan.placements:
+        task = str(placement.task)
+        last = facts.histories[task][-1] if facts.histories[task] else None
+        reason = facts.redact(last.reason) if last else ""
+        cause = f" (because of {last.cause})" if last and last.cause else ""
+        rows.append((
+            task, escape_line(placement.host), plan_picture.task_note(placement) or "–",
+            facts.states[task], str(restarts[task]), f"{reason}{cause}" or "–",
+        ))  # fmt: skip
+    return tuple(rows)

@@ -1,0 +1,73 @@
+"""Say in short how a run was started, and how it ended. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tfdeploy.experiments.compare import LOSS
+from tfdeploy.experiments.run_report import redact
+from tfdeploy.experiments.scalars import of_same_clock, step_times
+from tfdeploy.formatting.humanize import format_duration, format_job_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.experiments.run_report.facts import RunFacts
+
+
+def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
+    """Return the facts in short, as pairs of a name and a value."""
+    run = facts.run
+    values = (
+        ("Result", facts.result),
+        ("Project", run.inventory.project),
+        ("Run", run.id),
+        ("Name", run.name),
+        ("Started", format_time(facts.started_s)),
+        ("Duration", format_length(facts.duration_s)),
+        ("Tasks", format_job_counts(Counter(p.task.job for p in run.plan.placements))),
+        ("Hosts", str(len(run.plan.hosts))),
+        ("Restarts", str(sum(restarts_of(facts).values()))),
+        *_last_scalars(facts),
+        ("Words", facts.redact(" ".join(redact.show_words(run.words)))),
+        ("Release", run.release),
+        *((f"Data {place}", release) for place, release in run.data.items()),
+    )
+    return tuple((name, value) for name, value in values if value)
+
+
+def format_time(seconds: float) -> str:
+    """Return `2026-11-22 23:57:56 UTC`, or "unknown"."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_length(seconds: float) -> str:
+    """Return a duration, or "unknown"."""
+    return format_duration(max(seconds, 0.0)) if math.isfinite(seconds) else "unknown"
+
+
+def restarts_of(facts: RunFacts) -> dict[str, int]:
+    """Return the restarts of each task that are known."""
+    histories = facts.histories.items()
+    return {task: max((c.restarts for c in changes), default=0) for task, changes in histories}
+
+
+def _last_scalars(facts: RunFacts) -> Iterator[tuple[str, str]]:
+    """Yield the last step, the mean speed, and the last loss."""
+    steps = step_times(of_same_clock(facts.scalars, LOSS))
+    if steps:
+        duration_s = steps[-1].time_s - steps[0].time_s
+        yield "Last step", str(steps[-1].step)
+        yield (
+            "Steps/s",
+            f"{(steps[-1].step - steps[0].step) / duration_s:.3g}" if duration_s else "",
+        )
+    series = facts.scalars.get(LOSS) or facts.log_losses.series
+    losses = [point.value for point in series if point.value is not None]
+    if losses:
+        yield "Last loss", f"{losses[-1]:.4g}"
