@@ -18,10 +18,9 @@ def check_output(words: tuple[str, ...], stdout: str, exit_code: int, stderr: st
     options = words[: words.index("--")] if "--" in words else words
     if "--json" not in options or (exit_code in WITHOUT_DOCUMENT and not stdout):
         return
-    assert stdout or words[0] == "logs", (
-        f"nothing on standard output, exit code {exit_code}\n{stderr}"
-    )
-    documents = [json.loads(line) for line in stdout.splitlines()] if words[0] == "logs" else None
+    has_lines = words[0] in ("logs", "watch")
+    assert stdout or has_lines, f"nothing on standard output, exit code {exit_code}\n{stderr}"
+    documents = [json.loads(line) for line in stdout.splitlines()] if has_lines else None
     for document in [json.loads(stdout)] if documents is None else documents:
         is_failure = exit_code != 0 and {*document} == {"error", "errors"}
         validator("error" if is_failure else words[0]).validate(document)

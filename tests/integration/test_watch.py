@@ -15,6 +15,7 @@ import threading
 from contextlib import contextmanager, suppress
 
 import evidence
+import json_documents
 import pytest
 from waiting import until
 
@@ -138,6 +139,7 @@ def test_json_lines_show_what_tasks_and_hosts_use(project):
     with project.start_command("watch", "--json") as command:
         documents = until(lambda: documents_of(command)[1:], "two documents")
         found = documents[0]
+        json_documents.validator("watch").validate(found)
         assert command.interrupt() == 130
     assert [task["state"] for task in found["tasks"]] == ["READY"] * 3
     assert all(task["memory_bytes"] > 0 and task["cpu"] >= 0 for task in found["tasks"])

@@ -47,7 +47,7 @@ def _print_failure(error: TfdeployError) -> None:
 
     Console().print_error(error)
     if "--json" in _own_arguments():  # a script finds a document in every case
-        if sys.argv[1] == "logs":
+        if sys.argv[1] in ("logs", "watch"):
             print_json_lines([failure_document(error)])
         else:
             print_json(failure_document(error))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import json_documents
+
 from tfdeploy.errors import AuthenticationFailed, Unreachable
 from tfdeploy.hosts.following import HostIsBack
 from tfdeploy.live import plain
+from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
 from unit.live.samples import gpu, host_use, keras, sample, task_use, watched_run
 
@@ -64,6 +67,7 @@ def test_json_lines_have_hosts_tasks_and_training(capsys):
     ended = ("w", sample(task_use(state="SUCCEEDED"), host=host_use(1.0, gpus=[gpu(0)])))
     [line] = printed(capsys, plain.print_documents, event, ended).out.splitlines()
     found = json.loads(line)
+    json_documents.validator("watch").validate(found)
     assert found["ended"] is True
     assert found["training"]["position"] == {"unit": "step", "reached": 120, "end": 1000}
     assert found["hosts"][0]["gpus"] == [
@@ -75,6 +79,6 @@ def test_json_lines_have_hosts_tasks_and_training(capsys):
 def test_a_host_without_a_sample_is_null_in_json():
     watched = watched_run(ONE)
     watched.take("w", Unreachable("w", "gone"), 10.0)
-    found = plain.document(watched, 15.0)
-    assert (found["hosts"][0]["away_s"], found["hosts"][0]["error"]) == (5.0, "gone")
-    assert found["tasks"][0]["state"] is None
+    found = json_output.watch_document(watched, 15.0)
+    assert (found.hosts[0].away_s, found.hosts[0].error) == (5.0, "gone")
+    assert found.tasks[0].state is None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         runs_document,
     )
     from tfdeploy.output.json_output.experiments import compare_document
+    from tfdeploy.output.json_output.live import watch_document
     from tfdeploy.output.json_output.planning import (
         check_document,
         plan_document,
@@ -50,11 +51,13 @@ __all__ = [
     "start_document",
     "status_document",
     "stop_document",
+    "watch_document",
 ]
 
 _FUNCTIONS = {
     "disks": ("prune_document", "runs_document"),
     "experiments": ("compare_document",),
+    "live": ("watch_document",),
     "planning": ("check_document", "plan_document", "push_document"),
     "problems": ("failure_document",),
     "results": ("collect_document", "fetch_document"),

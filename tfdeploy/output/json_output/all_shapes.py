@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
 from tfdeploy.output.json_output.experiments import CompareDocument, SweepDocument
+from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument
 from tfdeploy.output.json_output.results import CollectDocument, FetchDocument
@@ -26,6 +27,7 @@ SHAPES: dict[str, type] = {
     "resume": ResumeDocument,
     "scale": ScaleDocument,
     "status": StatusDocument,
+    "watch": WatchDocument,
     "logs": LogLine,
     "collect": CollectDocument,
     "fetch": FetchDocument,

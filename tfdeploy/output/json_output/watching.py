@@ -13,7 +13,9 @@ from tfdeploy.output.json_output.shape import Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tfdeploy.commands.status import RunStatus, TaskStatus
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.planning.plan import Placement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,7 @@ def status_document(status: RunStatus) -> StatusDocument:
         run=status.run.id,
         release=status.run.release,
         network=status.run.inventory.network,
-        tasks=[_to_state(task) for task in status.tasks],
+        tasks=[to_state(task.placement, task.report) for task in status.tasks],
         errors=to_problems(status.errors),
     )
 
@@ -115,10 +117,9 @@ def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[LogLine]:
         yield LogLine(task=task, host=host, line=plain_text(line))
 
 
-def _to_state(task: TaskStatus) -> TaskState:
-    place = vars(to_place(task.placement))
-    if task.report is None:
+def to_state(placement: Placement, report: TaskReport | None) -> TaskState:
+    place = vars(to_place(placement))
+    if report is None:
         return TaskState(**place, state=None)
-    progress = task.report.log_progress
-    of_log = LogProgress.of(progress) if progress else None
-    return TaskState.of(task.report, **place, log_progress=of_log)
+    of_log = LogProgress.of(report.log_progress) if report.log_progress else None
+    return TaskState.of(report, **place, log_progress=of_log)
