@@ -148,6 +148,8 @@ class WatchApp(App[bool]):
 
     def refresh_view(self) -> None:
         """Show what is known now."""
+        if not self.query("#keys"):  # a resize may come before the first view, or after the last
+            return
         width, height = self.size
         now = self._clock()
         limit = max(3, (height - LINES_AROUND) // 2)
