@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import pytest
+from faults.machines import MACHINES
 
-from .conftest import ssh
+from tfdeploy.config import inventory
+
+from .conftest import SSH_CONFIG, ssh
 
 pytestmark = pytest.mark.slow
-TWO_HOSTS = ("ps1", "worker1")  # are left out
+
+HOSTS = ("ps0", "ps1")  # tests/hosts/nvidia-smi gives them no GPU: so without CUDA's packages
+TENSORFLOW = "/opt/python"
 
 
-def test_bare_hosts_without_a_network_train_with_the_tensorflow_that_push_brought(project):
-    file = project.folder / "hosts.toml"
-    tables = file.read_text().split("\n[hosts.")
-    kept = "\n[hosts.".join(t for t in tables if not t.startswith(TWO_HOSTS))
-    file.write_text(kept.replace("gpus = 2\n", ""))
-    project.edit(
-        ('project = "digits"', 'project = "bare"'),
-        ("[source]", '[env]\nrequirements = ["tensorflow>=2.21,<2.22"]\n\n[source]'),
-        ('python = "/opt/python/bin/python"', 'python = "python3"'),
-    )
+@pytest.fixture
+def bare(project):
+    """Hide the TensorFlow of two hosts; delete what the project has stored on them at the end."""
     try:
-        done = project.json("run")
-        assert done["result"] == "succeeded"
-        facts = project.json("check")["hosts"]
-        assert {host["tensorflow"][:5] for host in facts.values()} == {"2.21."}
-        assert {tuple(host["libraries"]) for host in facts.values()} == {("Keras", "numpy")}
+        for host in HOSTS:
+            MACHINES[host].root("chmod", "700", TENSORFLOW)
+        yield project
     finally:
-        for host in ("ps0", "chief"):
-            ssh(host, "chmod -R u+w ~/.tfdeploy/bare; rm -rf ~/.tfdeploy/bare ~/.tfdeploy/.cache")
+        for host in HOSTS:
+            MACHINES[host].root("chmod", "755", TENSORFLOW)
+            name = project.folder.name
+            ssh(host, f"cd ~/.tfdeploy; chmod -R u+w {name} .cache; rm -rf {name} .cache")
+
+
+def test_init_and_run_are_enough_on_bare_hosts_without_a_network(bare):
+    (bare.folder / "hosts.toml").unlink()
+    out = bare.ok("init", *HOSTS, "--ssh-config", str(SSH_CONFIG))
+    assert "no Python with TensorFlow on ps[0-1]: tfdeploy installs the packages of [env]" in out
+    written = inventory.load(bare.folder / "hosts.toml")
+    assert written.env.requirements == ("tensorflow",)
+    assert {host.python for host in written.hosts} == {"python3"}
+    assert bare.json("run")["result"] == "succeeded"
+    assert list(bare.folder.glob("runs/*/checkpoints/model.ckpt-*"))
+    facts = bare.json("check")["hosts"]
+    assert {host["tensorflow"][:2] for host in facts.values()} == {"2."}
+    assert {tuple(host["libraries"]) for host in facts.values()} == {("Keras", "numpy")}
