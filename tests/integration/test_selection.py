@@ -39,9 +39,9 @@ def test_logs_show_the_selected_tasks(held):
 def test_collect_fetches_the_selected_tasks_alone(held):
     printed = held.ok("collect", "--task", "ps:0")
     assert "checkpoint" not in printed
-    assert [log.name for log in (held.run_folder / "logs").iterdir()] == ["ps-0.log"]
+    assert [log.name for log in (held.run_folder / "logs").glob("*.log")] == ["ps-0.log"]
     held.ok("collect", "--task", "worker")
-    logs = {log.name for log in (held.run_folder / "logs").iterdir()}
+    logs = {log.name for log in (held.run_folder / "logs").glob("*.log")}
     assert logs == {"ps-0.log", "worker-0.log", "worker-1.log"}
 
 
