@@ -58,6 +58,13 @@ def files(*steps: int) -> list[str]:
     return [f"model.ckpt-{step}.{suffix}" for step in steps for suffix in CHECKPOINT]
 
 
+LOGS = [
+    f"{task}.{kind}"
+    for task in ("ps-0", "worker-0", "worker-1")
+    for kind in ("history.jsonl", "log")
+]
+
+
 def listed(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
@@ -172,7 +179,7 @@ def test_collect_fetches_the_newest_checkpoint_and_with_all_the_others(active):
     assert all(
         (checkpoints / name).read_text().endswith(f"step {name[11]}\n") for name in files(1, 2, 3)
     )
-    assert listed(active.run_folder / "logs") == ["ps-0.log", "worker-0.log", "worker-1.log"]
+    assert listed(active.run_folder / "logs") == LOGS
     assert (active.run_folder / "events/events.out.tfevents.1.host").read_bytes() == b"events"
 
 
@@ -239,7 +246,7 @@ def test_run_collects_everything_and_leaves_no_process(finished):
     assert finished.output.endswith(f"run {finished.run} succeeded\n")
     folder = finished.project.folder / "runs" / finished.run
     assert listed(folder / "checkpoints") == ["checkpoint", *files(3)]
-    assert listed(folder / "logs") == ["ps-0.log", "worker-0.log", "worker-1.log"]
+    assert listed(folder / "logs") == LOGS
     assert finished.project.processes() == {}
 
 
