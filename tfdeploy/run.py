@@ -200,7 +200,9 @@ def release_id(hosts_file: Path, release: str) -> str:
 def newest_hint(base: Path) -> str:
     """Return a hint that lists the newest runs in `base`; "" if there are none."""
     newest = _run_ids(base)[-3:]
-    return f"its newest runs are {', '.join(newest)}" if newest else ""
+    if len(newest) < 2:
+        return f"its only run is {newest[0]}" if newest else ""
+    return f"its newest runs are {', '.join(newest)}"
 
 
 def read_folder(folder: Path) -> Run:
@@ -277,7 +279,7 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])
         return parsed
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         raise NoRecord(
             f"the record of run {folder.name} is broken: {folder / 'run.json'}"
         ) from None

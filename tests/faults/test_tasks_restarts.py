@@ -82,8 +82,9 @@ def test_a_stalled_task_that_still_answers_on_its_port_is_restarted(training):
     fault.record("37 the step counter stands still, stall_timeout_s = 12")
 
 
-def test_a_script_without_steps_is_shown_as_unknown_and_never_stalled(training):
+def test_a_script_without_event_files_is_shown_with_the_step_of_its_log(training):
     run = training(STUB, "--hold").start()
+    run.until(lambda: "step 3, log" in run.ok("status"), "the last step in the log")
     (line,) = [line for line in run.ok("status").splitlines() if line.startswith("worker:0")]
     assert "READY" in line
-    assert "unknown, log" in line
+    assert "stalled" not in line

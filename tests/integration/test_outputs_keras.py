@@ -82,7 +82,7 @@ def test_each_keras_format_is_fetched_and_can_be_loaded(project):
 
 def test_prune_loses_nothing_that_was_collected(project):
     [line] = json.loads(project.ok("runs", "--json"))["runs"]
-    assert line["results"] == line["at_home"] > 5
+    assert line["results"] == line["results_collected"] > 5
     before = files(project.run_folder)
     assert "\nfreed " in project.ok("prune", "--keep", "0")
     assert files(project.run_folder) == before

@@ -176,7 +176,7 @@ def test_prune_refuses_to_delete_results_that_only_hosts_have(project):
     assert all({OLDER, ended, live} <= {*listed(project, host)} for host in project.hosts)
     (project.on(last) / "runs" / ended / "worker-0/work/model.keras").write_text("newer")
     assert f"run {ended}: model.keras of worker:0" in project.tf("prune", "--keep", "1").stderr
-    assert document(project, "runs")["runs"][1]["at_home"] == 2
+    assert document(project, "runs")["runs"][1]["results_collected"] == 2
 
 
 @LOCAL_ONLY

@@ -330,3 +330,11 @@ def test_a_record_with_a_name_that_is_no_word_is_broken(tmp_path, name):
     assert "is broken" in error_text(
         lambda: runs.load(tmp_path / "hosts.toml", "20260101-000000-aaaa")
     )
+
+
+def test_a_record_whose_numbers_are_too_large_is_broken(tmp_path):
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    file = saved.folder / "run.json"
+    file.write_text(file.read_text().replace('"starts": 0', '"starts": 1e999'))
+    assert "is broken" in error_text(lambda: runs.load(tmp_path / "hosts.toml", saved.id))

@@ -240,5 +240,5 @@ def _follow(
     from tfdeploy.commands.run_follow import Watcher
 
     if resilient:
-        return follow_resiliently(fleet, record, watcher or Watcher())
+        return follow_resiliently(fleet, record, watcher or Watcher(), lines)
     return follow_to_end(fleet, record, watcher or Watcher(), lines)

@@ -19,6 +19,9 @@ PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 )  # fmt: skip
 
 
+UNKNOWN_OPTION = "NoSuchOption"  # of Click, which Typer has in a private module
+
+
 class Group(TyperGroup):
     """The application: its --help shows no type beside a flag."""
 
@@ -37,6 +40,17 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as Typer does; say of an unknown option how the program gets it."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            takes_words = any(parameter.name == "words" for parameter in self.params)
+            if takes_words and type(error).__name__ == UNKNOWN_OPTION:
+                example = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+                vars(error)["message"] += f"; words for the program follow --: {example}"
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,21 +26,29 @@ VARIABLE = "_TFDEPLOY_COMPLETE"  # the scripts set it
 def prepare() -> None:
     """Have Typer answer a shell's script, if one asks."""
     if VARIABLE in os.environ:
+        os.environ["COLUMNS"] = "10000"  # Typer wraps the help, and each line is a proposal
         from typer.completion import get_completion_inspect_parameters
 
         get_completion_inspect_parameters()  # registers what answers each shell
 
 
+HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*")
+
+
 def _quietly(
     find: Callable[[typer.Context], Iterator[str]],
 ) -> Callable[[typer.Context, str], list[str]]:
-    """Return a callback for Typer: the names that begin with what was typed, the last of a list."""
+    """Return a callback for Typer: the names that begin with what was typed, the last of a list.
+
+    Bash puts a proposal on the command line as it is: only names without a shell's special
+    characters are proposed, since records and files may be somebody else's.
+    """
 
     def propose(ctx: typer.Context, incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
         with suppress(Exception):
             names = dict.fromkeys(name for name in find(ctx) if name.startswith(last))
-            return [before + comma + name for name in names if name]
+            return [before + comma + name for name in names if HARMLESS.fullmatch(name)]
         return []
 
     return propose

@@ -108,7 +108,11 @@ Words = Annotated[
 COUNTS = "ps=COUNT,workers=COUNT"
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar=COUNTS, help="Start other numbers of tasks on the same hosts."),
+    typer.Option(
+        "--with",
+        metavar="COUNTS",
+        help="Start other numbers of tasks on the same hosts: ps=2,workers=8.",
+    ),
 ]
 On = Annotated[
     list[str] | None,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def resume(
     run: RunArgument = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
-                       help="A host that is gone, or several: gpu[01-04]. Spare hosts replace "
+                       help="A host that is gone, or several: gpu-[01-04]. Spare hosts replace "
                        "them, or else the other hosts do.",
                        autocompletion=propose_hosts)] = None,
     counts: With = None,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 @add_command(WATCH, "status", "status --task worker --on gpu-[01-04]")
 def status(
+    named: RunArgument = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
@@ -50,7 +51,9 @@ def status(
     from tfdeploy.output import json_output, status_exit_code
     from tfdeploy.output.console import Console, print_json
 
-    run = find_run(hosts, run_id)
+    if exit_code and (task or on):
+        raise typer.BadParameter("--exit-code is about the whole run: leave out --task and --on")
+    run = find_run(hosts, named or run_id)
     with open_fleet(run) as fleet:
         run_status = command.status(fleet, run, tasks=task or (), on=on or ())
     if json:
@@ -152,6 +155,7 @@ def logs(
 
 @add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
 def collect(
+    named: RunArgument = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
@@ -170,7 +174,7 @@ def collect(
 
     if follow and (task or on):
         raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
-    run = find_run(hosts, run_id)
+    run = find_run(hosts, named or run_id)
     console = Console(for_json=json)
     if follow:
         collected = _collect_and_follow(run, console, every)
@@ -215,13 +219,15 @@ def fetch(
 
 
 @add_command(TRAIN, "stop", "stop --run 20260501-101500-3f2a")
-def stop(hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False) -> None:
+def stop(
+    named: RunArgument = None, hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False
+) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.commands import stop as command
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    run = find_run(hosts, run_id)
+    run = find_run(hosts, named or run_id)
     console = Console(for_json=json)
     try:
         with open_fleet(run) as fleet:

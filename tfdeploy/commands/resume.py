@@ -18,7 +18,7 @@ from tfdeploy.commands.stop import StopResult, stop
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
 from tfdeploy.file_lock import locked
-from tfdeploy.formatting.hostlist import expand_names, fold_names
+from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
@@ -114,7 +114,7 @@ def _exclusive(run: Run) -> Iterator[None]:
 
 def _expand_hosts(without: Sequence[str]) -> list[str]:
     try:
-        return [name for text in without for name in expand_names(text)]
+        return [name for text in without for name in expand_list(text)]
     except ValueError as error:
         raise PlanError(f"--without: {error}") from None
 
@@ -137,6 +137,8 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
         return inventory
     known = {host.name for host in inventory.hosts}
     added = tuple(host for host in changes.on if host.name not in known)
+    if added:
+        placing.refuse_loopback(inventory.hosts)
     larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
     changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
     return failover.limit_replicas(changed)
@@ -174,11 +176,13 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
     """Return the run as it will be started again."""
     if on_other_hosts:
         inventory = failover.rotate_ports(inventory, old.plan)
+    auto_ports = tuple(host.name for host in inventory.hosts if host.ports == AUTO_PORTS)
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
     launch.make(inventory, plan, old.names, "")  # raises what it refuses
     secret_values(inventory)
-    return replace(old, agent=agent_bundle.current_version(), inventory=inventory, plan=plan)
+    agent = agent_bundle.current_version()
+    return replace(old, agent=agent, inventory=inventory, plan=plan, auto_ports=auto_ports)
 
 
 def _send_releases(fleet: Fleet, new: Run) -> None:

@@ -45,16 +45,18 @@ def follow_to_end(
     return run, RunEnd(1, outcome.error, "failed")
 
 
-def follow_resiliently(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[Run, RunEnd]:
+def follow_resiliently(
+    fleet: Fleet, run: Run, watcher: Watcher, lines: int | None = None
+) -> tuple[Run, RunEnd]:
     """Follow as `follow` does; after an interruption, resume without the lost hosts, up to
-    MAX_RESUMES times.
+    MAX_RESUMES times. `lines` limits the old lines of each log.
 
     Return the run as it was at its end, on some of the fleet's hosts, and how it ended. Raises what
     `resume` raises.
     """
     resumes = 0
     while True:
-        outcome = follow(fleet, run, watcher, HOST_PATIENCE_S)
+        outcome = follow(fleet, run, watcher, HOST_PATIENCE_S, lines)
         if isinstance(outcome, RunEnd):
             return run, outcome
         watcher.on_interruption(outcome.error)
@@ -62,7 +64,7 @@ def follow_resiliently(fleet: Fleet, run: Run, watcher: Watcher) -> tuple[Run, R
             return run, RunEnd(1, outcome.error, "failed")
         resumed = _resume_without(fleet, run, outcome.hosts, watcher)
         watcher.on_resumed(resumed)
-        run, resumes = resumed.run, resumes + 1
+        run, resumes, lines = resumed.run, resumes + 1, None
 
 
 def _resume_without(

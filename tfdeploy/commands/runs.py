@@ -64,9 +64,9 @@ class RunSummary:
     `result` is going, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
     `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
     `collected` say whether its record and checkpoints are on the controller. `results` is the
-    number of files that it has written, `at_home` the number of those that the controller has in
-    their newest form. `name` and `words` are those of the command line, if its record is on the
-    controller.
+    number of files that it has written, `results_collected` the number of those whose newest
+    version is on the controller. `name` and `words` are those of the command line, if its record is
+    on the controller.
     """
 
     id: str
@@ -78,7 +78,7 @@ class RunSummary:
     recorded: bool
     collected: bool
     results: int = 0
-    at_home: int = 0
+    results_collected: int = 0
     release: str = ""
     name: str = ""
     words: tuple[str, ...] = ()
@@ -165,7 +165,7 @@ def _summarize(
         recorded=(folder / "run.json").is_file(),
         collected=(folder / "checkpoints" / "checkpoint").is_file(),
         results=len({(result.task, result.path) for result in results}),
-        at_home=len({(r.task, r.path) for r in results if r.collected}),
+        results_collected=len({(r.task, r.path) for r in results if r.collected}),
         release=newest_last[-1].release,
         **_read_labels(folder),
     )
@@ -175,6 +175,6 @@ def _read_labels(folder: Path) -> dict[str, Any]:
     """Return the name of a run and its words, if its record is on the controller."""
     try:
         record = parse_run_json((folder / "run.json").read_text(), folder)
-    except (OSError, RunError):
+    except (OSError, ValueError, RunError):
         return {}
     return {"name": record["name"], "words": tuple(record["words"])}

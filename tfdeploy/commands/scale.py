@@ -13,9 +13,9 @@ from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
-from tfdeploy.formatting.hostlist import expand_names
+from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning.task_counts import describe_counts
+from tfdeploy.planning.task_counts import JOBS, describe_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,7 @@ def scale(
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
+    _refuse_no_change(run, changes)
     _refuse_ended(run, changes)
     resumed = resume(run, changes, on_report, transfers)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
@@ -55,7 +56,7 @@ def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) 
     """Return the hosts that `--on` names: those of the run, or else of hosts.toml, which `load`
     reads. Raises PlanError for a wrong pattern."""
     try:
-        names = [name for pattern in patterns for name in expand_names(pattern)]
+        names = [name for pattern in patterns for name in expand_list(pattern)]
     except ValueError as error:
         raise PlanError(f"--on: {error}") from None
     known = {host.name: host for host in run.inventory.hosts}
@@ -78,6 +79,13 @@ def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
         )
         for host in inventory.hosts
     }
+
+
+def _refuse_no_change(run: Run, changes: Changes) -> None:
+    jobs = [placement.task.job for placement in run.plan.placements]
+    if not changes.on and all(jobs.count(JOBS[key]) == n for key, n in changes.counts.items()):
+        counts = describe_counts(run.inventory)
+        raise RunError(f"run {run.id} already has {counts}: there is nothing to scale")
 
 
 def _refuse_ended(run: Run, changes: Changes) -> None:

@@ -109,10 +109,11 @@ class WatchedRun:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether every task has ended, as far as hosts report that are not given up."""
-        known = [
-            task for task in self.tasks.values() if not self.hosts[task.placement.host].gave_up
-        ]
+        """Return whether every task has ended, as far as hosts report that are not given up. After
+        the chief's end a host that is away is not waited for."""
+        away = self.chief.has_ended
+        hosts = {h.name for h in self.hosts.values() if not (h.gave_up or (away and h.error))}
+        known = [task for task in self.tasks.values() if task.placement.host in hosts]
         return bool(known) and all(task.has_ended for task in known)
 
     @property

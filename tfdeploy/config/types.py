@@ -213,7 +213,7 @@ def _check_text(value: str) -> str:
 def _check_modules(value: tuple[str, ...]) -> tuple[str, ...]:
     for name in value:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f'"{name}" is no name of a module; expected one such as "jax"')
+            raise ValueError(f'"{name}" is not the name of a module; expected one such as "jax"')
     return tuple(dict.fromkeys(value))
 
 

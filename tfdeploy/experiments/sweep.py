@@ -12,7 +12,7 @@ can be inspected, until its cell is measured again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy import run
 from tfdeploy.commands.plan import plan_all
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
+    from tfdeploy.config.models import Table
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.run import Run
 
@@ -151,10 +152,15 @@ class CellRunner:
             raise
 
 
+def _as_written(table: Table, exclude: set[str]) -> dict[str, Any]:
+    """Return the keys that hosts.toml has: a record stays valid when tfdeploy gains a key."""
+    return table.model_dump(mode="json", exclude=exclude, exclude_unset=True)
+
+
 def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
     """Return the sweep without results. Results with other terms must not be mixed with its own."""
-    hosts = {h.name: h.model_dump(mode="json", exclude={"name"}) for h in inventory.hosts}
-    table = inventory.model_dump(mode="json", exclude={"file", "hosts"})
+    hosts = {h.name: _as_written(h, {"name"}) for h in inventory.hosts}
+    table = _as_written(inventory, {"file", "hosts", "notify"})  # cells notify nobody
     terms = {
         "project": inventory.project,
         "release": whole.release.id,

@@ -24,13 +24,15 @@ class DiskOutput(Terminal):
             self._print_labels(runs.runs)
         else:
             self.print_text(f"no run of {runs.project} is on its hosts")
-        table = new_table("HOST", "USED", "RELEASES", "ENVIRONMENTS", "FREE")
+        has_environments = any(disk.environments for disk in runs.disks.values())
+        own = ["ENVIRONMENTS"] if has_environments else []
+        table = new_table("HOST", "USED", "RELEASES", *own, "FREE")
         for host, disk in runs.disks.items():
             releases = f"{len(disk.releases)}, {format_size(disk.releases_bytes)}"
             free = f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}"
-            sizes = [each.bytes for each in disk.environments]
-            cells = (format_size(disk.used_bytes), releases, _count_and_size(sizes), free)
-            table.add_row(host, *cells)
+            environments = _count_and_size([each.bytes for each in disk.environments])
+            cells = [environments] if has_environments else []
+            table.add_row(host, format_size(disk.used_bytes), releases, *cells, free)
         if runs.disks:
             self.print_text("")
             self._print_table(table)
@@ -98,5 +100,5 @@ def _count_and_size(sizes: Sequence[int]) -> str:
 def _collected_text(run: RunSummary) -> str:
     """Return how many of the results that a run wrote are on the controller."""
     if run.results:
-        return f"{run.at_home} of {run.results}"
+        return f"{run.results_collected} of {run.results}"
     return "record" if run.recorded else "-"

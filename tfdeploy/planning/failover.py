@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.config.types import AUTO_PORTS, PER_GPU
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.planning.placing import gpus_per_task
+from tfdeploy.planning.placing import count_tasks, gpus_per_task
 
 if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
@@ -42,9 +42,11 @@ def remove_host(inventory: Inventory, lost: str) -> Inventory:
 
 
 def limit_replicas(inventory: Inventory) -> Inventory:
-    """Return the inventory with no more replicas than hosts besides the chief's."""
-    other_hosts = sum(not host.spare for host in inventory.hosts) - 1
-    replicas = max(0, min(inventory.training.replicas, other_hosts))
+    """Return the inventory with no more replicas than hosts that run tasks besides the chief's."""
+    running = [h for h in inventory.hosts if not h.spare and any(count_tasks(h).values())]
+    replicas = max(0, min(inventory.training.replicas, len(running) - 1))
+    if replicas == inventory.training.replicas:
+        return inventory
     training = inventory.training.model_copy(update={"replicas": replicas})
     return inventory.model_copy(update={"training": training})
 

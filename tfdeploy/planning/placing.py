@@ -12,7 +12,7 @@ from tfdeploy.formatting.humanize import format_count
 from tfdeploy.planning.plan import PORT_PENDING, Placement, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tfdeploy.config.inventory import Host, Inventory
 
@@ -176,6 +176,17 @@ def _refuse_unreachable_addresses(inventory: Inventory, addresses: Mapping[str, 
                 f"hosts.{host.name}: its address is {addresses[host.name]}, "
                 "with which every other host would connect to itself",
                 f'set hosts.{host.name}.address = "…" to an address that the other hosts can reach',
+            )
+
+
+def refuse_loopback(hosts: Iterable[Host]) -> None:
+    """Raise PlanError if a run is on the controller alone, where no other host can join it."""
+    for host in hosts:
+        if host.is_local and host.address and _is_loopback(host.address):
+            raise PlanError(
+                f"hosts.{host.name}: its address in this run is {host.address}, with which every "
+                "other host would connect to itself",
+                f'set hosts.{host.name}.address = "…" and start a new run',
             )
 
 

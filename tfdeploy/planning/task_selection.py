@@ -31,7 +31,7 @@ def select_placements(
     selected = tuple(
         p for p in plan.placements if (not names or p.task in tasks) and p.host in hosts
     )
-    if not selected:
+    if not selected and plan.placements:  # a plan of spare hosts has no task
         named = fold_names(map(str, sorted(tasks)))
         raise PlanError(f"{named} does not run on {fold_names(hosts)}", _tasks_hint(plan))
     return selected

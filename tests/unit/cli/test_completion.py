@@ -81,6 +81,12 @@ def test_names_of_runs_are_proposed(propose, folder):
     assert propose("tfdeploy stop --run d") == ["deep"]
 
 
+def test_a_name_that_a_shell_would_run_is_not_proposed(propose, folder):
+    """Bash puts a proposal on the command line as it is, and a record may be somebody else's."""
+    record(folder, "20260101-1", name="good;touch${IFS}PWNED")
+    assert propose("tfdeploy logs --run g") == []
+
+
 @pytest.mark.parametrize("command", ["logs", "status --task", "exec", "ssh", "forward", "fetch"])
 def test_tasks_and_jobs_of_the_run_are_proposed(propose, folder, command):
     record(folder, "20260101-1")

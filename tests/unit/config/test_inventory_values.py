@@ -175,8 +175,8 @@ def test_an_invalid_host_or_project_name_is_refused(name):
         ),
         (
             'imports = ["jax", "a b"]',
-            'training.imports: found ["jax", "a b"]; "a b" is no name of a module; expected one '
-            'such as "jax"',
+            'training.imports: found ["jax", "a b"]; "a b" is not the name of a module; expected '
+            'one such as "jax"',
         ),
         ('imports = "jax"', 'training.imports: found "jax"; expected a list'),
         (

@@ -52,7 +52,7 @@ def test_an_unknown_run_is_refused_with_the_newest_ones(folder):  # noqa: F811
         'there is no run "x" in ~/runs, and no such folder\n  pass --hosts FILE'
     )
     collect_run(folder, ONE, [1.0])
-    found = f'there is no run "nope" in ~/runs, and no such folder\n  its newest runs are {ONE}'
+    found = f'there is no run "nope" in ~/runs, and no such folder\n  its only run is {ONE}'
     assert refusal(folder, ONE, "x=nope") == found
 
 

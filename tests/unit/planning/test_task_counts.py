@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.errors import PlanError
+from tfdeploy.planning import failover, placing
 from tfdeploy.planning.task_counts import describe_counts, with_counts
 from unit.builders import make_inventory
 
@@ -85,3 +86,20 @@ def test_an_unknown_host_is_refused_with_the_known_ones():
 )
 def test_the_numbers_are_described(hosts, text):
     assert describe_counts(make_inventory(hosts)) == text
+
+
+def test_fewer_hosts_with_tasks_hold_fewer_replicas():
+    two = make_inventory(
+        "[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1\n", training="replicas = 1"
+    )
+    one = failover.limit_replicas(with_counts(two, {"workers": 1}))
+    assert one.training.replicas == 0
+    assert failover.limit_replicas(two) == two
+
+
+def test_no_host_joins_a_run_on_the_controller_alone():
+    hosts = make_inventory(
+        '[hosts.me]\ntransport = "local"\naddress = "127.0.0.1"\nworkers = 1'
+    ).hosts
+    with pytest.raises(PlanError, match=r"hosts.me: its address in this run is 127.0.0.1"):
+        placing.refuse_loopback(hosts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tfdeploy.errors import PlanError
@@ -85,3 +87,7 @@ def test_one_task_is_expected_where_several_make_no_sense():
     assert str(task_selection.select_placement(SPREAD, "worker:2").task) == "worker:2"
     with pytest.raises(PlanError, match=r"^worker: found 3 tasks; expected one"):
         task_selection.select_placement(SPREAD, "worker")
+
+
+def test_a_plan_without_tasks_has_none_to_select():
+    assert task_selection.select_placements(replace(PLAN, placements=())) == ()

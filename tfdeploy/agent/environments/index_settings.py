@@ -42,7 +42,9 @@ def uv_toml(environ: Mapping[str, str], read: Callable[[str], str]) -> str:
     """Return the text of a uv.toml: uv has no variable for pip's no-index. It also keeps uv from
     reading the settings of the folders above."""
     values = _pip_settings(environ, read).get("no-index", [environ.get("UV_NO_INDEX", "")])
-    return "no-index = true\n" if values[-1].lower() in ("1", "true", "yes", "on") else ""
+    return (
+        "no-index = true\n" if values and values[-1].lower() in ("1", "true", "yes", "on") else ""
+    )
 
 
 def read_file(path: str) -> str:

@@ -1,4 +1,4 @@
-"""The lock of an environment: whoever builds it or removes it has the lock."""
+"""The lock of an environment, for the process that builds it or removes it."""
 
 from __future__ import annotations
 

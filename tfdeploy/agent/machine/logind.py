@@ -127,3 +127,11 @@ def _read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def login_shell() -> str:
+    """Return the shell that a login of the user gets; /bin/sh for a user without an entry."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return "/bin/sh"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..refusal import Refusal
 
 IMPORT_S = 120.0
+NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
 # Only an import shows whether a framework works: a library for the GPU may be missing, for example.
 IMPORT = """
@@ -83,7 +84,7 @@ def survey(
     hindrances = [
         *_logout_refusals(),
         *_taken_gpus(wanted),
-        *_missing_programs({} if environment else programs),
+        *_missing_programs(_findable(programs, python, environment, unbuilt)),
         *_unguarded(network),
     ]
     return HostFacts(
@@ -99,6 +100,21 @@ def survey(
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
     )
+
+
+def _findable(
+    programs: Dict[str, List[str]], python: str, environment: str, unbuilt: bool
+) -> Dict[str, List[str]]:
+    """Return the programs that can be looked for: those of tasks with an environment that is not
+    built can't, and one that is built has some of its own."""
+    if not environment:
+        return programs
+    own = {name: each for name, each in programs.items() if name.startswith(NOTIFY)}
+    if unbuilt:
+        return own
+    folder, usual = os.path.dirname(expand_home(python)), os.environ.get("PATH", "")
+    found = {name: [each[0], folder + ":" + (each[1] or usual)] for name, each in programs.items()}
+    return {**found, **own}
 
 
 def _visible_gpus(gpus: List[int]) -> Dict[str, str]:

@@ -6,7 +6,6 @@ import fcntl
 import glob
 import json
 import os
-import pwd
 import shutil
 import socket
 import struct
@@ -14,6 +13,7 @@ import subprocess
 
 from .. import TYPE_CHECKING
 from ..machine import nvidia
+from ..machine.logind import login_shell
 from ..protocol.preflight import MachineFacts, PythonFound
 from .host_facts import GPU_NAME
 
@@ -107,8 +107,7 @@ def _below_home(path: str) -> str:
 
 def _login_python() -> str:
     """Return the python3 that a login of the user finds; "" if there is none."""
-    shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
-    lines = _output([shell, "-l", "-c", "command -v python3"], LOGIN_S).splitlines()
+    lines = _output([login_shell(), "-l", "-c", "command -v python3"], LOGIN_S).splitlines()
     return lines[-1].strip() if lines else ""
 
 

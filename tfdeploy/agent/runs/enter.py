@@ -10,11 +10,11 @@ import base64
 import ctypes
 import json
 import os
-import pwd
 import signal
 import sys
 
 from .. import TYPE_CHECKING, paths, records
+from ..machine.logind import login_shell
 from ..protocol.runs import TaskEntrance
 from ..refusal import Refusal
 from ..supervision import spawn
@@ -47,17 +47,13 @@ def enter(task_dir: str, encoded: str) -> int:
     Returns an exit code only if that fails. One plain word is the same in every login shell, unlike
     quotes.
     """
-    words = json.loads(base64.b64decode(encoded)) or [_shell()]
+    words = json.loads(base64.b64decode(encoded)) or [os.environ.get("SHELL") or login_shell()]
     launch = records.load(records.Launch, paths.launch(task_dir))
     os.chdir(paths.work(task_dir))
     env = spawn.environment_of_user(launch, dict(os.environ), task_dir)
     _end_with_connection()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
     return _exec(_with_python_of_task(words, launch), env)
-
-
-def _shell() -> str:
-    return os.environ.get("SHELL") or pwd.getpwuid(os.geteuid()).pw_shell or "/bin/sh"
 
 
 def _with_python_of_task(words: List[str], launch: Launch) -> List[str]:

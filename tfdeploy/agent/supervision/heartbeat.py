@@ -42,6 +42,7 @@ class Report:
     reason: str
     sent: int = 0  # the sender's own clock in ns: an older report that is replayed does not count
     stops_run: bool = False  # the task was ended by the command that stops the whole run
+    silent: bool = False  # and nobody is notified of that end
     cause: str = ""
     restarts: int = 0
 
@@ -124,6 +125,7 @@ class HeartbeatServer:
                 body["reason"],
                 sent,
                 body.get("of_run", False),
+                body.get("silent", False),
                 body.get("cause", ""),
                 body.get("restarts", 0),
             )

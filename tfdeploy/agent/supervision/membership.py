@@ -84,8 +84,11 @@ class ChiefMembership:
         reports = {
             task: (now - last.at, last.state, last.reason) for task, last in received.items()
         }
-        stopped = next((task for task, last in received.items() if last.stops_run), "")
-        return termination.chief_order(self._launch, reports, now - self._started_at, stopped)
+        age_s = now - self._started_at
+        for task, last in received.items():
+            if last.stops_run:
+                return termination.reported_stop(task, silent=last.silent)
+        return termination.chief_order(self._launch, reports, age_s)
 
     def progress_count(self) -> Optional[int]:
         """Return how often the run was found to have progressed."""
@@ -102,8 +105,11 @@ class ChiefMembership:
         self._server.ended = {"state": state.state, "reason": state.reason}
         timeout_s = self._launch.heartbeat.orphan_timeout_s
         while self._server.unfinished_tasks() and time.monotonic() < started_at + timeout_s:
-            if signal.sigtimedwait((signal.SIGTERM,), TICK_S):
+            received = signal.sigtimedwait((signal.SIGTERM, signal.SIGUSR2), TICK_S)
+            if received and received.si_signo == signal.SIGTERM:
                 break
+            if received:  # a resume: this is not the run's end
+                self._is_notified = True
             if time.monotonic() > started_at + NOTIFY_AFTER_S:
                 self._notify()
 
@@ -134,7 +140,7 @@ class OtherMembership:
         self._launch = launch
         self._get_state = get_state
         self._get_sources = get_sources
-        self._stops_run = False
+        self._stops_run = self._silent = False
         self._client = HeartbeatClient(launch.heartbeat, self._report)
         replicas.start_fetching(launch, self._client)
 
@@ -179,6 +185,7 @@ class OtherMembership:
         waits, so the report is sent only once.
         """
         self._stops_run = stops_run = order is not None and order.stops_run
+        self._silent = order is not None and order.silent
         deadline = time.monotonic() + (0.0 if stops_run else LAST_REPORT_S)
         if stops_run:
             self._client.send()
@@ -198,4 +205,4 @@ class OtherMembership:
             "restarts": state.restarts,
             "sources": self._get_sources(),
         }
-        return {**report, "of_run": True} if self._stops_run else report
+        return {**report, "of_run": True, "silent": self._silent} if self._stops_run else report

@@ -33,16 +33,19 @@ class Order:
     silent: bool = False
 
 
+def reported_stop(task: str, silent: bool) -> Order:
+    """Return the order for the chief after a task reported that the run is being stopped."""
+    return Order("the run was stopped, as {} reported".format(task), silent=silent)
+
+
 def chief_order(
-    launch: Launch, reports: Mapping[str, Tuple[float, str, str]], age_s: float, stopped: str = ""
+    launch: Launch, reports: Mapping[str, Tuple[float, str, str]], age_s: float
 ) -> Optional[Order]:
     """Return the order for the chief, or None while it may continue.
 
     `reports` has (seconds of silence, state, reason) for each other task. `age_s` is the age of the
-    run. `stopped` names a task that reported that the run is being stopped.
+    run.
     """
-    if stopped:
-        return Order("the run was stopped, as {} reported".format(stopped))
     for task in launch.heartbeat.needed:
         silent_s, state, reason = reports[task]
         if state == FAILED:

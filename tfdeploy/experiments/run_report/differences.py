@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.agent.environments import program
 from tfdeploy.experiments.run_report import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tfdeploy.run import Run
 
@@ -28,8 +29,9 @@ class Row:
     differs: bool
 
 
-def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
-    """Return a row for the release, the data sets, and each key of hosts.toml that differs."""
+def rows(runs: Sequence[Run], redact_text: Callable[[str], str]) -> tuple[Row, ...]:
+    """Return a row for the release, the data sets, and each key of hosts.toml that differs;
+    `redact_text` hides the values of secrets."""
     settings = [dict(_settings(run)) for run in runs]
     keys = dict.fromkeys(key for each in settings for key in each)
     found = []
@@ -37,7 +39,7 @@ def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
         pairs = [each.get(key, ("", ABSENT)) for each in settings]
         differs = len({real for real, _ in pairs}) > 1
         if differs or key == "release":
-            found.append(Row(key, tuple(shown for _, shown in pairs), differs))
+            found.append(Row(key, tuple(redact_text(shown) for _, shown in pairs), differs))
     return tuple(found)
 
 
@@ -67,9 +69,17 @@ def _flatten(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str
 def _show(value: Any, path: tuple[str, ...]) -> str:
     if path[0] == "notify":  # the URL of a chat lets anybody write to it
         return redact.HIDDEN
+    if path[0] == "env":
+        return redact.HIDDEN if path[-1] == "setup" else _show_requirements(value)
     if len(path) > 1 and path[-2] in VARIABLES:
         return redact.show_variable(path[-1], str(value))
     if path[-1] in WORDS and isinstance(value, list):
         return " ".join(redact.show_words([str(word) for word in value]))[:MAX_VALUE]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text[:MAX_VALUE]
+
+
+def _show_requirements(value: Any) -> str:
+    """Return the packages, or the version of Python, without the passwords of URLs."""
+    lines = value if isinstance(value, list) else [value]
+    return ", ".join(program.clean(str(line)) for line in lines)[:MAX_VALUE]

@@ -62,8 +62,10 @@ class RunFacts:
 
     @property
     def started_s(self) -> float:
-        """Return when it started: its first change of a state, or else the time in its id."""
-        first = [changes[0].at for changes in self.histories.values() if changes]
+        """Return when its first task started, or else the time in its id: without a history only
+        the last state of a task is known."""
+        known = [changes[0] for changes in self.histories.values() if changes]
+        first = [change.at for change in known if change.state == records.STARTING]
         return min(first, default=_time_of(self.run.id))
 
     @property

@@ -78,9 +78,12 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
         timeline=timeline.lay_out(facts.histories, facts.known_until),
         charts=drawn,
         more_scalars=more,
-        changes=differences.rows([facts.previous, run]) if facts.previous else (),
+        changes=differences.rows([facts.previous, run], facts.redact) if facts.previous else (),
         commands=(
-            ("The same release, with the hosts.toml of today", again.same_release(run)),
+            (
+                "The same release, with the hosts.toml of today",
+                facts.redact(again.same_release(run)),
+            ),
             ("Everything as it was, from the record of the run", again.recorded_hosts(run)),
         ),
     )

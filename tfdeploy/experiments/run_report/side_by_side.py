@@ -50,6 +50,11 @@ def _distinct(all_facts: Sequence[RunFacts]) -> list[str]:
 
 
 def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[Row, ...]:
+    def redact(text: str) -> str:
+        for facts in all_facts:
+            text = facts.redact(text)
+        return text
+
     summaries = [dict(summary(facts)) for facts in all_facts]
     keys = dict.fromkeys(key for each in summaries for key in each)
     shown = [key for key in keys if key not in IN_OTHER_ROWS]
@@ -57,4 +62,4 @@ def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[Row, ...]:
     for key in shown:
         values = tuple(each.get(key, differences.ABSENT) for each in summaries)
         rows.append(Row(key, values, len(set(values)) > 1 and key not in UNMARKED))
-    return (*rows, *differences.rows([facts.run for facts in all_facts]))
+    return (*rows, *differences.rows([facts.run for facts in all_facts], redact))

@@ -24,7 +24,7 @@ class RunSummary(Shape):
     result: Literal["going", "succeeded", "failed", "lost", "stopped"]
     """Whether it goes on, or how it ended."""
     age_s: float
-    """The seconds since its start."""
+    """The seconds since its last start, resume or scale."""
     tasks: dict[str, str]
     """The state of each task."""
     hosts: list[str]
@@ -37,8 +37,8 @@ class RunSummary(Shape):
     """Whether a checkpoint of it is on the controller."""
     results: int
     """The number of files that it has written."""
-    at_home: int
-    """The number of those that the controller has in their newest form."""
+    results_collected: int
+    """The number of those whose newest version is on the controller."""
     release: str
     """The id of its release."""
     name: str

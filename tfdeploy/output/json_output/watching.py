@@ -45,7 +45,7 @@ class TaskState(Place):
     state: str | None
     """STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
     age_s: float | None = None
-    """The seconds since it is in this state."""
+    """The seconds since it entered this state."""
     pid: int | None = None
     """The id of its process."""
     exit: int | None = None

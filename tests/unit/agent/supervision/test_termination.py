@@ -164,3 +164,9 @@ def test_a_ps_waits_longer_than_any_worker_lingers():
 
 def test_a_chief_may_be_silent_after_it_has_reported_its_end():
     assert other_order("evaluator:0", silent_s=9999.0, ended_s=1.0, ended=SUCCEEDED) is None
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_reported_stop_is_as_silent_as_it_was(silent):
+    order = termination.reported_stop("ps:1", silent)
+    assert order == Order("the run was stopped, as ps:1 reported", silent=silent)
