@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +20,6 @@ from tfdeploy.errors import RunError, TransferFailed
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transfer import fetch
 from tfdeploy.transfer.fetch import BULK
-from tfdeploy.transfer.run_folder import exclusive
 
 pytestmark = pytest.mark.slow
 
@@ -152,12 +153,22 @@ def test_the_same_process_may_collect_after_a_background_collector(world):
         assert steps.collect(fleet, run).logs == 1
 
 
+@contextmanager
+def another_process_collects(folder):
+    """Hold the lock that a collect holds, from another process."""
+    lock = ["flock", folder / ".collecting", "sh", "-c", "echo locked; cat"]
+    with subprocess.Popen(lock, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"locked\n"
+        yield
+        holder.stdin.close()
+
+
 @LOCAL_ONLY
 def test_a_second_collect_at_the_same_time_is_refused(world):
     project = training(world, "--hold")
     run = runs.load(project.folder / "hosts.toml")
     with (
-        exclusive(run),
+        another_process_collects(project.run_folder),
         Fleet(run.inventory) as fleet,
         pytest.raises(RunError, match=r"another collect of run .* is running"),
     ):

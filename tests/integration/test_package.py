@@ -77,7 +77,7 @@ def test_the_wheel_has_everything_and_is_reproducible(tmp_path):
 def test_the_wheel_of_an_sdist_is_the_same_and_can_be_installed(tmp_path):
     source = copy_sources(tmp_path / "source", 1)
     sdist, wheel = build(source, "sdist"), build(source, "wheel")
-    shutil.unpack_archive(sdist, tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", sdist, "-C", tmp_path], check=True)
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
     assert build(unpacked, "sdist").read_bytes() == sdist.read_bytes()
     assert build(unpacked, "wheel").read_bytes() == wheel.read_bytes()

@@ -40,6 +40,8 @@ def propose(monkeypatch, capsys):
     Nothing may be printed besides.
     """
 
+    monkeypatch.setenv("COLUMNS", "80")  # is restored: prepare() changes it
+
     def propose(line):
         monkeypatch.setattr(sys, "argv", ["tfdeploy"])
         monkeypatch.setenv("_TFDEPLOY_COMPLETE", "complete_fish")

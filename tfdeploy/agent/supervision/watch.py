@@ -124,6 +124,8 @@ class Watch:
             holder = process.port_holder(port)  # reads all of /proc, so only of a port that answers
         if holder is not None and self._is_own(holder):
             if self.launch.network == GUARDED and not preload.is_loaded(holder):
+                if not process.read(holder, "cmdline"):
+                    return None  # it is ending, and has no memory any more
                 return Order(UNGUARDED.format(process.describe(holder)), FAILED)
             self._set_ready()
         elif now - self._started_at > self.launch.ready_timeout_s + READY_MARGIN_S:
