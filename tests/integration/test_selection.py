@@ -26,7 +26,8 @@ def test_status_shows_the_selected_tasks(held):
     assert statuses(held, "--task", "worker") == ["worker:0", "worker:1"]
     assert statuses(held, "--task", "worker:1,ps:0") == ["ps:0", "worker:1"]
     assert statuses(held, "--on", last, "--task", "worker:[0-1]") == ["worker:0", "worker:1"]
-    assert held.tf("status", "--task", "ps", "--exit-code").returncode == 0
+    refused = held.tf("status", "--task", "ps", "--exit-code")
+    assert (refused.returncode, "is about the whole run" in refused.stderr) == (2, True)
 
 
 def test_logs_show_the_selected_tasks(held):
