@@ -15,7 +15,7 @@ from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
 from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning.task_counts import JOBS, describe_counts
+from tfdeploy.planning.task_counts import JOBS, describe_counts, without_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,12 +71,7 @@ def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) 
 def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
     """Return the hosts of hosts.toml as the run would use them: with an address, and no task."""
     return {
-        host.name: host.model_copy(
-            update={
-                "address": address(host, inventory),
-                **{"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False},
-            }
-        )
+        host.name: without_tasks(host).model_copy(update={"address": address(host, inventory)})
         for host in inventory.hosts
     }
 

@@ -33,7 +33,8 @@ def with_counts(
     """
     _refuse_unknown_hosts(inventory, on)
     hosts = {
-        host.name: _without_spare(host) if host.name in on else host for host in inventory.hosts
+        host.name: without_tasks(host) if host.spare and host.name in on else host
+        for host in inventory.hosts
     }
     running = {name for name, host in hosts.items() if any(_tasks(host).values())}
     current = {key: sum(_tasks(host)[job] for host in hosts.values()) for key, job in JOBS.items()}
@@ -61,10 +62,10 @@ def _tasks(host: Host) -> dict[str, int]:
     return dict.fromkeys(cluster.JOBS, 0) if host.spare else count_tasks(host)
 
 
-def _without_spare(host: Host) -> Host:
-    """Return a spare host as one that may run tasks, and runs none yet."""
+def without_tasks(host: Host) -> Host:
+    """Return a host as one that may run tasks, and runs none yet."""
     none = {"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False}
-    return host.model_copy(update=none) if host.spare else host
+    return host.model_copy(update=none)
 
 
 def _refuse_unknown_hosts(inventory: Inventory, on: Collection[str]) -> None:

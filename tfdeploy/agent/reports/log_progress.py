@@ -8,11 +8,11 @@ keras/src/utils/progbar.py), sessions of tf.compat.v1 print what the LoggingTens
 
 from __future__ import annotations
 
-import os
 import re
 
 from .. import TYPE_CHECKING
 from ..records import LogProgress
+from .progress import read_end
 
 if TYPE_CHECKING:
     from typing import List, Match, Optional
@@ -32,13 +32,7 @@ WAITING = re.compile(
 
 def read(log: str) -> LogProgress:
     """Return what the end of the log says. Never raises."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            text = file.read(TAIL_BYTES)
-    except OSError:
-        return LogProgress()
-    return parse(text.decode(errors="replace"))
+    return parse(read_end(log, TAIL_BYTES).decode(errors="replace"))
 
 
 def parse(text: str) -> LogProgress:

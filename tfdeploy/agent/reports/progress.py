@@ -47,7 +47,7 @@ def last_step(files: List[EventFile]) -> Optional[Progress]:
     """
     for file in sorted(files, key=lambda file: (-file.changed, file.path))[:MAX_FILES]:
         for size in TAIL_SIZES:
-            found = _highest_step(_read_end(file.full_path, size))
+            found = _highest_step(read_end(file.full_path, size))
             if found is not None:
                 step, at = found
                 return Progress(step, max(0.0, time.time() - at))
@@ -91,7 +91,8 @@ def read_varint(message: bytes, offset: int) -> Tuple[int, int]:
     raise ValueError("a varint has more than ten bytes")
 
 
-def _read_end(path: str, size: int) -> bytes:
+def read_end(path: str, size: int) -> bytes:
+    """Return the last `size` bytes of a file; b"" if it can't be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))
