@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.prune import PruneResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.commands.run_follow import RunEnd, Watcher
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
@@ -66,7 +66,7 @@ _PUBLIC = {
     "commands.prune": ("PruneResult",),
     "commands.resume": ("ResumeResult",),
     "commands.run": ("FinishedRun",),
-    "commands.run_follow": ("RunEnd", "Watcher"),
+    "commands.following.run_follow": ("RunEnd", "Watcher"),
     "commands.runs": ("ProjectRuns",),
     "commands.scale": ("ScaleResult",),
     "commands.status": ("RunStatus",),

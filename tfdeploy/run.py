@@ -1,7 +1,7 @@
 """A Run (one plan on one release) and its record on the controller.
 
 The record says what was started; only the hosts know the state of the tasks. Each host of the run
-has a copy of the record (see commands/recover_record.py).
+has a copy of the record (see commands/following/recover_record.py).
 
 runs/<run>/run.json      the release, the agent, and the hosts file's name
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved

@@ -15,7 +15,7 @@ from waiting import STILL_S, until
 
 from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
-from tfdeploy.commands.collect_follow import BackgroundCollector
+from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.errors import RunError, TransferFailed
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transfer import fetch

@@ -134,7 +134,7 @@ def start(
     """
     from tfdeploy.commands import push as pushing
     from tfdeploy.commands import start as starting
-    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     starting.secret_values(intent.inventory)  # a missing one is found before the push

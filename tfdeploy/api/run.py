@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
     from tfdeploy.commands.resume import Changes, ResumeResult
     from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.commands.run_follow import RunEnd, Watcher
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
@@ -236,8 +236,8 @@ def _follow(
     fleet: Fleet, record: records.Run, watcher: Watcher | None, resilient: bool, lines: int | None
 ) -> tuple[records.Run, RunEnd]:
     """Return the run as it was last resumed, and how it ended."""
+    from tfdeploy.commands.following.run_follow import Watcher
     from tfdeploy.commands.run import follow_resiliently, follow_to_end
-    from tfdeploy.commands.run_follow import Watcher
 
     if resilient:
         return follow_resiliently(fleet, record, watcher or Watcher(), lines)

@@ -29,7 +29,7 @@ def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
     try:
         found = records.load(hosts_file, run_id)
     except records.NoRecord as missing:
-        from tfdeploy.commands.recover_record import recover_record
+        from tfdeploy.commands.following.recover_record import recover_record
 
         found = recover_record(load_inventory(hosts_file), run_id, missing).run
     store.refuse_untrusted(found.inventory, f"the record of run {found.id}", found.flags)

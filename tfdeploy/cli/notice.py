@@ -10,7 +10,7 @@ from tfdeploy.errors import TfdeployError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.commands.run_follow import RunEnd
+    from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -21,7 +21,7 @@ class EndNotice:
     option's value when it is created."""
 
     def __init__(self, written: str | None, console: Console) -> None:
-        from tfdeploy.commands.notify import find_target
+        from tfdeploy.commands.following.notify import find_target
 
         self._target = find_target(written) if written is not None else None
         self._console = console
@@ -49,7 +49,7 @@ class EndNotice:
     def _send(
         self, fleet: Fleet, run: Run, end: RunEnd | None, error: TfdeployError | None
     ) -> None:
-        from tfdeploy.commands.notify import send_summary, summarize
+        from tfdeploy.commands.following.notify import send_summary, summarize
 
         assert self._target
         try:

@@ -200,7 +200,7 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
     try:
         found = run.load(hosts, run_id)
     except run.NoRecord as missing:
-        from tfdeploy.commands.recover_record import recover_record
+        from tfdeploy.commands.following.recover_record import recover_record
         from tfdeploy.output.console import Console
 
         recovered = recover_record(load_inventory(hosts), run_id, missing)

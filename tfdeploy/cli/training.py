@@ -36,9 +36,9 @@ from tfdeploy.cli.selecting import OnHosts  # noqa: TC001 - Typer reads the anno
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.commands.run_follow import RunEnd, Watcher
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -58,7 +58,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
-    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
@@ -151,7 +151,7 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
-    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
@@ -252,9 +252,9 @@ def _push(
 
 def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run:
     """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use."""
-    from tfdeploy.commands.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.wait import start_when_free
     from tfdeploy.commands.start import start
-    from tfdeploy.commands.wait import start_when_free
 
     def try_to_start() -> Run:
         with interruptible_start(console):
@@ -309,7 +309,7 @@ def _follow(
 
 
 def _watcher(console: Console) -> Watcher:
-    from tfdeploy.commands.run_follow import Watcher
+    from tfdeploy.commands.following.run_follow import Watcher
 
     return Watcher(
         on_report=console.print_report,

@@ -241,7 +241,7 @@ def stop(
 
 
 def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
-    from tfdeploy.commands import collect_follow
+    from tfdeploy.commands.following import collect_follow
 
     console.print_text(f"run {run.id}: fetching what the chief writes, until it ends")
     try:

@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.commands.host_facts import (
+from tfdeploy.commands.preflight.host_facts import (
     HostFacts,
     ask_facts,
     launches_by_python,
     needed_gpus,
 )
-from tfdeploy.commands.plan_warnings import plan_warnings, unlisted_gpus
-from tfdeploy.commands.port_check import check_ports
+from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
+from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size

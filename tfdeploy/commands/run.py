@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.collect import CollectResult, collect_reachable
+from tfdeploy.commands.following.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.resume import Changes, ResumeResult, resume
-from tfdeploy.commands.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
 

@@ -14,11 +14,11 @@ from tfdeploy.agent.protocol.preflight import Ports
 from tfdeploy.agent.protocol.runs import RunRecord, Start, Started
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
-from tfdeploy.commands.plan_warnings import unlisted_gpus
+from tfdeploy.commands.following.readiness import wait_until_ready
+from tfdeploy.commands.following.signals import delay_signals
+from tfdeploy.commands.preflight.plan_warnings import unlisted_gpus
+from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.push import refuse_missing_release
-from tfdeploy.commands.reachability import check_reachability
-from tfdeploy.commands.readiness import wait_until_ready
-from tfdeploy.commands.signals import delay_signals
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
-from tfdeploy.commands.training_history import TrainingHistory, position_of
+from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.hosts.following import HostIsBack, may_return
 

@@ -9,8 +9,8 @@ from tfdeploy.agent.protocol.reports import Load as HostLoad
 from tfdeploy.agent.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
 from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED, TaskReport
 from tfdeploy.commands.collect import collect_events_and_logs
-from tfdeploy.commands.failure_report import root_cause
-from tfdeploy.commands.signals import delay_signals
+from tfdeploy.commands.following.failure_report import root_cause
+from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.errors import HostError

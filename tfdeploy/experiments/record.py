@@ -117,11 +117,9 @@ def _refuse_other_terms(folder: Path, old: Mapping[str, Any], new: Mapping[str, 
     old, new = _flatten(old), _flatten(new)
     for key in {**new, **old}:
         if old.get(key) != new.get(key):
-            raise RunError(
-                f"{folder} was measured with {key} = {_shorten(old.get(key))}; now it is "
-                f"{_shorten(new.get(key))}",
-                OTHER_FOLDER_HINT,
-            )
+            was = f"with {key} = {_shorten(old[key])}" if key in old else f"without {key}"
+            now = f"it is {_shorten(new[key])}" if key in new else "it is not set"
+            raise RunError(f"{folder} was measured {was}; now {now}", OTHER_FOLDER_HINT)
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

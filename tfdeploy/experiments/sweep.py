@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy import run
+from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.prune import remove_run
 from tfdeploy.commands.push import push
-from tfdeploy.commands.signals import delay_signals
 from tfdeploy.commands.start import plan_run, start_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
-    from tfdeploy.commands.host_facts import HostFacts
+    from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.init.machine import Machine
     from tfdeploy.planning.plan import Placement

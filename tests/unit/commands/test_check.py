@@ -9,8 +9,8 @@ import pytest
 from tfdeploy.agent.protocol.message import Invalid, parse
 from tfdeploy.agent.protocol.preflight import HostFacts, OpenPorts
 from tfdeploy.commands.check import CheckResult, _check_versions, _full_disk, _wrong_clock
-from tfdeploy.commands.host_facts import parse_facts
-from tfdeploy.commands.port_check import _parse_open_ports
+from tfdeploy.commands.preflight.host_facts import parse_facts
+from tfdeploy.commands.preflight.port_check import _parse_open_ports
 from tfdeploy.errors import AgentError
 
 FACTS = {

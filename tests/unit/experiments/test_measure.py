@@ -7,12 +7,12 @@ import signal
 
 import pytest
 
-from tfdeploy.commands.signals import delay_signals
+from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.measure import failure_reason, rate_result, watch_then_stop
 from tfdeploy.experiments.speedup import MEASURED, Cell, Load
 from unit.agent.reports.test_progress import record, write
-from unit.commands.test_failure_report import report, run_status
+from unit.commands.following.test_failure_report import report, run_status
 from unit.experiments.test_scalars import scalar_event
 
 CELL = Cell(2, 1)

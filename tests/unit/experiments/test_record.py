@@ -77,7 +77,7 @@ def test_a_record_with_other_terms_is_refused_with_what_differs(tmp_path):
     assert 'hosts.toml.training.role = "flags"' in refusal(tmp_path, **{"hosts.toml": other})
     more = {"training": {"role": "flags", "ready": "port"}}
     assert refusal(tmp_path, **{"hosts.toml": more}).endswith(
-        'hosts.toml.training.ready = null; now it is "port"'
+        'was measured without hosts.toml.training.ready; now it is "port"'
     )
 
 

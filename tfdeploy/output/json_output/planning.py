@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tfdeploy.commands.check import CheckResult
-    from tfdeploy.commands.host_facts import HostFacts
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.errors import TfdeployError
     from tfdeploy.planning.plan import Placement
     from tfdeploy.release.snapshot import Release

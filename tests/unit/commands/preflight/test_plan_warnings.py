@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.commands.plan import Intent
-from tfdeploy.commands.plan_warnings import plan_warnings
+from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"

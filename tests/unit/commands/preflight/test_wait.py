@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.agent.protocol.preflight import Holders, Taken
-from tfdeploy.commands import wait
+from tfdeploy.commands.preflight import wait
 from tfdeploy.errors import AgentError, FleetError, LeaseConflict, PlanError, Unreachable
 from unit.builders import make_launch
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from tfdeploy.agent.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
-from tfdeploy.commands.collect_follow import BackgroundCollector
-from tfdeploy.commands.failure_report import root_cause
+from tfdeploy.commands.following.collect_follow import BackgroundCollector
+from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.hosts.following import HostIsBack, may_return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import StateChange
 from tfdeploy.agent.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
-from tfdeploy.commands.failure_report import root_cause
+from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskNotReady, raise_all
 

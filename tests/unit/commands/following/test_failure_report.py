@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.agent.records import TaskReport
-from tfdeploy.commands.failure_report import root_cause
+from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.run import Run

@@ -18,7 +18,7 @@ from tfdeploy.config.option_values import parse_target
 from tfdeploy.errors import PlanError, TfdeployError, individual_errors
 
 if TYPE_CHECKING:
-    from tfdeploy.commands.run_follow import RunEnd
+    from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
