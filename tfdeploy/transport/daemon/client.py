@@ -25,7 +25,7 @@ from tfdeploy.transport.daemon.ipc import (
 )
 from tfdeploy.transport.daemon.locate import connect, stop_daemons
 from tfdeploy.transport.rsync import RsyncTransfers
-from tfdeploy.transport.ssh import config
+from tfdeploy.transport.ssh.ciphers import transfer_command
 from tfdeploy.transport.ssh.route import resolve_route
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class DaemonTransport(RsyncTransfers):
     """One host. The daemon owns its connection and keeps it open."""
 
     def __init__(self, host: Host, inventory: Inventory) -> None:
-        super().__init__(host.name, config.ssh_command(host, inventory))
+        super().__init__(host.name, lambda: transfer_command(host, inventory))
         self._host = host
         self._inventory = inventory
         self._direct: SshTransport | None = None
