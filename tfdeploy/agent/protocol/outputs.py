@@ -45,7 +45,19 @@ class SavedPath(Message):
     exists: bool
 
 
-class Pinned(Message):
+class PinAnswer(Message):
+    """What `Pin` reports, in this order."""
+
+
+class Linked(PinAnswer):
+    """The checkpoints that are held in the folder `linked`, the newest first, before they are read:
+    without hashes. They can be fetched from now on; `Pinned` says whether they are good."""
+
+    linked: str
+    checkpoints: List[Checkpoint]
+
+
+class Pinned(PinAnswer):
     """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
     from `checkpoint_dir`, None if it does not exist. `elsewhere` is None from an agent that does
     not report it."""
@@ -58,7 +70,7 @@ class Pinned(Message):
     elsewhere: Optional[List[SavedPath]] = None
 
 
-class Pin(Request[Pinned]):
+class Pin(Request[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
