@@ -13,8 +13,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "concepts.md").read_text()
 BLOCK = re.compile(r"^```python\n(.*?)^```\n\n(?:```text\n(.*?)^```)?", re.M | re.S)
 FIRST, *PROGRAMS = BLOCK.findall(PAGE)
-    r"^```python\n(.*?)^```\n\n(?:```text\n(.*?)^```)?", PAGE, re.M | re.S
-)
 HOOK = re.compile(r"^\| `(\w+Hook)` \| .* \| `(.+)` \|$", re.M)
 
 
