@@ -1,4 +1,4 @@
-"""Invented ratings of films, like MovieLens: the same ones in every process, by a fixed seed."""
+"""Invented ratings of films, such as MovieLens has: a fixed seed gives each process the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEED = 7
+USERS, FILMS = 4000, 1000  # that have ratings
+TRAINING, TESTS = 100_000, 10_000
+MEAN = 3.0  # stars
 TASTES = 3  # The hidden numbers by which a user and a film fit or do not.
 
 
@@ -19,19 +22,22 @@ class Ratings(NamedTuple):
     stars: np.ndarray  # float32, [count]
 
 
-def load(users: int, films: int, count: int) -> tuple[Ratings, Ratings]:
-    """Return `count` ratings to train with, and a tenth of that number to test with."""
+def load(rows: int) -> tuple[Ratings, Ratings]:
+    """Return ratings to train with, and others to test with.
+
+    Ids of users are spread over 0 to `rows` - 1: most of these ids rated nothing yet.
+    """
     # RandomState gives the same numbers in every version of NumPy.
     draw = np.random.RandomState(SEED)
-    total = count + count // 10
-    tastes, kinds = draw.randn(users, TASTES), draw.randn(films, TASTES)
+    tastes, kinds = draw.randn(USERS, TASTES), draw.randn(FILMS, TASTES)
     # Few films have most of the ratings, as in reality.
-    chosen = (films * draw.rand(total) ** 2).astype(np.int64)
-    by = draw.randint(users, size=total)
-    fit = (tastes[by] * kinds[chosen]).sum(1) / np.sqrt(TASTES)
-    stars = 3 + fit + 0.3 * draw.randn(total)
-    ratings = Ratings(by.astype(np.int64), chosen, stars.astype(np.float32))
-    return _part(ratings, slice(count)), _part(ratings, slice(count, None))
+    films = (FILMS * draw.rand(TRAINING + TESTS) ** 2).astype(np.int64)
+    users = draw.randint(USERS, size=len(films))
+    fit = (tastes[users] * kinds[films]).sum(1) / np.sqrt(TASTES)
+    stars = MEAN + fit + 0.3 * draw.randn(len(films))
+    ids = users.astype(np.int64) * (rows // USERS)
+    ratings = Ratings(ids, films, stars.astype(np.float32))
+    return _part(ratings, slice(TRAINING)), _part(ratings, slice(TRAINING, None))
 
 
 def batches(ratings: Ratings, size: int, seed: int) -> Iterator[Ratings]:
