@@ -83,12 +83,12 @@ class Trained:
         return manager
 
 
-def model() -> tf.keras.Sequential:
-    """Return the net of digits/model.py, in Keras."""
+def model(side: int = 8) -> tf.keras.Sequential:
+    """Return the net of digits/model.py, in Keras, for images of `side` × `side` pixels."""
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
-            layers.InputLayer((8, 8, 1)),
+            layers.InputLayer((side, side, 1)),
             layers.Conv2D(32, 3, padding="same", activation="relu"),
             layers.MaxPooling2D(),
             layers.Conv2D(64, 3, padding="same", activation="relu"),

@@ -45,7 +45,7 @@ def parse_flags() -> argparse.Namespace:
 
 def train(resolver: ClusterResolver, given: argparse.Namespace) -> None:
     ps = resolver.cluster_spec().num_tasks("ps")
-    # Every variable that is large enough is cut into at most one shard for each ps.
+    # A variable becomes at most one shard for each ps, and none is smaller than 1024 bytes.
     cut = tf.distribute.experimental.partitioners.MinSizePartitioner(1024, max_shards=ps)
     strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner=cut)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
