@@ -10,14 +10,17 @@ v1 = tf.compat.v1
 EACH = 100  # additions of each worker
 
 
-def work(cluster: tf.train.ClusterSpec, job: str, index: int) -> None:
-    """Be this task of the cluster: a ps serves until it is stopped, a worker counts."""
-    own = f"/job:{job}/task:{index}"
+def serve(cluster: tf.train.ClusterSpec, index: int) -> None:
+    """Hold the number until this process is stopped."""
+    tf.distribute.Server(cluster, "ps", index).join()
+
+
+def work(cluster: tf.train.ClusterSpec, index: int) -> None:
+    """Add to the number on the ps, until all workers together have reached the goal."""
+    own = f"/job:worker/task:{index}"
     # A session that sees only the ps and this worker does not wait for the others.
     config = v1.ConfigProto(device_filters=["/job:ps", own])
-    server = tf.distribute.Server(cluster, job, index, config=config)
-    if job == "ps":
-        server.join()
+    server = tf.distribute.Server(cluster, "worker", index, config=config)
     goal = EACH * cluster.num_tasks("worker")
     with tf.Graph().as_default(), v1.Session(server.target, config=config) as session:
         with tf.device("/job:ps/task:0"):

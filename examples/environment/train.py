@@ -15,7 +15,11 @@ def main() -> None:
         "worker": os.environ["WORKER_HOSTS"].split(","),
     }
     print(f"this is {job} {index} of {sorted(addresses)}", flush=True)
-    counting.work(tf.train.ClusterSpec(addresses), job, index)
+    cluster = tf.train.ClusterSpec(addresses)
+    if job == "ps":
+        counting.serve(cluster, index)
+    else:
+        counting.work(cluster, index)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ def main() -> None:
     job, index = sys.argv[1:]
     addresses = json.loads(Path("cluster.json").read_text())
     print(f"this is {job} {index} of {sorted(addresses)}", flush=True)
-    counting.work(tf.train.ClusterSpec(addresses), job, int(index))
+    cluster = tf.train.ClusterSpec(addresses)
+    if job == "ps":
+        counting.serve(cluster, int(index))
+    else:
+        counting.work(cluster, int(index))
 
 
 if __name__ == "__main__":

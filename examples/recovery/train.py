@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
 v1 = tf.compat.v1
-DONE = Path("was-killed")  # in the ps's folder, which a restarted ps finds again
+MARK = "ps-was-killed"  # in the ps's folder, which a restarted ps finds again
 
 
 def main() -> None:
@@ -29,16 +29,17 @@ def main() -> None:
     given = parser.parse_args()
     role = cluster.role(given)
     if role.job == "ps":
-        serve(role, given.kill_at)
+        serve(role, given.kill_at, Path(given.checkpoint_dir) / MARK)
     else:
         train(role, given)
 
 
-def serve(role: cluster.Role, kill_at: int) -> None:
+def serve(role: cluster.Role, kill_at: int, mark: Path) -> None:
     server = tf.distribute.Server(role.cluster, role.job, role.index)
-    if kill_at and role.index == 0 and not DONE.exists():
+    if kill_at and role.index == 0 and not mark.exists():
         wait_for_step(server.target, kill_at)
-        DONE.touch()
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         print(f"killed at step {kill_at}", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does if the memory is used up
     server.join()
