@@ -54,7 +54,7 @@ def parse_flags() -> argparse.Namespace:
     add = parser.add_argument
     add("--epochs", type=int, default=8)
     add("--batch_size", type=int, default=32)
-    add("--data-dir", type=Path, help="MNIST's idx files; default: the small digits")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     return parser.parse_args()
 
 

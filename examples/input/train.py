@@ -24,7 +24,7 @@ SECONDS_TO_TRAIN = 0.02  # for each batch
 def main() -> None:
     parser = cluster.flags(__doc__)
     add = parser.add_argument
-    add("--data-dir", type=Path, help="MNIST's idx files; default: the small digits")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--learning_rate", type=float, default=0.003)
     parser.set_defaults(steps=300)
     given = parser.parse_args()

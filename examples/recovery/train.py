@@ -22,7 +22,7 @@ MARK = "ps-was-killed"  # in the ps's folder, which a restarted ps finds again
 def main() -> None:
     parser = cluster.flags(__doc__)
     add = parser.add_argument
-    add("--data-dir", type=Path, help="MNIST's idx files; default: the small digits")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--learning_rate", type=float, default=0.003)
     add("--kill_at", type=int, default=250, help="the step at which the ps is killed; 0: never")
     parser.set_defaults(save_steps=100)
