@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import warm
 
@@ -19,6 +18,8 @@ def train(recipe, data_dir, checkpoint_dir):
 
 @pytest.mark.parametrize("recipe", ["serial", "towers", "mirrored"])
 def test_a_recipe_trains_on_an_archive_in_a_folder(recipe, tmp_path):
+    import numpy as np
+
     images, labels = np.zeros((10, 28, 28), np.uint8), np.arange(10, dtype=np.uint8)
     parts = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
     np.savez(tmp_path / "mnist.npz", **parts)
