@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import counting
 import tensorflow as tf
 
+NEEDED = ("JOB_NAME", "TASK_INDEX", "PS_HOSTS", "WORKER_HOSTS")
+
 
 def main() -> None:
+    missing = [name for name in NEEDED if name not in os.environ]
+    if missing:
+        sys.exit(f"train.py: set {', '.join(missing)} in the environment")
     job, index = os.environ["JOB_NAME"], int(os.environ["TASK_INDEX"])
     addresses = {
         "ps": os.environ["PS_HOSTS"].split(","),

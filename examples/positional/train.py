@@ -15,6 +15,8 @@ def main() -> None:
         sys.exit("usage: train.py JOB INDEX, for example: train.py worker 0")
     job, index = sys.argv[1:]
     addresses = json.loads(Path("cluster.json").read_text())
+    if not index.isdigit() or int(index) >= len(addresses.get(job, ())):
+        sys.exit(f"train.py: cluster.json has no task {job} {index}")
     print(f"this is {job} {index} of {sorted(addresses)}", flush=True)
     cluster = tf.train.ClusterSpec(addresses)
     if job == "ps":
