@@ -92,6 +92,7 @@ HOMES = {
     "fabric": ("transport/ssh/connection.py",),
     "invoke": ("transport/ssh/connection.py",),
     "matplotlib": ("experiments/plots.py",),
+    "numpy": ("experiments/model.py",),
     "paramiko": (
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",

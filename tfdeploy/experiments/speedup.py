@@ -1,25 +1,29 @@
-"""Speed of the runs of a sweep: steps per second, and the speed-up over the smallest run. Pure."""
+"""Speed of the runs of a sweep: steps per second, and the speed-up over the smallest cell. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfdeploy.experiments import load
+from tfdeploy.experiments.load import Load
+from tfdeploy.experiments.spread import spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from tfdeploy.agent.protocol.reports import Load as HostLoad
+    from tfdeploy.experiments.price import Prices
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.spread import Spread
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
-# The fewest ps with which workers reach this part of their best speed are enough.
-ENOUGH = 0.95
 
 GOING = "going"
 MEASURED = "measured"
+ENDED = "ended"
 FAILED = "failed"
 
 
@@ -35,27 +39,18 @@ class Cell(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Steps per second, measured over `seconds` after the warm-up."""
+    """Steps per second, measured over `seconds` after the warm-up. They were read from the chief's
+    `source`: "events" or "log"."""
 
     steps_per_s: float
     seconds: float
-
-
-@dataclass(frozen=True)
-class Load:
-    """The CPU cores that the busiest ps and the busiest worker used, and the bytes per second that
-    the busiest host received or sent, whichever is more. `other_cores` are the cores that a host
-    used for anything but the run, the largest number of all hosts. None: no host reported it."""
-
-    ps_cores: float | None = None
-    worker_cores: float | None = None
-    network_bytes_per_s: float | None = None
-    other_cores: float | None = None
+    source: str = "events"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A cell and its run: GOING, MEASURED, or FAILED for a `reason`."""
+    """One run of a cell: GOING, MEASURED, ENDED before its time, or FAILED, the last two for a
+    `reason`. Only the rates of measured runs are compared. `repeat` counts from 1."""
 
     cell: Cell
     run: str
@@ -63,113 +58,116 @@ class Result:
     reason: str = ""
     rate: Rate | None = None
     load: Load = field(default_factory=Load)
+    repeat: int = 1
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """All runs of a cell so far, at least one, in the order of their repeats."""
+
+    cell: Cell
+    runs: tuple[Result, ...]
+
+    @property
+    def measured(self) -> tuple[Result, ...]:
+        return tuple(run for run in self.runs if run.result == MEASURED)
+
+    @property
+    def failure(self) -> Result | None:
+        """The first run that was not measured."""
+        return next((run for run in self.runs if run.result in (ENDED, FAILED)), None)
+
+    @property
+    def result(self) -> str:
+        return MEASURED if self.measured else self.runs[-1].result
+
+    @property
+    def steps_per_s(self) -> Spread | None:
+        rates = [run.rate.steps_per_s for run in self.measured if run.rate]
+        return spread_of(rates) if rates else None
+
+    @property
+    def load(self) -> Load:
+        return load.typical(run.load for run in self.measured or self.runs)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All results so far, and the `terms` that they have in common.
+    """All results so far by their cell and repeat, and the `terms` that they have in common.
 
     A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
-    there is a `chief` of its own, it trains like a worker in cells without ps.
+    there is a `chief` of its own, it trains like a worker in cells without ps. `prices` are those
+    of the hosts; up to `predict` workers are predicted.
     """
 
-    results: Mapping[Cell, Result]
+    results: Mapping[tuple[Cell, int], Result]
     terms: Mapping[str, Any]
     examples_per_step: int | None = None
     synchronous: bool = False
     chief: bool = False
+    prices: Prices | None = None
+    predict: int | None = None
 
-    def __iter__(self) -> Iterator[Result]:
-        return (self.results[cell] for cell in sorted(self.results))
+    def __iter__(self) -> Iterator[CellResults]:
+        return iter(self._cells)
+
+    @cached_property
+    def _cells(self) -> tuple[CellResults, ...]:
+        runs: dict[Cell, list[Result]] = {}
+        for cell, repeat in sorted(self.results):
+            runs.setdefault(cell, []).append(self.results[cell, repeat])
+        return tuple(CellResults(cell, tuple(of_cell)) for cell, of_cell in runs.items())
 
     @property
-    def base(self) -> Result | None:
-        """The measured result with the fewest workers, and of these with the fewest ps."""
-        return next((result for result in self if result.rate), None)
+    def measured(self) -> tuple[CellResults, ...]:
+        return tuple(each for each in self if each.measured)
 
-    def examples_per_s(self, result: Result) -> float | None:
-        if result.rate is None or self.examples_per_step is None:
+    @property
+    def base(self) -> CellResults | None:
+        """The measured cell with the fewest workers, and of these with the fewest ps."""
+        return next(iter(self.measured), None)
+
+    def examples_per_s(self, results: CellResults) -> Spread | None:
+        batches = self.batches_per_s(results)
+        if batches is None or self.examples_per_step is None:
             return None
-        return self.batches_per_s(result) * self.examples_per_step
+        return batches.scaled(self.examples_per_step)
 
-    def batches_per_s(self, result: Result) -> float:
-        """Return the batches of all workers per second; 0.0 if the result was not measured."""
-        batches_per_step = self._training_tasks(result.cell) if self.synchronous else 1
-        return result.rate.steps_per_s * batches_per_step if result.rate else 0.0
+    def batches_per_s(self, results: CellResults) -> Spread | None:
+        """Return the batches of all workers per second; None if the cell was not measured."""
+        steps = results.steps_per_s
+        return steps and steps.scaled(self.batches_per_step(results.cell))
 
-    def speedup(self, result: Result) -> float | None:
-        if not self.base or not result.rate:
-            return None
-        return self.batches_per_s(result) / self.batches_per_s(self.base)
+    def batches_per_step(self, cell: Cell) -> int:
+        return self.training_tasks(cell) if self.synchronous else 1
 
-    def ideal(self, workers: int) -> float:
+    def speedup(self, results: CellResults, base: CellResults | None = None) -> Spread | None:
+        """Return the speed-up over another measured cell, by default the sweep's base."""
+        over = base or self.base
+        speed, base_speed = self.batches_per_s(results), over and self.batches_per_s(over)
+        return speed.over(base_speed) if speed and base_speed else None
+
+    def efficiency(self, results: CellResults) -> float | None:
+        """Return which part of the ideal speed-up was reached."""
+        speedup = self.speedup(results)
+        return speedup.median / self.ideal(results.cell) if speedup else None
+
+    def ideal(self, cell: Cell, base: Cell | None = None) -> float:
         """Return the speed-up if each training task were as fast as one of the base."""
-        if not self.base:
-            return 1.0
-        base = self.base.cell
-        return self._training_tasks(base._replace(workers=workers)) / self._training_tasks(base)
+        over = base or (self.base.cell if self.base else cell)
+        return self.training_tasks(cell) / self.training_tasks(over)
 
-    def _training_tasks(self, cell: Cell) -> int:
+    def training_tasks(self, cell: Cell) -> int:
         return cell.workers + (self.chief and not cell.ps)
 
-    def enough(self) -> dict[int, Cell]:
-        """Return, for each number of workers, the cell with the fewest ps that is as fast as the
-        best one, or nearly so. Numbers of workers with a single measured cell are left out."""
-        cells: dict[int, Cell] = {}
-        for workers in sorted({cell.workers for cell in self.results}):
-            measured = [each for each in self if each.cell.workers == workers and each.rate]
-            best = max(map(self.batches_per_s, measured), default=0.0)
-            if len(measured) > 1:
-                near_best = (r for r in measured if self.batches_per_s(r) >= ENOUGH * best)
-                cells[workers] = next(near_best).cell
-        return cells
 
-
-def rate(series: Series) -> Rate | None:
+def rate(series: Series, source: str = "events") -> Rate | None:
     """Return the rate after the warm-up, or None if fewer than two times are left."""
     if not series:
         return None
     begin = series[0].time_s + WARM_UP * (series[-1].time_s - series[0].time_s)
     points = [point for point in series if point.time_s >= begin]
     seconds = points[-1].time_s - points[0].time_s
-    return Rate((points[-1].step - points[0].step) / seconds, seconds) if seconds > 0 else None
-
-
-def load(samples: Mapping[str, Sequence[HostLoad]]) -> Load:
-    """Return the load from the samples of each host, in their order.
-
-    A task that has exited counts until its last sample. Of the bytes received and sent, the larger
-    number counts: a link transfers both at the same time, and loopback counts each byte twice.
-    """
-    cores = dict(_task_cores(samples.values()))
-    spans = [host for host in samples.values() if host and host[-1].at > host[0].at]
-    return Load(
-        max((cores[task] for task in cores if task.startswith("ps:")), default=None),
-        max((cores[task] for task in cores if not task.startswith("ps:")), default=None),
-        max(map(_network_bytes_per_s, spans), default=None),
-        max(map(_other_cores, spans), default=None),
-    )
-
-
-def _network_bytes_per_s(samples: Sequence[HostLoad]) -> float:
-    """At least 0: the totals shrink if an interface disappears."""
-    first, last = samples[0], samples[-1]
-    return max(0, last.received - first.received, last.sent - first.sent) / (last.at - first.at)
-
-
-def _other_cores(samples: Sequence[HostLoad]) -> float:
-    """Return the cores used by processes that are not the run's. The time of a task that has exited
-    meanwhile counts as the run's."""
-    first, last = samples[0], samples[-1]
-    latest = {task: cpu_s for sample in samples for task, cpu_s in sample.cpu_s.items()}
-    run_s = sum(cpu_s - first.cpu_s.get(task, 0.0) for task, cpu_s in latest.items())
-    return max(0.0, last.busy_s - first.busy_s - run_s) / (last.at - first.at)
-
-
-def _task_cores(hosts: Iterable[Sequence[HostLoad]]) -> Iterator[tuple[str, float]]:
-    for samples in hosts:
-        for task in {task for sample in samples for task in sample.cpu_s}:
-            of_task = [sample for sample in samples if task in sample.cpu_s]
-            first, last = of_task[0], of_task[-1]
-            if last.at > first.at:
-                yield task, (last.cpu_s[task] - first.cpu_s[task]) / (last.at - first.at)
+    steps = points[-1].step - points[0].step
+    return Rate(steps / seconds, seconds, source) if seconds > 0 else None
