@@ -156,8 +156,9 @@ def sweep(
     """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
-    from tfdeploy.experiments import document, grid, price, speedup_plot
+    from tfdeploy.experiments import grid, speedup_plot
     from tfdeploy.experiments import sweep as command
+    from tfdeploy.experiments.speed import document, price
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.plan import Intent
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.rescale import rescale, trains
-from tfdeploy.experiments.speedup import Cell
+from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.experiments.price import Prices
+    from tfdeploy.experiments.speed.price import Prices
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024

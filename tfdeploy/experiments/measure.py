@@ -16,9 +16,10 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.errors import HostError
-from tfdeploy.experiments import load, scalars, speedup
+from tfdeploy.experiments import scalars
 from tfdeploy.experiments.log_steps import LogSteps
-from tfdeploy.experiments.speedup import ENDED, MEASURED, Result
+from tfdeploy.experiments.speed import load, results
+from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.following import may_return
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import RunStatus
-    from tfdeploy.experiments.load import Load
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.speedup import Cell
+    from tfdeploy.experiments.speed.load import Load
+    from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Event, Following
     from tfdeploy.run import Run
@@ -54,7 +55,7 @@ def measure(
     if watch.failed_task:
         reason = failure_reason(status(fleet, run, LOG_LINES), watch.failed_task)
         if reason:
-            return Result(cell, run.id, speedup.FAILED, reason)
+            return Result(cell, run.id, results.FAILED, reason)
     events = scalars.step_times(scalars.read_events(run.folder / "events"))
     result = rate_result(cell, run.id, () if pattern else events, watch.points, watch.load, pattern)
     if not watch.is_over:
@@ -100,7 +101,7 @@ def rate_result(
 ) -> Result:
     """Return the result of a run that did not fail: its rate, from its events or else from its log,
     or why it has none."""
-    rate = speedup.rate(events) or speedup.rate(log, "log")
+    rate = results.rate(events) or results.rate(log, "log")
     if rate:
         return Result(cell, run_id, MEASURED, "", rate, used)
     steps = len(events) or len(log)
@@ -110,7 +111,7 @@ def rate_result(
         reason = f'no line of its chief\'s log matches "{pattern.pattern}": see tfdeploy logs'
     else:
         reason = "its chief's events and log have no step: pass --pattern to read its log"
-    return Result(cell, run_id, speedup.FAILED, reason, load=used)
+    return Result(cell, run_id, results.FAILED, reason, load=used)
 
 
 class _Watch:

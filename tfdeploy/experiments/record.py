@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.machine import filesystem
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.document import to_document
-from tfdeploy.experiments.load import Load
-from tfdeploy.experiments.speedup import MEASURED, Cell, Rate, Result
+from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
 from tfdeploy.file_lock import locked
 from tfdeploy.run import make_output_folder
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tfdeploy.experiments.speedup import Sweep
+    from tfdeploy.experiments.speed.results import Sweep
 
 FILE = "sweep.json"
 LOCK = ".sweeping"  # it stays, and marks the folder as a sweep's

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments import model, plots
-from tfdeploy.experiments.model import Prediction
+from tfdeploy.experiments import plots
 from tfdeploy.experiments.plots import Line, Panel
-from tfdeploy.experiments.speedup import Cell
+from tfdeploy.experiments.speed import model
+from tfdeploy.experiments.speed.model import Prediction
+from tfdeploy.experiments.speed.results import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from tfdeploy.experiments.speedup import CellResults, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Sweep
 
 PICTURE = "speedup.svg"
 PREDICTED = "predicted, not measured"

@@ -26,11 +26,12 @@ from tfdeploy.commands.start import plan_run, start_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import PlanError, TaskError, TfdeployError, individual_errors
-from tfdeploy.experiments import model, scalars
+from tfdeploy.experiments import scalars
 from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
 from tfdeploy.experiments.measure import measure
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speedup import FAILED, GOING, MEASURED, Result, Sweep
+from tfdeploy.experiments.speed import model
+from tfdeploy.experiments.speed.results import FAILED, GOING, MEASURED, Result, Sweep
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust.store import refuse_untrusted
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.config.models import Table
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.speedup import Cell
+    from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.run import Run
 
 FOLDER = "sweep"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tfdeploy.experiments import model, report
+from tfdeploy.experiments.speed import model, report
 from tfdeploy.formatting.humanize import (
     escape_line,
     format_count,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.compare import Comparison, RunSeries
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.model import Prediction
-    from tfdeploy.experiments.speedup import Cell, Result, Sweep
+    from tfdeploy.experiments.speed.model import Prediction
+    from tfdeploy.experiments.speed.results import Cell, Result, Sweep
 
 
 class ExperimentOutput(Terminal):

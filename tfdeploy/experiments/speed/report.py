@@ -5,19 +5,19 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments import price, verdicts
-from tfdeploy.experiments.speedup import ENDED
-from tfdeploy.experiments.spread import MIN_RUNS
+from tfdeploy.experiments.speed import price, verdicts
+from tfdeploy.experiments.speed.results import ENDED
+from tfdeploy.experiments.speed.spread import MIN_RUNS
 from tfdeploy.formatting.humanize import KILO, format_count, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.experiments.model import Model, Prediction
-    from tfdeploy.experiments.price import Cheapest
-    from tfdeploy.experiments.speedup import CellResults, Result, Sweep
-    from tfdeploy.experiments.spread import Spread
-    from tfdeploy.experiments.verdicts import PsVerdict, TooFast
+    from tfdeploy.experiments.speed.model import Model, Prediction
+    from tfdeploy.experiments.speed.price import Cheapest
+    from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
+    from tfdeploy.experiments.speed.spread import Spread
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
 
 UNKNOWN = "-"
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.experiments import model, price, verdicts
-from tfdeploy.experiments.model import Prediction
+from tfdeploy.experiments.speed import model, price, verdicts
+from tfdeploy.experiments.speed.model import Prediction
 
 if TYPE_CHECKING:
-    from tfdeploy.experiments.speedup import Cell, CellResults, Result, Sweep
-    from tfdeploy.experiments.spread import Spread
+    from tfdeploy.experiments.speed.results import Cell, CellResults, Result, Sweep
+    from tfdeploy.experiments.speed.spread import Spread
 
 
 def to_document(sweep: Sweep) -> dict[str, Any]:

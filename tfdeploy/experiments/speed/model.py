@@ -20,12 +20,12 @@ from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.speedup import Cell
+from tfdeploy.experiments.speed.results import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tfdeploy.experiments.speedup import Sweep
+    from tfdeploy.experiments.speed.results import Sweep
 
 TERMS = ("compute", "update", "bandwidth")
 FEW_TERMS = ("compute", "bandwidth")

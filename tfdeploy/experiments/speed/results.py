@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfdeploy.experiments import load
-from tfdeploy.experiments.load import Load
-from tfdeploy.experiments.spread import spread_of
+from tfdeploy.experiments.speed import load
+from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.spread import spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdeploy.experiments.price import Prices
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.spread import Spread
+    from tfdeploy.experiments.speed.price import Prices
+    from tfdeploy.experiments.speed.spread import Spread
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
