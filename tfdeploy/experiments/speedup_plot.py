@@ -63,13 +63,19 @@ def _predicted_panel(sweep: Sweep, prediction: Prediction, measured: Sequence[Li
     """Both axes are logarithmic: a prediction goes far beyond what was measured."""
     lines = [Line(line.label, line.xs, line.ys, linestyle="none") for line in measured]
     for ps in sorted({cell.ps for cell in prediction.cells}):
-        cells = {cell: values for cell, values in prediction.cells.items() if cell.ps == ps}
-        xs, ys = [cell.workers for cell in cells], [speedup for _, speedup in cells.values()]
-        lines.append(Line(f"{ps} ps, predicted", xs, ys, linestyle=":", like=f"{ps} ps"))
+        lines.append(_predicted_line(prediction, ps))
     workers = sorted({cell.workers for cell in prediction.cells})
     ideal = _ideal(sweep, workers)
     ticks = [count for count in workers if math.log2(count).is_integer()]
     return Panel(PREDICTED, "workers", "speed-up", lines, ideal, log="xy", ticks=ticks)
+
+
+def _predicted_line(prediction: Prediction, ps: int) -> Line:
+    speeds = {cell.workers: speed for cell, speed in prediction.cells.items() if cell.ps == ps}
+    ys = [speed.speedup for speed in speeds.values()]
+    ranges = [speed.speedup_range or (speed.speedup, speed.speedup) for speed in speeds.values()]
+    label, like = f"{ps} ps, predicted", f"{ps} ps"
+    return Line(label, list(speeds), ys, ranges=ranges, linestyle=":", like=like)
 
 
 def _ideal(sweep: Sweep, workers: Sequence[int]) -> Line:

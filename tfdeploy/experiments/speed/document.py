@@ -102,8 +102,5 @@ def _prediction(sweep: Sweep) -> dict[str, Any] | None:
         "terms_s": {name: fitted.terms.get(name) for name in model.TERMS},
         "median_error": fitted.median_error,
         "max_error": fitted.max_error,
-        "cells": [
-            {**_name(cell), "steps_per_s": steps_per_s, "speedup": speedup}
-            for cell, (steps_per_s, speedup) in found.cells.items()
-        ],
+        "cells": [{**_name(cell), **speed._asdict()} for cell, speed in found.cells.items()],
     }

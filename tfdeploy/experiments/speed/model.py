@@ -15,10 +15,10 @@ relative errors, and none is negative. With a single number of ps, update is par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfdeploy.experiments.speed.results import Cell
 
@@ -63,12 +63,21 @@ class Model:
         return _worker_step_s(self.terms, cell)
 
 
+class PredictedSpeed(NamedTuple):
+    """Steps per second, the speed-up over the measured base, and its range over models that are
+    each fitted to one repeat alone; None with a single one."""
+
+    steps_per_s: float
+    speedup: float
+    speedup_range: tuple[float, float] | None
+
+
 @dataclass(frozen=True)
 class Prediction:
-    """Speeds that were not measured: steps per second, and the speed-up over the measured base."""
+    """Speeds that were not measured."""
 
     model: Model
-    cells: Mapping[Cell, tuple[float, float]]
+    cells: Mapping[Cell, PredictedSpeed]
 
 
 def why_too_few(cells: Collection[Cell]) -> str:
@@ -102,15 +111,44 @@ def predict(sweep: Sweep, most: int) -> Prediction | str:
     what was measured; or return why that is impossible."""
     times = dict(_worker_step_times(sweep))
     problem = why_too_few(times)
-    if problem or not sweep.base:
+    if problem:
         return problem
-    model, base = fit(times), sweep.batches_per_s(sweep.base)
+    model = fit(times)
+    models = list(_models_of_repeats(sweep))
     cells = {}
     for cell in _cells_up_to(most, {cell.ps for cell in times if cell.ps}):
-        batches_per_s = sweep.training_tasks(cell) / model.worker_step_s(cell)
-        speedup = batches_per_s / base.median if base else 0.0
-        cells[cell] = (batches_per_s / sweep.batches_per_step(cell), speedup)
+        speedups = [_speedup(sweep, each, cell) for each in models]
+        spread = (min(speedups), max(speedups)) if len(speedups) > 1 else None
+        steps_per_s = sweep.training_tasks(cell) / model.worker_step_s(cell)
+        steps_per_s /= sweep.batches_per_step(cell)
+        speedup = _speedup(sweep, _Scaled(model, _base_step_s(sweep)), cell)
+        cells[cell] = PredictedSpeed(steps_per_s, speedup, spread)
     return Prediction(model, cells)
+
+
+class _Scaled(NamedTuple):
+    """A model, and the seconds that a worker of the base took for a step."""
+
+    model: Model
+    base_step_s: float
+
+
+def _models_of_repeats(sweep: Sweep) -> Iterator[_Scaled]:
+    """Yield a model of each repeat in which enough cells were measured, the base among them."""
+    for repeat in sorted({repeat for _, repeat in sweep.results}):
+        results = {key: result for key, result in sweep.results.items() if key[1] == repeat}
+        of_repeat = replace(sweep, results=results)
+        times = dict(_worker_step_times(of_repeat))
+        if sweep.base and sweep.base.cell in times and not why_too_few(times):
+            yield _Scaled(fit(times), times[sweep.base.cell])
+
+
+def _base_step_s(sweep: Sweep) -> float:
+    return next(seconds for _, seconds in _worker_step_times(sweep))
+
+
+def _speedup(sweep: Sweep, scaled: _Scaled, cell: Cell) -> float:
+    return sweep.ideal(cell) * scaled.base_step_s / scaled.model.worker_step_s(cell)
 
 
 def _worker_step_times(sweep: Sweep) -> Iterator[tuple[Cell, float]]:

@@ -13,7 +13,7 @@ from tfdeploy.formatting.humanize import KILO, format_count, format_size
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.experiments.speed.model import Model, Prediction
+    from tfdeploy.experiments.speed.model import Model, PredictedSpeed, Prediction
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
     from tfdeploy.experiments.speed.spread import Spread
@@ -106,7 +106,7 @@ def predicted_columns(prediction: Prediction) -> tuple[str, ...]:
 def predicted_rows(prediction: Prediction) -> Iterator[tuple[str, ...]]:
     """Yield the speed-ups of each number of workers."""
     for workers, cells in groupby(prediction.cells, key=lambda cell: cell.workers):
-        yield str(workers), *(f"{prediction.cells[cell][1]:.1f}x" for cell in cells)
+        yield str(workers), *(_predicted(prediction.cells[cell]) for cell in cells)
 
 
 def prediction_remarks(fitted: Model) -> Iterator[str]:
@@ -119,6 +119,7 @@ def prediction_remarks(fitted: Model) -> Iterator[str]:
     yield f"model of a worker's step: {' + '.join(terms)}"
     error = f"{fitted.median_error:.0%} (median), at most {fitted.max_error:.0%} ({fitted.worst})"
     yield f"its error for each measured cell, fitted to the others: {error}"
+    yield "in parentheses: the same by models that are each fitted to one repeat alone"
     if not fitted.is_trusted:
         yield "the model does not describe these measurements: do not rely on the prediction"
     yield "it knows nothing of cores, links and disks that tasks share"
@@ -154,6 +155,11 @@ def _range(spread: Spread | None) -> str:
 def _counted(results: CellResults) -> str:
     measured, runs = len(results.measured), len(results.runs)
     return f"{measured}" if measured == runs else f"{measured} of {runs}"
+
+
+def _predicted(speed: PredictedSpeed) -> str:
+    low, high = speed.speedup_range or (speed.speedup, speed.speedup)
+    return f"{speed.speedup:.1f}x" + (f" ({low:.1f}-{high:.1f})" if low != high else "")
 
 
 def _per_second(bytes_per_s: float | None) -> str:

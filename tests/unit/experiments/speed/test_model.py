@@ -92,16 +92,34 @@ def test_a_prediction_goes_in_powers_of_two_to_the_most_workers():
     prediction = predict(asynchronous, 48)
     assert isinstance(prediction, Prediction)
     assert [cell.workers for cell in prediction.cells] == [1, 2, 4, 8, 16, 32, 48]
-    steps_per_s, speedup = prediction.cells[Cell(48, 1)]
+    steps_per_s, speedup, _ = prediction.cells[Cell(48, 1)]
     assert steps_per_s == pytest.approx(48 / step_s(Cell(48, 1)))
     assert speedup == pytest.approx(steps_per_s * step_s(Cell(1, 1)))
 
 
 def test_a_synchronous_step_is_predicted_for_all_workers():
     synchronous = sweep_of({cell: 1 / step_s(cell) for cell in LINE}, synchronous=True)
-    steps_per_s, speedup = predict(synchronous, 16).cells[Cell(16, 1)]
+    steps_per_s, speedup, _ = predict(synchronous, 16).cells[Cell(16, 1)]
     assert steps_per_s == pytest.approx(1 / step_s(Cell(16, 1)))
     assert speedup == pytest.approx(16 * steps_per_s * step_s(Cell(1, 1)))
+
+
+def test_the_range_of_a_prediction_is_that_of_models_of_each_repeat():
+    def times(repeat):  # in each repeat the ps are slower
+        return {cell: 0.2 + 0.02 * repeat * cell.workers for cell in LINE}
+
+    results = {
+        (cell, repeat): Result(cell, "r", MEASURED, "", Rate(cell.workers / seconds, 9.0))
+        for repeat in (1, 2, 3)
+        for cell, seconds in times(repeat).items()
+    }
+    found = predict(Sweep(results, {}), 64).cells[Cell(64, 1)]
+    low, high = found.speedup_range
+    assert high == pytest.approx(64 * 0.22 / (0.2 + 0.02 * 64))
+    assert low == pytest.approx(64 * 0.26 / (0.2 + 0.06 * 64))
+    assert low < found.speedup < high
+    once = {key: result for key, result in results.items() if key[1] == 1}
+    assert predict(Sweep(once, {}), 64).cells[Cell(64, 1)].speedup_range is None
 
 
 def test_cells_without_ps_are_not_part_of_the_model():
