@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
-from tfdeploy.experiments.speed.model import Prediction, fit, predict, why_too_few
+from tfdeploy.experiments.speed.model import Model, Prediction, fit, predict, why_too_few
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result, Sweep
 
 TERMS = {"compute": 0.2, "update": 0.05, "bandwidth": 0.02}
@@ -127,3 +129,17 @@ def test_cells_without_ps_are_not_part_of_the_model():
     prediction = predict(sweep_of({**rates, Cell(1, 0): 99.0}), 4)
     assert prediction.model.terms == pytest.approx({"compute": 0.25, "bandwidth": 0.02})
     assert {cell.ps for cell in prediction.cells} == {1}
+
+
+def test_the_simulated_table_of_the_documentation_is_that_of_the_model():
+    page = (Path(__file__).parents[4] / "docs" / "measuring.md").read_text()
+    comment, _, after = page.partition("<!-- simulated: ")[2].partition("-->")
+    terms = {name: float(seconds) for name, seconds in re.findall(r"(\w+) ([0-9.]+)", comment)}
+    rows = re.findall(r"^\| (\d+) \| (\S+) \| (\S+) \| (\S+) \|$", after, re.MULTILINE)
+    simulated = Model(terms, {})
+    one = simulated.worker_step_s(Cell(1, 1))
+    assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16, 32, 64]
+    for row in rows:
+        cells = [Cell(int(row[0]), ps) for ps in (1, 4, 16)]
+        speedups = [cell.workers * one / simulated.worker_step_s(cell) for cell in cells]
+        assert [f"{speedup:.1f}" for speedup in speedups] == list(row[1:])
