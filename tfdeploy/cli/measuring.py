@@ -129,6 +129,8 @@ def sweep(
     ps: Annotated[str | None, typer.Option("--ps", metavar="N,N…",
                   help="Numbers of ps, for example 0,1. Default: 1, or 0 if hosts.toml has no ps.")]
     = None,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, max=100,
+                       help="How often to measure each of them, in turns.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
     examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
@@ -139,6 +141,11 @@ def sweep(
     pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
                        help=r"Read steps from the chief's log instead of events, for example "
                             r"'step (?P<step>\d+)'.")] = None,
+    price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
+                              help="What an hour of each host costs, or HOST=PRICE for one host or "
+                              "several: gpu-[01-04]=3.06. Repeatable.")] = None,
+    predict: Annotated[int | None, typer.Option("--predict", metavar="N", min=1, max=4096,
+                       help="Predict up to N workers from what was measured.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record and the picture. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -146,27 +153,31 @@ def sweep(
     accept_new_host_keys: AcceptNew = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure speed with different numbers of ps and workers, in one short run each.
+    """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
-    from tfdeploy.experiments import grid, record
+    from tfdeploy.experiments import grid, speedup_plot
     from tfdeploy.experiments import sweep as command
+    from tfdeploy.experiments.speed import document, price
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    settings = grid.Grid(cells, seconds, pattern, examples_per_step, synchronous)
+    prices = price.parse(price_per_hour or [], grid.training_hosts(inventory))
+    counting = (examples_per_step, synchronous, prices, predict)
+    settings = grid.Grid(cells, repeats, seconds, pattern, *counting)
+    console.print_grid(settings, folder)
     with _interruptible(console), console.sweep_progress() as on_start:
         watcher = command.Watcher(on_start, console.print_cell)
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / command.PICTURE)
-    command.draw(result, folder / command.PICTURE)
+    console.print_sweep(result, folder / speedup_plot.PICTURE)
+    speedup_plot.draw(result, folder / speedup_plot.PICTURE)
     if json:
-        print_json(record.to_document(result))
+        print_json(document.to_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

@@ -8,42 +8,81 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from tfdeploy.experiments import report
-from tfdeploy.formatting.humanize import escape_line, format_count, format_job_counts
+from tfdeploy.experiments.speed import model, report
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_duration,
+    format_job_counts,
+)
 from tfdeploy.output.terminal import Terminal, new_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from tfdeploy.experiments.compare import Comparison, RunSeries
-    from tfdeploy.experiments.speedup import Cell, Result, Sweep
+    from tfdeploy.experiments.grid import Grid
+    from tfdeploy.experiments.speed.model import Prediction
+    from tfdeploy.experiments.speed.results import Cell, Result, Sweep
 
 
 class ExperimentOutput(Terminal):
     @contextmanager
-    def sweep_progress(self) -> Iterator[Callable[[Cell, str], None]]:
-        """Yield a function that takes the cell and the run that are measured now. It shows them on
-        a terminal, until the context ends."""
+    def sweep_progress(self) -> Iterator[Callable[[Result], None]]:
+        """Yield a function that takes what is measured now. It shows it on a terminal, until the
+        context ends."""
         if not self._out.is_terminal:
-            yield lambda cell, run: None
+            yield lambda result: None
             return
         with self._out.status("pushing the release") as status:
-            yield lambda cell, run: status.update(escape(f"{cell}: run {run}"))
+            yield lambda result: status.update(
+                escape(f"{result.cell}, repeat {result.repeat}: run {result.run}")
+            )
 
-    def print_cell(self, sweep: Sweep, result: Result) -> None:
-        self.print_text(report.line(sweep, result))
+    def print_grid(self, grid: Grid, folder: Path) -> None:
+        """Print how much will be measured."""
+        cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
+        what = f"{format_count(cells, 'cell')}, {format_count(grid.repeats, 'time')} each"
+        least = format_duration(runs * grid.seconds)
+        self.print_step(f"{what}: at least {least}, less what is already in {folder}")
+
+    def print_cell(self, result: Result) -> None:
+        self.print_text(report.line(result))
 
     def print_sweep(self, sweep: Sweep, picture: Path) -> None:
         self.print_text("")
-        table = new_table(*report.columns(sweep))
-        for result in sweep:
-            table.add_row(*(escape(escape_line(cell)) for cell in report.row(sweep, result)))
+        self._print_rows(report.columns(sweep), [report.row(sweep, each) for each in sweep])
+        self._print_lines(report.remarks(sweep))
+        if not sweep.base:
+            return
+        self._print_rows(report.LOAD_COLUMNS, map(report.load_row, sweep.measured), "\n")
+        self._print_lines(report.LOAD_EXPLANATION)
+        if sweep.predict:
+            self._print_prediction(model.predict(sweep, sweep.predict), sweep.base.cell)
+        self.print_text(f"picture: {picture}")
+
+    def _print_prediction(self, prediction: Prediction | str, base: Cell) -> None:
+        if isinstance(prediction, str):
+            self.print_text(f"\nno prediction: {prediction}")
+            return
+        self.print_text(f"\npredicted, not measured: the speed-up over {base}")
+        columns = report.predicted_columns(prediction)
+        self._print_rows(columns, report.predicted_rows(prediction))
+        self._print_lines(report.prediction_remarks(prediction.model))
+
+    def _print_rows(
+        self, columns: Iterable[str], rows: Iterable[Iterable[str]], before: str = ""
+    ) -> None:
+        table = new_table(*columns)
+        for row in rows:
+            table.add_row(*(escape(escape_line(cell)) for cell in row))
+        self._out.print(before, end="")
         self._print_table(table)
-        for remark in report.remarks(sweep):
-            self.print_text(remark)
-        if sweep.base:
-            self.print_text(f"picture: {picture}")
+
+    def _print_lines(self, lines: Iterable[str]) -> None:
+        for each in lines:
+            self.print_text(each)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
         """Print a row for each run; STEPS and SECONDS are those of its last point."""

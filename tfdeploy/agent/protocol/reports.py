@@ -41,16 +41,25 @@ class Logs(Request[LogFiles]):
     run: str
 
 
+class Connection(Message):
+    """What one TCP socket of a task has received and sent since it was opened, in bytes. No two
+    sockets of a host have the same `inode` at the same time."""
+
+    task: str
+    inode: int
+    received: int
+    sent: int
+
+
 class Load(Message):
     """What a run uses, since some fixed moment: ask twice and subtract. `at` is this host's
     monotonic clock; `cpu_s` the CPU seconds of each live task; `busy_s` those of the whole host;
-    `received` and `sent` the bytes of all its network interfaces."""
+    `connections` those that the tasks have now, None if the kernel does not report them."""
 
     at: float
     cpu_s: Dict[str, float]
     busy_s: float
-    received: int
-    sent: int
+    connections: Optional[List[Connection]] = None
 
 
 class MeasureLoad(Request[Load]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
-from tfdeploy.output.json_output.experiments import CompareDocument, SweepDocument
+from tfdeploy.output.json_output.experiments import CompareDocument
 from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument
@@ -15,6 +15,7 @@ from tfdeploy.output.json_output.runs import (
     StartDocument,
     StopDocument,
 )
+from tfdeploy.output.json_output.sweeps import SweepDocument
 from tfdeploy.output.json_output.watching import LogLine, StatusDocument
 
 SHAPES: dict[str, type] = {
