@@ -129,7 +129,7 @@ class Agent:
         session = self._session()
         try:
             with suppress(HostError):  # if the agent has exited, reading its answer says why
-                session.send(query.data, payload())
+                session.send(query.compressed if self._current else query.data, payload())
             return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
         except BaseException:
             session.close()
