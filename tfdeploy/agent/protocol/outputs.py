@@ -62,6 +62,7 @@ class Pin(Request[Pinned]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -88,6 +89,7 @@ class ListEvents(Request[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -124,6 +126,7 @@ class ListOutputs(Request[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -148,6 +151,7 @@ class FindFiles(Request[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -240,6 +244,7 @@ class ListReplicas(Request[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -262,6 +267,7 @@ class ListResults(Request[RunResults]):
     """List what came, or would come, to the controller from these runs."""
 
     VERB = "results"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

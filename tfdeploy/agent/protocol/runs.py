@@ -53,6 +53,7 @@ class Enter(Request[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     VERB = "enter"
+    REPEATABLE = True
     project: str
     run: str
     task: str
@@ -84,6 +85,7 @@ class Stop(Request[Stopped]):
     `silent` it then notifies nobody."""
 
     VERB = "stop"
+    REPEATABLE = True
     project: str
     run: str
     tasks: List[str]
@@ -108,6 +110,7 @@ class ListRecords(Request[KnownRuns]):
     """List the newest runs that have a record on the host."""
 
     VERB = "recorded"
+    REPEATABLE = True
     project: str
 
 
@@ -122,6 +125,7 @@ class ReadRecord(Request[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
+    REPEATABLE = True
     project: str
     run: str
 
@@ -176,6 +180,7 @@ class MeasureDisk(Request[DiskUse]):
     """Measure what a project stores on a host."""
 
     VERB = "disk"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
 
