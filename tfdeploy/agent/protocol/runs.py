@@ -67,12 +67,14 @@ class SavedCheckpoint(Message):
 
 
 class StoppedTask(Message):
-    """`survivors` are processes that could not be ended."""
+    """`survivors` are processes that could not be ended. `left` says that the supervisor has
+    exited, too (an older agent does not say it)."""
 
     task: str
     state: str
     survivors: List[int]
     saved: Optional[SavedCheckpoint] = None
+    left: bool = False
 
 
 class Stopped(Message):
@@ -82,7 +84,8 @@ class Stopped(Message):
 class Stop(Request[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch. With `tells`, the chief's supervisor stays to tell the others that the run ends; with
-    `silent` it then notifies nobody."""
+    `silent` it then notifies nobody. It exits when all others have told it their ends: the answer
+    waits up to `linger_s` seconds for that."""
 
     VERB = "stop"
     REPEATABLE = True
@@ -92,6 +95,7 @@ class Stop(Request[Stopped]):
     launched: str = ""
     tells: bool = False
     silent: bool = False
+    linger_s: float = 0.0
 
 
 class KnownRun(Message):
