@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import threading
 import time
@@ -14,6 +15,7 @@ from tfdeploy.transport.daemon.ipc import FAILED, INPUT, STARTED
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand, result_frames
 from tfdeploy.transport.ssh.channels import ChannelPool, run_to_end
 from tfdeploy.transport.ssh.connection import CLOCK, connect
+from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent
 from tfdeploy.transport.ssh.route import Route
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     import paramiko
 
     from tfdeploy.transport.daemon.ipc import FrameConnection
+    from tfdeploy.transport.ssh.connection import SshConnection
 
 MAX_PARKED = 2
+SILENT_S = 300.0  # how long it is remembered that a host was silent
 
 
 class HostPool:
@@ -35,7 +39,9 @@ class HostPool:
         self.last_used = 0.0
         self._keep_s = 0.0
         self._clients = 0
-        self._channels = ChannelPool(route.name, lambda: connect(route, accept_new=False))
+        self._route = route
+        self._silent_at = -math.inf
+        self._channels = ChannelPool(route.name, self._connect)
         self._parked: list[ReusableCommand] = []
         self._lock = threading.Lock()
 
@@ -84,6 +90,18 @@ class HostPool:
         for command in self._parked:
             command.close()
         self._channels.close()
+
+    def _connect(self) -> SshConnection:
+        """Connect; a host that was silent a moment ago is given up earlier: it costs each command
+        as long as that takes."""
+        was_silent = time.clock_gettime(CLOCK) - self._silent_at < SILENT_S
+        try:
+            connection = connect(self._route, False, IMPATIENT if was_silent else PATIENT)
+        except HostSilent:
+            self._silent_at = time.clock_gettime(CLOCK)
+            raise
+        self._silent_at = -math.inf
+        return connection
 
     def _run(self, frames: FrameConnection, argv: Sequence[str], run_s: float) -> None:
         with closing(self._channels.open(argv)) as channel:

@@ -119,7 +119,8 @@ class ConnectionDaemon:
             connections = sum(len(pool) for pool in self._pools.values())
             removed = []
             for route, pool in sorted(idle.items(), key=lambda item: item[1].last_used):
-                if pool.is_expired or connections > MAX_CONNECTIONS:
+                # One without connections remembers whether its host was silent.
+                if pool.is_expired or (len(pool) and connections > MAX_CONNECTIONS):
                     connections -= len(pool)
                     removed.append(self._pools.pop(route))
             return removed
