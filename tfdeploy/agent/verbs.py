@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The start of every line that is meant for the controller.
 MARK = "tfdeploy-answer:"
 ABSENT = 96
+# Instead of a verb: the request follows the line, compressed with zlib, in `size` bytes.
+COMPRESSED = "compressed"
 # A field of any request: the controller is of another version than this agent.
 ANOTHER_VERSION = "another_version"
 # The request of each verb, in protocol/, and the function that answers it. A module is loaded when
@@ -109,7 +111,7 @@ def serve() -> int:
             return ABSENT
         if line.strip():  # an empty line ends a `follow`, which may have ended by itself
             signal.setitimer(signal.ITIMER_REAL, 0.0)
-            verb, body = json.loads(line)
+            verb, body = _decode(line)
             try:
                 _answer(verb, body)
             except BrokenPipeError:  # the controller has closed the connection
@@ -117,6 +119,18 @@ def serve() -> int:
                 return 0
             _preload(PRELOADED.get(verb, ()))
     return 0
+
+
+def _decode(line: bytes) -> List[Any]:
+    """Return the verb and the body of a request, which may be compressed."""
+    decoded: List[Any] = json.loads(line)
+    if decoded[0] != COMPRESSED:
+        return decoded
+    import zlib
+
+    packed = sys.stdin.buffer.read(decoded[1]["size"])
+    unpacked: List[Any] = json.loads(zlib.decompress(packed))
+    return unpacked
 
 
 def _preload(modules: Sequence[str]) -> None:

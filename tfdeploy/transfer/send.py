@@ -16,10 +16,12 @@ from tfdeploy.agent.protocol.releases import (
     ReceiveFiles,
     ReceiveLastFiles,
 )
-from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
+from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
+from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.transfer.fetch import BULK
+from tfdeploy.transfer.last_pushed import LastPushed
 from tfdeploy.transfer.pack import FileVanished, PackCache
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
@@ -67,7 +69,8 @@ def send(
     """
     names = list(hosts)
     with ExitStack() as stack:
-        sender = _ReleaseSender(project, release, stack.enter_context(DirectoryClaims()))
+        last = LastPushed(fleet.inventory, release.id.rpartition("-")[0])
+        sender = _ReleaseSender(project, release, stack.enter_context(DirectoryClaims()), last)
         if fleet.inventory.source.relay and len(names) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
@@ -76,16 +79,23 @@ def send(
                 agent, lambda arrived: on_progress(agent.host, release.id, arrived)
             )
 
-        return fleet.each(names, send_to, on_failed)
+        lacked = fleet.outcomes(names, send_to, on_failed)
+        reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
+        last.record(reached, release.id)
+        raise_all(errors_of(lacked))
+        return reached
 
 
 class _ReleaseSender:
     """One release for many hosts: requests and packs that are the same for all are made once."""
 
-    def __init__(self, project: str, release: Release, claims: DirectoryClaims) -> None:
+    def __init__(
+        self, project: str, release: Release, claims: DirectoryClaims, last: LastPushed
+    ) -> None:
         self._request = {"project": project, "release": release.id}
         self._relay: Relay | None = None
         self._claims = claims
+        self._last = last
         self._release = release
         self._paths = list(release.manifest)
         self._timeout_s = TIMEOUT_S + release.size / MIN_READ_BYTES_PER_S
@@ -104,12 +114,13 @@ class _ReleaseSender:
 
     def send_to(self, agent: Agent, on_arrived: OnBytes) -> bool:
         """Send the release to one host; return whether the host lacked it."""
-        offer = agent.ask_encoded(self._offer)
+        lacking = self._guess_lacking(agent)
+        offer = lacking or agent.ask_encoded(self._offer)
         self._claims.claim(agent, offer.here)
         lacked = not offer.present
         if lacked:
             try:
-                self._deliver(agent, on_arrived)
+                self._deliver(agent, on_arrived, lacking)
             except (TransferFailed, AgentError) as error:
                 # Two pushes of one release use the same folder; the faster one moves it away.
                 if not agent.ask_encoded(self._offer).present:
@@ -119,9 +130,17 @@ class _ReleaseSender:
         on_arrived(self._release.size)
         return lacked
 
-    def _deliver(self, agent: Agent, on_arrived: OnBytes) -> None:
+    def _guess_lacking(self, agent: Agent) -> MissingFiles | None:
+        """Ask a host that got another release last at once what it lacks of this one: the answer
+        also says what the shorter request asks."""
+        if self._last.is_older(agent.host, self._release.id):
+            with suppress(AgentError):  # asked again in the usual order
+                return self._ask_lacking(agent)
+        return None
+
+    def _deliver(self, agent: Agent, on_arrived: OnBytes, lacking: MissingFiles | None) -> None:
         """Send what the host lacks, from another host or from the controller."""
-        lacking = self._ask_lacking(agent)
+        lacking = lacking or self._ask_lacking(agent)
         if lacking.present:
             return
         lacking_bytes = self._total_size(lacking.wanted)

@@ -74,6 +74,7 @@ class Pin(Request[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -100,6 +101,7 @@ class ListEvents(Request[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -136,6 +138,7 @@ class ListOutputs(Request[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -160,6 +163,7 @@ class FindFiles(Request[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -252,6 +256,7 @@ class ListReplicas(Request[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -274,6 +279,7 @@ class ListResults(Request[RunResults]):
     """List what came, or would come, to the controller from these runs."""
 
     VERB = "results"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

@@ -20,6 +20,7 @@ class Status(Request[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     VERB = "status"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -37,6 +38,7 @@ class Logs(Request[LogFiles]):
     """Ask which log files a host has of a run."""
 
     VERB = "logs"
+    REPEATABLE = True
     project: str
     run: str
 
@@ -66,6 +68,7 @@ class MeasureLoad(Request[Load]):
     """Measure what a run uses on a host."""
 
     VERB = "load"
+    REPEATABLE = True
     project: str
     run: str
 
@@ -108,6 +111,7 @@ class Follow(Request[RunEvent]):
     """
 
     VERB = "follow"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -133,6 +137,7 @@ class ReadFiles(Request[Piece]):
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
     VERB = "give"
+    REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]
     limit: int

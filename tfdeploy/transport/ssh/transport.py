@@ -45,7 +45,7 @@ class SshTransport(RsyncTransfers):
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         return run_to_end(self.host, argv[0], self._channels.open(argv), stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str]) -> SshStream:
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> SshStream:
         return SshStream(self.host, argv[0], self._channels.open(argv))
 
     def close(self) -> None:
