@@ -29,12 +29,13 @@ class UnreadableEvents(Message):
 
 
 class EventBatch(Message):
-    """What event files gained. `complete`: nothing more is known to be missing. An empty batch says
-    that the host still looks."""
+    """What event files gained. `complete`: nothing more is known to be missing; `last`: all tasks
+    had ended before. An empty batch says that the host still looks."""
 
     pieces: List[EventPiece]
     unreadable: List[UnreadableEvents]
     complete: bool
+    last: bool
 
 
 class FollowEvents(Request[EventBatch]):

@@ -44,7 +44,7 @@ def follow_events(
         has_ended = all(
             status.report(project, run, task).state in ENDED for task in stream.tasks
         )  # before the files are read: then the last records are among what is sent
-        yield from stream.batches()
+        yield from stream.batches(last=has_ended)
         if has_ended or caller_interrupts(_pause_s(time.process_time() - before_s)):
             return
 
@@ -61,7 +61,7 @@ class _EventStream:
         self._project, self._run, self._present = project, run, present
         self._files: Dict[Tuple[str, str], _SentFile] = {}
 
-    def batches(self) -> Iterator[EventBatch]:
+    def batches(self, last: bool) -> Iterator[EventBatch]:
         """Yield what all files have gained; the last batch is complete."""
         pieces: List[EventPiece] = []
         unreadable: List[UnreadableEvents] = []
@@ -71,10 +71,10 @@ class _EventStream:
                 for piece in file.pieces(found):
                     pieces.append(piece)
                     if sum(len(each.data) for each in pieces) >= BATCH_BYTES:
-                        yield EventBatch(pieces, [], False)
+                        yield EventBatch(pieces, [], False, False)
                         pieces = []
                 unreadable += file.new_errors()
-        yield EventBatch(pieces, unreadable, True)
+        yield EventBatch(pieces, unreadable, True, last)
 
     def _listed(self, task: str) -> Dict[str, EventFile]:
         """Return the event files of a task by their paths on the controller: relative to the

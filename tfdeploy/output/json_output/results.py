@@ -165,8 +165,8 @@ class RunEvents(Shape):
     """The folder of the copies on the controller."""
     tasks: list[TaskEvents]
     """The tasks that have written events so far."""
-    has_ended: bool
-    """Whether no more events will come."""
+    live: bool
+    """Whether a host that answers may still send events."""
     errors: list[Problem]
     """The errors of hosts that do not answer."""
 
@@ -214,7 +214,7 @@ def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
             label=board.labels[fetcher.run.id],
             folder=str(fetcher.copies.folder),
             tasks=[TaskEvents(task=task, files=files, size=size) for task, (files, size) in counts],
-            has_ended=fetcher.has_ended,
+            live=fetcher.is_live,
             errors=to_problems(list(fetcher.errors.values())),
         ))  # fmt: skip
     return TensorBoardDocument(url=url, runs=runs)

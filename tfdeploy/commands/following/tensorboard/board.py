@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.following.signals import delay_signals
-from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, will_be_retried
+from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
 from tfdeploy.commands.following.tensorboard.server import (
     TensorBoard,
     require_free,
@@ -64,7 +64,7 @@ class EventBoard:
             fetcher.looked.wait(max(0.0, deadline - time.monotonic()))
         for fetcher in self.fetchers:
             fetcher.reports = True
-        if any(fetcher.copies.counts() or _may_come(fetcher) for fetcher in self.fetchers):
+        if any(fetcher.copies.counts() or fetcher.is_live for fetcher in self.fetchers):
             return
         raise_all([error for fetcher in self.fetchers for error in fetcher.errors.values()])
         ids = ", ".join(fetcher.run.id for fetcher in self.fetchers)
@@ -83,9 +83,3 @@ def run_labels(runs: Sequence[Run]) -> dict[str, str]:
     """Return what TensorBoard calls each run: its name, if it has one of its own, or its id."""
     names = [run.name for run in runs]
     return {run.id: run.name if run.name and names.count(run.name) == 1 else run.id for run in runs}
-
-
-def _may_come(fetcher: EventFetcher) -> bool:
-    """Return whether a host that answers may still send events."""
-    away = {host for host, error in fetcher.errors.items() if will_be_retried(error)}
-    return not fetcher.has_ended and away != set(fetcher.run.plan.hosts)

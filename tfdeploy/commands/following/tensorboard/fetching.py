@@ -36,8 +36,8 @@ class EventFetcher:
     """The events of a run, and the thread that fetches them; with `offline` it asks no host.
 
     `errors` are those of the hosts that do not answer now; what happens to hosts is reported once
-    `reports` is true. `has_ended`: no more events will come. `fetched_elsewhere`: another command
-    fetches them; this one takes over when it ends.
+    `reports` is true. `fetched_elsewhere`: another command fetches them; this one takes over when
+    it ends.
     """
 
     def __init__(self, run: Run, watcher: Watcher, *, offline: bool) -> None:
@@ -45,11 +45,11 @@ class EventFetcher:
         self.copies = EventCopies(run)
         self.errors: dict[str, TfdeployError] = {}
         self.reports = False
-        self.has_ended = False
         self.fetched_elsewhere = False
         self.looked = threading.Event()  # at every host, or it gave an error
         self._watcher, self._offline = watcher, offline
         self._waiting = set(run.plan.hosts)
+        self._live = set() if offline else set(run.plan.hosts)  # their tasks have not all ended
         self._refused: set[str] = set()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -61,6 +61,11 @@ class EventFetcher:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._thread.join(END_S)
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether a host that answers may still send events."""
+        return bool(self._live - self.errors.keys())
 
     def _work(self) -> None:
         try:
@@ -75,8 +80,8 @@ class EventFetcher:
             return
         except TfdeployError as error:
             self._fail("", error)
+            self._live.clear()
         finally:
-            self.has_ended = not self._closed.is_set()
             self.looked.set()
 
     def _fetch_alone(self) -> None:
@@ -118,6 +123,8 @@ class EventFetcher:
         for found in batch.unreadable:
             self._watcher.print_events_unreadable(host, found)
         self.errors.pop(host, None)
+        if batch.last:
+            self._live.discard(host)
         if batch.complete:
             self._has_looked(host)
 
