@@ -266,7 +266,7 @@ def test_tensorboard_does_not_outlive_a_command_that_is_killed(project):
 @pytest.mark.slow
 def test_a_browser_shows_the_loss_of_each_task_while_it_trains(by_ssh, tmp_path):
     project = by_ssh.project(
-        training={"command": ["python", "trainer.py"], "ready": "process", "role": "none"}
+        training={"command": ["python", "trainer.py"], "ready": "process", "role": "environment"}
     )
     (project.folder / "trainer.py").write_text(TRAINER)
     shutil.copy(Path(__file__).parents[1] / "events.py", project.folder)
