@@ -110,7 +110,11 @@ HOMES = {
     "tomllib": ("config/inventory.py", "environments/requirements.py"),
     "pydantic": ("config/",),
     "pathspec": ("release/",),
-    "subprocess": ("transport/", "agent/", "environments/wheelhouse.py"),
+    "subprocess": (
+        *("transport/", "agent/", "environments/wheelhouse.py"),
+        "commands/following/tensorboard/server.py",
+    ),
+    "tensorboard": ("commands/following/tensorboard/process.py",),
     "uv": ("environments/wheelhouse.py",),
     "tensorflow": ("inside/",),
     "grpc": (),

@@ -55,6 +55,7 @@ VERBS = {
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
     "watch": ("watching.Watch", "reports.watching.watch"),
+    "follow_events": ("events.FollowEvents", "reports.event_stream.follow_events"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),

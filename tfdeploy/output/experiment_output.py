@@ -1,4 +1,4 @@
-"""What experiments found: the tables of `sweep` and `compare`."""
+"""What was measured: the tables of `sweep` and `compare`, and what TensorBoard shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
     format_job_counts,
+    format_size,
 )
 from tfdeploy.output.terminal import Terminal, new_table
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from tfdeploy.agent.protocol.events import UnreadableEvents
+    from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.compare import Comparison, RunSeries
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.model import Prediction
@@ -97,6 +102,38 @@ class ExperimentOutput(Terminal):
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
         self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
+
+    def print_board(self, board: EventBoard, url: str) -> None:
+        """Print the address, and of each run what there is to see and which hosts are away."""
+        for fetcher in board.fetchers:
+            self.print_text(_shown_events(fetcher, board.labels[fetcher.run.id]))
+            for error in fetcher.errors.values():
+                self.print_events_away(error)
+        self.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
+
+    def print_events_away(self, error: TfdeployError) -> None:
+        from tfdeploy.commands.following.tensorboard.fetching import will_be_retried
+
+        again = " until it answers" if will_be_retried(error) else ""
+        self._print_warning(error, f"what was fetched before is shown{again}")
+
+    def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None:
+        place = f"{found.task} on {host}: {found.path} from byte {found.begin} on"
+        text = escape_line(f"{place} is not shown: it {found.error}")
+        self._err.print(f"[yellow]{escape(text)}[/]")
+
+
+def _shown_events(fetcher: EventFetcher, label: str) -> str:
+    from tfdeploy.commands.following.tensorboard.board import WRITERS
+
+    counts = fetcher.copies.counts()
+    tasks = [
+        f"{task} ({format_count(files, 'file')}, {format_size(size)})"
+        for task, (files, size) in counts.items()
+    ]
+    shown = ", ".join(tasks) if tasks else f"no events yet; {WRITERS}"
+    also = " (another command fetches them)" if fetcher.fetched_elsewhere else ""
+    return f"run {label}: {shown}{also}"
 
 
 def _comparison_row(comparison: Comparison, run: RunSeries) -> list[str]:

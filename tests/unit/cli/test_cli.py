@@ -55,8 +55,8 @@ def tfdeploy(monkeypatch, capsys):
 
 COMMANDS = (
     *("init", "plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale"),
-    *("stop", "status", "watch", "logs", "exec", "ssh", "forward", "collect", "fetch", "runs"),
-    *("prune", "report", "compare", "sweep"),
+    *("stop", "status", "watch", "logs", "exec", "ssh", "forward", "tensorboard"),
+    *("collect", "fetch", "runs", "prune", "report", "compare", "sweep"),
 )
 
 

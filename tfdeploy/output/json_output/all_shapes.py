@@ -7,7 +7,11 @@ from tfdeploy.output.json_output.experiments import CompareDocument
 from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument
-from tfdeploy.output.json_output.results import CollectDocument, FetchDocument
+from tfdeploy.output.json_output.results import (
+    CollectDocument,
+    FetchDocument,
+    TensorBoardDocument,
+)
 from tfdeploy.output.json_output.runs import (
     ResumeDocument,
     RunDocument,
@@ -30,6 +34,7 @@ SHAPES: dict[str, type] = {
     "status": StatusDocument,
     "watch": WatchDocument,
     "logs": LogLine,
+    "tensorboard": TensorBoardDocument,
     "collect": CollectDocument,
     "fetch": FetchDocument,
     "stop": StopDocument,
