@@ -295,10 +295,11 @@ def _follow(
     fleet: Fleet, current_run: Run, console: Console, *, resilient: bool
 ) -> tuple[Run, RunEnd]:
     """Follow the run to its end; return it as it was last resumed."""
-    from tfdeploy.commands.run import follow_resiliently, follow_to_end
-
-    follow = follow_resiliently if resilient else follow_to_end
     try:
+        # Within the try: the user may type Ctrl-C while these modules are imported.
+        from tfdeploy.commands.run import follow_resiliently, follow_to_end
+
+        follow = follow_resiliently if resilient else follow_to_end
         with console.fetch_progress(fleet.transfers, beside_events=True):
             return follow(fleet, current_run, _watcher(console))
     except KeyboardInterrupt:
