@@ -52,6 +52,7 @@ VERBS = {
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
+    "select": ("reports.SelectLines", "reports.selected_lines.select"),
     "watch": ("watching.Watch", "reports.watching.watch"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),

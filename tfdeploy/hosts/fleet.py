@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tfdeploy.agent.protocol.reports import Follow, RunEvent
+from tfdeploy.agent.protocol.reports import Follow, RunEvent, SelectLines
 from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts import parallel
@@ -135,6 +135,27 @@ class Fleet:
                     forever,
                     chief=str(chief.task) if announce and host == chief.host else "",
                 )
+            )
+            for host, tasks in _tasks_by_host(placements).items()
+        }
+        return Following(subscriptions, self._cancel)
+
+    def select_lines(
+        self,
+        run: Run,
+        placements: Iterable[Placement],
+        lines: int | None,
+        grep: str,
+        since_s: float | None,
+        *,
+        forever: bool,
+    ) -> Following[RunEvent]:
+        """As `follow` with logs, but report only lines that `grep` matches and that were written in
+        the last `since_s` seconds."""
+        project = run.inventory.project
+        subscriptions = {
+            self.agents[host]: RunEvents(
+                SelectLines(project, run.id, tasks, lines, forever, grep, since_s)
             )
             for host, tasks in _tasks_by_host(placements).items()
         }
