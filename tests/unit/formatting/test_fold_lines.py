@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ TASKS = [f"worker:{number}" for number in range(4)]
 
 
 def test_equal_logs_are_one_block():
-    assert fold(dict.fromkeys(TASKS, ["a", "b"])) == [Block(tuple(TASKS), ("a", "b"))]
+    assert fold({task: ["a", "b"] for task in TASKS}) == [Block(tuple(TASKS), ("a", "b"))]
 
 
 def test_only_what_differs_is_shown_for_each_task():
@@ -41,7 +43,7 @@ def test_time_stamps_of_tensorflow_do_not_differ():
 
 def test_a_time_stamp_that_all_share_is_shown():
     line = "2026-05-01 10:15:00.123456: I x"
-    assert fold(dict.fromkeys(TASKS, [line]))[0].lines == (line,)
+    assert fold({task: [line] for task in TASKS})[0].lines == (line,)
 
 
 def test_long_logs_that_differ_are_not_compared_line_by_line(monkeypatch):
@@ -60,4 +62,4 @@ def test_no_line_of_a_task_is_lost_or_reordered(logs):
     blocks = fold(logs)
     for task, lines in logs.items():
         assert [line for b in blocks if task in b.tasks for line in b.lines] == lines
-    assert all(first.tasks != second.tasks for first, second in zip(blocks, blocks[1:]))  # noqa: B905
+    assert all(first.tasks != second.tasks for first, second in pairwise(blocks))

@@ -100,7 +100,7 @@ def _append(path: str, line: bytes) -> None:
 def _merge_older_half(spans: List[Span]) -> List[Span]:
     """Merge each two neighbours of the older half that are in one file. Pure."""
     half = len(spans) // 2
-    merged = []  # type: List[Span]
+    merged: List[Span] = []
     for number in range(0, half, 2):
         pair = spans[number : min(number + 2, half)]
         first, last = pair[0], pair[-1]

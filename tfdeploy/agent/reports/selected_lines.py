@@ -84,7 +84,9 @@ def _matcher(pattern: str) -> Callable[[List[str]], List[str]]:
             raise OverflowError("it has more than {} characters".format(MAX_PATTERN_CHARS))
         search = re.compile(pattern).search
     except (re.error, OverflowError, RecursionError) as error:
-        raise Refusal("--grep: this host's Python can't use the pattern: {}".format(error))
+        raise Refusal(
+            "--grep: this host's Python can't use the pattern: {}".format(error)
+        ) from None
 
     def matching(lines: List[str]) -> List[str]:
         with _limited_cpu():
@@ -133,7 +135,7 @@ class SelectedLines:
         if limit is None:
             yield from parts
             return
-        newest = deque(maxlen=limit)  # type: Deque[str]
+        newest: Deque[str] = deque(maxlen=limit)
         for lines in parts:
             newest.extend(lines)
         yield list(newest)
