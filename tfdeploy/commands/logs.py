@@ -15,6 +15,7 @@ from tfdeploy.planning import task_selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+    from datetime import datetime, timedelta
 
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.formatting.fold_lines import Block
@@ -38,14 +39,15 @@ class NewLines:
 @dataclass(frozen=True)
 class Selection:
     """The last `lines` existing lines of each log (None: all), of those that the regular expression
-    `grep` matches ("": all) and that were written in the last `since_s` seconds (None: all).
+    `grep` matches ("": all) and that were written since `since`: a time of the host's clock, or a
+    duration until now (None: all).
 
     Raises PlanError if the pattern is invalid.
     """
 
     lines: int | None = None
     grep: str = ""
-    since_s: float | None = None
+    since: timedelta | datetime | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -100,9 +102,9 @@ def fold(run: Run, new: Sequence[NewLines]) -> list[Block]:
 def _stream(
     fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
 ) -> Following[RunEvent]:
-    lines, grep, since_s = selection.lines, selection.grep, selection.since_s
-    if grep or since_s is not None:
-        return fleet.select_lines(run, placements, lines, grep, since_s, forever=follow)
+    lines, grep, since = selection.lines, selection.grep, selection.since
+    if grep or since is not None:
+        return fleet.select_lines(run, placements, lines, grep, since, forever=follow)
     return fleet.follow(run, placements, logs=True, lines=lines, forever=follow, announce=False)
 
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from tfdeploy.config.types import Target
 from tfdeploy.errors import InventoryError
 
+DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -29,7 +30,7 @@ def parse_wait(written: str | None) -> float:
     InventoryError."""
     if written is None:
         return 0.0
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", written)
+    match = re.fullmatch(DURATION, written)
     if written == "forever":
         return math.inf
     if not match:
@@ -39,28 +40,28 @@ def parse_wait(written: str | None) -> float:
     return float(match[1]) * SECONDS[match[2]]
 
 
-def parse_since(written: str | None, now: datetime) -> float | None:
-    """Return the seconds from --since until `now`, which has a time zone; None without the option.
+def parse_since(written: str | None, now: datetime) -> timedelta | datetime | None:
+    """Return the duration or the time of --since; None without the option.
 
-    It is a duration, or a time: with the date or of the last 24 hours, in the zone of `now` unless
-    it names another. Raises InventoryError.
+    A time without a date is of the last 24 hours; one without a zone has that of `now`. Raises
+    InventoryError.
     """
     if written is None:
         return None
-    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])", written)
-    if match:
-        return float(match[1]) * SECONDS[match[2]]
+    match = re.fullmatch(DURATION, written)
     try:
+        if match:
+            return timedelta(seconds=float(match[1]) * SECONDS[match[2]])
         since = _parse_time(written, now)
-        elapsed_s = (now - since).total_seconds()
+        is_future = since > now
     except (ValueError, OverflowError):
         raise InventoryError(
             f'--since: found "{written:.40}"; expected a duration such as 90s, 10m, 2h or 1d, or a '
             "time such as 14:30 or 2026-05-01T14:30"
         ) from None
-    if elapsed_s < 0:
+    if is_future:
         raise InventoryError(f"--since: found {written}, which is in the future")
-    return elapsed_s
+    return since
 
 
 def _parse_time(written: str, now: datetime) -> datetime:

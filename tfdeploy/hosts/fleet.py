@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import threading
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tfdeploy.agent.protocol.reports import Follow, RunEvent, SelectLines
@@ -146,16 +147,18 @@ class Fleet:
         placements: Iterable[Placement],
         lines: int | None,
         grep: str,
-        since_s: float | None,
+        since: timedelta | datetime | None,
         *,
         forever: bool,
     ) -> Following[RunEvent]:
-        """As `follow` with logs, but report only lines that `grep` matches and that were written in
-        the last `since_s` seconds."""
+        """As `follow` with logs, but report only lines that `grep` matches and that were written
+        since a time, or within a duration until now, by the host's clock."""
         project = run.inventory.project
+        since_s = since.total_seconds() if isinstance(since, timedelta) else None
+        since_at = since.timestamp() if isinstance(since, datetime) else None
         subscriptions = {
             self.agents[host]: RunEvents(
-                SelectLines(project, run.id, tasks, lines, forever, grep, since_s)
+                SelectLines(project, run.id, tasks, lines, forever, grep, since_s, since_at)
             )
             for host, tasks in _tasks_by_host(placements).items()
         }

@@ -112,7 +112,8 @@ class Follow(Request[RunEvent]):
 
 class SelectLines(Request[RunEvent]):
     """Report as Follow does, with only those log lines that `grep` matches ("": all) and that were
-    written in the last `since_s` seconds, and of these the last `lines` of each log."""
+    written in the last `since_s` seconds, or since the time `since_at` (seconds since 1970), and of
+    these the last `lines` of each log."""
 
     VERB = "select"
     MAX_ANSWER_BYTES = LONG_LIST
@@ -123,6 +124,7 @@ class SelectLines(Request[RunEvent]):
     forever: bool
     grep: str
     since_s: Optional[float]
+    since_at: Optional[float] = None
     cursors: Optional[Dict[str, str]] = None
 
 

@@ -9,6 +9,7 @@ file that it deletes.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 
@@ -41,7 +42,7 @@ class LogTimes:
         last = self._spans[-1] if self._spans else None
         if last and last[2] == inode and 0 <= now - last[0] < SPAN_S:
             return
-        self._spans.append((round(now, 1), SPAN_S, inode, offset))
+        self._spans.append((math.floor(now * 10) / 10, SPAN_S, inode, offset))
         if len(self._spans) > MAX_SPANS:
             self._spans = _merge_older_half(self._spans)
             self._is_whole = False

@@ -36,21 +36,24 @@ def select(
     forever: bool,
     grep: str,
     since_s: Optional[float],
+    since_at: Optional[float] = None,
     cursors: Optional[Dict[str, str]] = None,
 ) -> Iterator[RunEvent]:
     """Yield events as `follow` does, with only those log lines that the regular expression `grep`
-    matches ("": all) and that were written in the last `since_s` seconds (None: all), and of
-    these the last `lines` (None: all) of what each log has now.
+    matches ("": all) and that were written in the last `since_s` seconds or since the time
+    `since_at` (both None: all), and of these the last `lines` (None: all) of what each log has now.
+    Times are known to a second; a line is rather shown than left out.
 
     A cursor continues a log where an earlier request ended. Raises Refusal if the pattern is
     invalid, or takes more than PATTERN_CPU_S for one part of a log.
     """
     is_selected = _matcher(grep)
     follower = Follower(project, run, tasks, "")
+    moment = since_at if since_s is None else time.time() - since_s
     for task in follower.tasks:
         path, cursor = paths.log(project, run, task), (cursors or {}).get(task)
         limit = None if cursor else lines
-        start = cursor or (None if since_s is None else cursor_since(path, time.time() - since_s))
+        start = cursor or (None if moment is None else cursor_since(path, moment))
         tail = Tail(task, path, None if start is None else 0, start)
         follower.tails.append(SelectedLines(tail, is_selected, limit))
     return follow_to_end(follower, forever)
@@ -59,7 +62,7 @@ def select(
 def cursor_since(path: str, moment: float) -> str:
     """Return the cursor of the first line that may have been written at `moment` or later; "" if
     all lines may have been."""
-    if _changed_at(path) < moment:
+    if _changed_at(path) + log_times.SPAN_S < moment:
         return cursor_at_line(path, None, None)
     spans = log_times.read(path)
     if not spans or spans[0][0] > moment:
