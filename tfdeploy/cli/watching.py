@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
+    from tfdeploy.commands.watch import Ending, WatchedRun
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
@@ -74,24 +75,39 @@ def watch(
                     help="Print JSON lines: one document every 5 seconds.")] = False,
 ) -> None:  # fmt: skip
     """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
-    from tfdeploy.commands.watch import FIRST_LINES, WatchedRun
-    from tfdeploy.live.show import show
+    from tfdeploy.commands.watch import Ending
     from tfdeploy.output.console import Console
 
     found, console = find_run(hosts, run or run_id), Console(for_json=json)
-    watched = WatchedRun(found)
-    try:
-        with open_fleet(found) as fleet, fleet.watch(found, FIRST_LINES) as following:
-            interrupted = show(watched, following, console, json)
-    except KeyboardInterrupt:
-        interrupted = True
-    if interrupted and not watched.has_ended:
+    watched, ending = _watch(found, console, json)
+    while ending is Ending.OVER:
+        found = find_run(hosts, found.id)
+        console.print_text(f"run {found.id} was started again; watching it")
+        watched, ending = _watch(found, console, json)
+    if ending is Ending.INTERRUPTED and not watched.has_ended:
         exit_from_following(console, found)
     if watched.has_ended:
         exit_if_failed(watched.errors)
         raise typer.Exit(watched.exit_code)
-    console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
+    if watched.continues:
+        console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
+    else:
+        text = f"no host has reported how run {found.id} is. Next: tfdeploy status {found.flags}"
+        console.print_text(text)
     exit_if_failed([host.error for host in watched.hosts.values() if host.gave_up and host.error])
+
+
+def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
+    """Watch a run as its last start has planned it."""
+    from tfdeploy.commands.watch import FIRST_LINES, Ending, WatchedRun, started_again
+    from tfdeploy.live.show import show
+
+    watched = WatchedRun(run)
+    try:
+        with open_fleet(run) as fleet, fleet.watch(run, FIRST_LINES) as following:
+            return watched, show(watched, following, console, json, lambda: started_again(run))
+    except KeyboardInterrupt:
+        return watched, Ending.INTERRUPTED
 
 
 @add_command(

@@ -32,7 +32,9 @@ def test_since_is_a_duration_or_a_time(written, since):
     assert parse_since(written, NOW) == since
 
 
-@pytest.mark.parametrize("written", ["", "soon", "10", "10 m", "25:00", "2026-13-01", "999999999d"])
+@pytest.mark.parametrize(
+    "written", ["", "soon", "10", "10 m", "25:00", "2026-13-01", "9999999999d"]
+)
 def test_anything_else_is_refused(written):
     with pytest.raises(InventoryError, match="expected a duration such as 90s"):
         parse_since(written, NOW)
