@@ -1,4 +1,4 @@
-"""Measure what watching costs with 1 and 48 hosts: tests/bench/watching.py [HOSTS…] [--seconds S].
+"""Measure what watching costs with 1 and 48 hosts: python -m bench.watching [HOSTS…].
 
 All hosts are this machine: each has a folder and an agent of its own, over one real sshd and over
 a connection of its own. Only CPU seconds, bytes and memory are measured, so other work on the

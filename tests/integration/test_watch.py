@@ -188,7 +188,7 @@ def test_run_shows_the_view_and_ends_as_without_it(by_ssh, code):
         (project.work("worker:1") / "go").touch()
         (project.work("worker:0") / "go").touch()
         assert shown.process.wait() == code
-        until(lambda: "collected" in shown.text, "what was collected")
+        until(lambda: "model.ckpt-3" in shown.text.rpartition("\x1b[?1049l")[2], "the checkpoint")
         after = shown.text.rpartition("\x1b[?1049l")[2]
     assert ("SUCCEEDED worker:0" in after) == (code == 0)
     assert list((project.run_folder / "checkpoints").glob("model.ckpt-3*"))
