@@ -64,7 +64,7 @@ MAY_IMPORT = {
         "init",
         *("planning", "release", "run", "transfer"),
     ),
-    "live": ("agent", "commands", "errors", "formatting", "hosts", "output"),
+    "live": ("agent", "commands", "errors", "formatting", "hosts", "output", "run"),
     "cli": (
         *("commands", "config", "errors", "experiments", "hosts", "init", "live", "output"),
         *("run", "transfer", "trust"),

@@ -7,6 +7,7 @@
 <root>/<project>/manifests/<release>.json     what a release contains
 <root>/<project>/envs/<environment>/          a Python environment, see environments/
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
+<root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)

@@ -58,11 +58,11 @@ class ExperimentOutput(Terminal):
     def print_sweep(self, sweep: Sweep, picture: Path) -> None:
         self.print_text("")
         self._print_rows(report.columns(sweep), [report.row(sweep, each) for each in sweep])
-        self._print_lines(report.remarks(sweep))
+        self._print_paragraph(report.remarks(sweep))
         if not sweep.base:
             return
         self._print_rows(report.LOAD_COLUMNS, map(report.load_row, sweep.measured), "\n")
-        self._print_lines(report.LOAD_EXPLANATION)
+        self._print_paragraph(report.LOAD_EXPLANATION)
         if sweep.predict:
             self._print_prediction(model.predict(sweep, sweep.predict), sweep.base.cell)
         self.print_text(f"picture: {picture}")
@@ -74,7 +74,7 @@ class ExperimentOutput(Terminal):
         self.print_text(f"\npredicted, not measured: the speed-up over {base}")
         columns = report.predicted_columns(prediction)
         self._print_rows(columns, report.predicted_rows(prediction))
-        self._print_lines(report.prediction_remarks(prediction.model))
+        self._print_paragraph(report.prediction_remarks(prediction.model))
 
     def _print_rows(
         self, columns: Iterable[str], rows: Iterable[Iterable[str]], before: str = ""
@@ -85,7 +85,7 @@ class ExperimentOutput(Terminal):
         self._out.print(before, end="")
         self._print_table(table)
 
-    def _print_lines(self, lines: Iterable[str]) -> None:
+    def _print_paragraph(self, lines: Iterable[str]) -> None:
         for each in lines:
             self.print_text(each)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         start_document,
         stop_document,
     )
-    from tfdeploy.output.json_output.watching import log_lines, status_document
+    from tfdeploy.output.json_output.watching import folded_lines, log_lines, status_document
 
 __all__ = [
     "check_document",
@@ -41,6 +41,7 @@ __all__ = [
     "compare_document",
     "failure_document",
     "fetch_document",
+    "folded_lines",
     "log_lines",
     "plan_document",
     "prune_document",
@@ -70,7 +71,7 @@ _FUNCTIONS = {
         "start_document",
         "stop_document",
     ),
-    "watching": ("log_lines", "status_document"),
+    "watching": ("folded_lines", "log_lines", "status_document"),
 }
 _MODULES = {name: module for module, names in _FUNCTIONS.items() for name in names}
 
