@@ -21,7 +21,8 @@ def main() -> None:
         case ["real"]:
             from figures import real, store
 
-            store.write(store.REAL, real.measure())
+            for document in real.measure():
+                store.write(store.REAL, document)
         case ["draw"]:
             from figures import draw, page
 

@@ -14,15 +14,18 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from figures import grid, store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXAMPLES = Path(__file__).resolve().parents[1]
 REPEATS = 3
 CENTRE = re.compile(r"^centre at step (\d+) loss (\S+) after (\S+) s$", re.M)
 STOPPED = re.compile(r"^stopped at step (\d+) in (\S+) s, own steps: (\d+)$", re.M)
-BACKUP_SLOW_MS = 100
+BACKUP_SLOW_MS, BACKUP_STEPS = 100, 200
 
 
 class Recipe(NamedTuple):
@@ -47,35 +50,28 @@ RECIPES = (
 )
 
 
-def measure(repeats: int = REPEATS) -> dict[str, Any]:
-    """Run everything; return what real.json contains."""
+def measure(repeats: int = REPEATS) -> Iterator[dict[str, Any]]:
+    """Run everything; after each repetition, yield what real.json contains."""
     chosen = store.read(store.SIMULATION)["chosen rates"]
     rates = {recipe.algorithm: chosen[recipe.algorithm] for recipe in RECIPES}
+    simulated = grid.simulate_as_real(rates)
+    runs, backups = [], []
     with tempfile.TemporaryDirectory() as scratch:
         examples = Path(scratch) / "examples"
         shutil.copytree(EXAMPLES, examples, ignore=shutil.ignore_patterns("runs", "__pycache__"))
-        runs = [
-            train(examples, recipe, rates[recipe.algorithm], repeat)
-            for repeat in range(repeats)
-            for recipe in RECIPES
-        ]
-        backup = [
-            train_with_backup(examples, backup, repeat)
-            for repeat in range(repeats)
-            for backup in (0, 1)
-        ]
-    return {
-        "made by": "make recipes",
-        "constants": {
-            "cores": os.cpu_count(), "machine": platform.machine(), "repeats": repeats,
-            "workers": grid.TRIAL, "window": grid.WINDOW, "batches": grid.REAL_BATCHES,
-            "seeds": len(grid.SEEDS), "slow_ms": BACKUP_SLOW_MS,
-        },
-        "rates": rates,
-        "runs": runs,
-        "backup": backup,
-        "simulated": grid.simulate_as_real(rates),
-    }  # fmt: skip
+        (examples / ".git").mkdir()  # as in a clone: recipes read the folder above their own
+        for repeat in range(repeats):
+            runs += [train(examples, each, rates[each.algorithm], repeat) for each in RECIPES]
+            backups += [train_with_backup(examples, backup, repeat) for backup in (0, 1)]
+            yield {
+                "made by": "make recipes",
+                "constants": {
+                    "cores": os.cpu_count(), "machine": platform.machine(), "repeats": repeat + 1,
+                    "workers": grid.TRIAL, "window": grid.WINDOW, "batches": grid.REAL_BATCHES,
+                    "seeds": len(grid.SEEDS), "slow_ms": BACKUP_SLOW_MS,
+                },
+                "rates": rates, "runs": runs, "backup": backups, "simulated": simulated,
+            }  # fmt: skip
 
 
 def train(examples: Path, recipe: Recipe, rate: float, repeat: int) -> dict[str, Any]:
@@ -105,7 +101,10 @@ def train(examples: Path, recipe: Recipe, rate: float, repeat: int) -> dict[str,
 def train_with_backup(examples: Path, backup: int, repeat: int) -> dict[str, Any]:
     """Train sync_replicas with 3 workers, one of them slowed; return how often each took part."""
     print(f"\n== sync_replicas --backup={backup}, {repeat + 1} …", flush=True)
-    flags = (f"--backup={backup}", "--net=dense", f"--slow_ms={BACKUP_SLOW_MS}")
+    flags = (
+        f"--backup={backup}", f"--steps={BACKUP_STEPS}", "--net=dense",
+        f"--slow_ms={BACKUP_SLOW_MS}",
+    )  # fmt: skip
     logs = tfdeploy_run(examples / "sync_replicas", "hosts.backup.toml", flags)
     ends = [STOPPED.findall((logs / f"worker-{index}.log").read_text()) for index in range(3)]
     return {

@@ -15,6 +15,7 @@ from examples.recipes import EXAMPLES, run
 pytestmark = pytest.mark.slow
 
 ARITHMETIC = Path(__file__).parent / "scripts" / "arithmetic.py"
+CENTRE = re.compile(r"^centre at step (\d+) loss (\S+) after", re.MULTILINE)
 ROUNDING = 1e-6  # A single forgotten gradient changes some weight by a thousand times as much.
 
 NET = [f"{layer}/{part}" for layer in ("convolution_1", "convolution_2", "dense")
@@ -92,6 +93,23 @@ def test_downpour_learns(hosts, serial, tmp_path):
     done = run("downpour", tmp_path, hosts=hosts)
     assert_learned(done, serial)
     assert_own_copies(done)
+
+
+def test_downpour_learns_with_background_pushes_and_adagrad_on_the_workers(serial, tmp_path):
+    words = ("--push=background", "--local=adagrad", "--n_push=5", "--n_fetch=10")
+    done = run("downpour", tmp_path, words=words)
+    assert_learned(done, serial)
+    assert_own_copies(done)
+
+
+def test_the_centre_is_measured_by_the_chief_alone(tmp_path):
+    done = run("adag", tmp_path, words=("--measure_every=100", "--net=dense", "--steps=400"))
+    measured = CENTRE.findall(done.log("worker:0"))
+    steps = [int(step) for step, _ in measured]
+    assert steps == sorted(steps)
+    assert steps[-1] >= 400
+    assert float(measured[-1][1]) < float(measured[0][1])
+    assert not CENTRE.search(done.log("worker:1"))
 
 
 @pytest.mark.parametrize("recipe", ["adag", "dynsgd", "aeasgd", "aeamsgd"])
