@@ -48,7 +48,7 @@ def main() -> None:
     add("--learning_rate", type=float, default=0.05, help="η")
     add("--n_push", type=int, default=5, help="in batches")
     add("--n_fetch", type=int, default=5, help="in batches")
-    add("--push", choices=("blocking", "background"), default="blocking")
+    add("--push", choices=("blocking", "background"), default="blocking", help="see above")
     given = parser.parse_args()
     given.window = given.n_push  # A report of progress counts this number of batches.
     replica.run(given, Downpour, train)

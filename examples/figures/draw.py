@@ -113,7 +113,8 @@ def slow(simulated: dict[str, Any]) -> Figure:
                 draw_range(left, name, row, summary.spread(times), filled=filled)
             elif filled:
                 text = f"reached by {len(times)} of {len(runs)}"
-                left.text(30, row, text, va="center", fontsize=8.5)
+                box = {"facecolor": PAPER, "edgecolor": "none", "pad": 2}
+                left.text(30, row, text, va="center", fontsize=8.5, bbox=box)
             shares = summary.spread([100 * summary.slow_share(run) for run in runs])
             draw_range(right, name, row, shares, filled=filled)
     for axes in (left, right):
@@ -123,7 +124,7 @@ def slow(simulated: dict[str, Any]) -> Figure:
     left.set_xlim(25, 1100)
     left.set_xticks([30, 100, 300, 1000], ["30", "100", "300", "1000"])
     left.set_xticks([], minor=True)
-    right.set(xlabel="share of the last worker's batches, %", xlim=(0, None))
+    right.set(xlabel="the last worker's share of all batches, %", xlim=(0, None))
     right.axvline(100 / grid.MANY, color=FRAME, linewidth=1, linestyle=":")
     figure.suptitle(
         f"hollow: equal workers; filled: the last worker takes {grid.SLOWEST:g} times as long",

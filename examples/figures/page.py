@@ -45,8 +45,13 @@ def render(simulated: dict[str, Any], real: dict[str, Any]) -> str:
         rate_rows=rows(best_rate(simulated, name) for name in names),
         real_rows=rows(real_row(real, name) for name in real["rates"]),
         backup=rows(map(backup_row, real["backup"])),
-        said=said(simulated),
+        repeats=plural(real["constants"]["repeats"], "real run"),
+        said=said(simulated) | agreement(real),
     )
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def rows(cells: Iterable[list[str]]) -> str:
@@ -139,3 +144,18 @@ def said(simulated: dict[str, Any]) -> dict[str, str]:
     rounds = summary.where(simulated["scaling"], algorithm="sagn", workers=most, window=20)
     quoted["sagn_updates"] = f"{summary.spread([run['updates'] for run in rounds]).middle:.0f}"
     return {key.replace("-", "_"): value for key, value in quoted.items()}
+
+
+def agreement(real: dict[str, Any]) -> dict[str, str]:
+    """Return how far the real runs and the simulation differ."""
+    within, ratios = 0, {}
+    for name in real["rates"]:
+        run = summary.losses(summary.where(real["runs"], algorithm=name)).middle
+        twin = summary.losses(summary.where(real["simulated"], algorithm=name))
+        within += twin.low <= run <= twin.high
+        ratios[name] = max(run / twin.middle, twin.middle / run)
+    furthest = max(ratios, key=ratios.__getitem__)
+    return {
+        "within": str(within), "compared": str(len(ratios)), "furthest": furthest,
+        "ratio": f"{ratios[furthest]:.1f}",
+    }  # fmt: skip

@@ -29,7 +29,7 @@ Hogwild and the SSGD forms have no window: they exchange after each batch. Each 
 
 - With 2 workers hardly anything differs. With 8 the sums of DOWNPOUR's SGD form push the centre away ({said[downpour_sgd_8_5]}), Adagrad on the ps softens that ({said[downpour_8_5]}), and ADAG ({said[adag_8_5]}), DynSGD ({said[dynsgd_8_5]}) and both elastic ones ({said[aeasgd_8_5]}, {said[aeamsgd_8_5]}) learn.
 - ADAG divides by the window, not by the number of workers: with 16 workers and a window of 5 it fails as well ({said[adag_16_5]}); with a window of 20 it does not ({said[adag_16_20]}).
-- SAGN never fails, but is slow: a round counts as one update, and 16 workers with a window of 20 make {said[sagn_updates]} updates of the same {batches} batches ({said[sagn_16_20]}).
+- SAGN never fails at this rate, but is slow: a round counts as one update, and 16 workers with a window of 20 make {said[sagn_updates]} updates of the same {batches} batches ({said[sagn_16_20]}).
 
 ## One training on three axes
 
@@ -67,19 +67,19 @@ Simulated: {workers} workers, a window of {window}, {seeds} seeds for each rate.
 
 ![real runs of the recipes above the simulation](figures/real.svg)
 
-Thin lines: {real[repeats]} real runs of each recipe by `tfdeploy run`, with a ps and {real[workers]} workers, `--net=dense`, a window of {real[window]} and {real[batches]} batches; the chief evaluates the weights on the ps (`--measure_every`). Dashed, with a band: {real[seeds]} simulated seeds of the same. The rates are those above. Real runs on {real[cores]} cores ({real[machine]}, no GPU) which other programs used too: workers stop and go, so gradients are older at times than in the simulation.
+Thin lines: {repeats} of each recipe by `tfdeploy run`, with a ps and {real[workers]} workers, `--net=dense`, a window of {real[window]} and {real[batches]} batches; the chief evaluates the weights on the ps (`--measure_every`). Dashed, with a band: {real[seeds]} simulated seeds of the same. The rates are those above. Real runs on {real[cores]} cores ({real[machine]}, no GPU) which other programs used too: workers stop and go, so gradients are older at times than in the simulation.
 
 | recipe | rate | real: last loss, median (range) | simulated | the chief's share of the batches |
 |---|--:|--:|--:|--:|
 {real_rows}
 
-Only 2 workers were run for real. For more the simulation is what there is; its pace is regular, and real machines may be worse.
+The real median is within the simulated range for {said[within]} of {said[compared]} recipes; the largest ratio between a real and a simulated median is {said[ratio]}, of {said[furthest]}. Only 2 workers were run for real. For more the simulation is what there is; its pace is regular, and real machines may be worse.
 
 ## Backup workers, for real
 
-[sync_replicas](../examples/sync_replicas/) with 3 workers of which the first is slowed by {real[slow_ms]} ms a batch. Real runs; the columns count how many batches each worker computed. With `--backup=1` a step takes the first 2 gradients.
+[sync_replicas](../examples/sync_replicas/) with 3 workers of which the last is slowed by {real[slow_ms]} ms a batch: `hosts.backup.toml`. Real runs, taken in turns; the columns count the batches that each worker computed. With `--backup=1` a step takes the first 2 gradients.
 
-| `--backup` | steps | slowed worker | worker 1 | worker 2 | seconds |
+| `--backup` | steps | worker 0 | worker 1 | slowed worker | seconds |
 |--:|--:|--:|--:|--:|--:|
 {backup}
 
