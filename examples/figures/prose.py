@@ -27,8 +27,8 @@ Simulated; {seeds} seeds a point. Dotted: one worker with SGD. Median loss with 
 
 Hogwild and the SSGD forms have no window: they exchange after each batch. Each sentence here rests on {seeds} seeds a point, at these rates:
 
-- With 2 workers hardly anything differs. With 8 the sums of DOWNPOUR's SGD form push the centre away ({said[downpour_sgd_8_5]}), Adagrad on the ps softens that ({said[downpour_8_5]}), and ADAG ({said[adag_8_5]}), DynSGD ({said[dynsgd_8_5]}) and both elastic ones ({said[aeasgd_8_5]}, {said[aeamsgd_8_5]}) learn.
-- ADAG divides by the window, not by the number of workers: with 16 workers and a window of 5 it fails as well ({said[adag_16_5]}); with a window of 20 it does not ({said[adag_16_20]}).
+- With 2 workers and a window of 5 hardly anything differs. With 8 the sums of DOWNPOUR's SGD form push the centre away ({said[downpour_sgd_8_5]}), Adagrad on the ps softens that ({said[downpour_8_5]}), and ADAG ({said[adag_8_5]}), DynSGD ({said[dynsgd_8_5]}) and both elastic ones ({said[aeasgd_8_5]}, {said[aeamsgd_8_5]}) learn.
+- ADAG divides by the window, not by the number of workers: with 16 workers and a window of 5 it fails as well ({said[adag_16_5]}); with a window of 20 it does not ({said[adag_16_20]}). With a window of 1 its mean is a sum, and at this rate 2 workers are too many ({said[adag_2_1]}).
 - SAGN never fails at this rate, but is slow: a round counts as one update, and 16 workers with a window of 20 make {said[sagn_updates]} updates of the same {batches} batches ({said[sagn_16_20]}).
 
 ## One training on three axes
