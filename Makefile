@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes replication clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes figures replication clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,7 +28,8 @@ help:
 	@echo "make docs    build the documentation into build/site"
 	@echo "make schemas write docs/schemas/ and the tables of docs/json.md from the shapes of --json"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
-	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
+	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (some minutes)"
+	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
@@ -85,7 +86,12 @@ bench: .venv/.ready-to-develop
 	tests/bench/render
 
 recipes: .venv/.ready-to-run
-	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/side_by_side.py
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures real
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
+
+figures: .venv/.ready-to-run
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures simulate
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
 
 replication: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/replication.py

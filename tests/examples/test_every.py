@@ -16,7 +16,7 @@ from tfdeploy.trust import sensitive_values
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
 # No training: they call tfdeploy.
-MEASURING = {EXAMPLES / "side_by_side.py", EXAMPLES / "replication.py"}
+MEASURING = {*EXAMPLES.glob("figures/*.py"), EXAMPLES / "replication.py"}
 SCRIPTS = sorted({*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*/*.py")} - MEASURING)
 HOSTS = sorted(EXAMPLES.glob("*/hosts*.toml"))
 INDEX = (EXAMPLES / "README.md").read_text()
