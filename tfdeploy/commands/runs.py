@@ -11,6 +11,7 @@ from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, parse_run_json
+from tfdeploy.transfer.shared_fs import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ TIMEOUT_S = 300.0
 class HostDisk:
     """What one host stores of the project, and the size of its disk.
 
-    `left_bytes` are the remains of interrupted pushes and removals; `results` are the files that
-    its runs have written.
+    `left_bytes` are the remains of interrupted removals of runs, `store_left_bytes` those of
+    pushes, builds and other removals; `results` are the files that its runs have written. What
+    hosts share is counted on the first of them.
     """
 
     runs: tuple[HeldRun, ...]
@@ -42,6 +44,7 @@ class HostDisk:
     total_bytes: int
     results: tuple[StoredResult, ...] = ()
     environments: tuple[HeldEnvironment, ...] = ()
+    store_left_bytes: int = 0
 
     @property
     def releases_bytes(self) -> int:
@@ -50,7 +53,8 @@ class HostDisk:
     @property
     def used_bytes(self) -> int:
         runs_bytes = sum(run.bytes for run in self.runs)
-        return runs_bytes + self.releases_bytes + self.environments_bytes + self.left_bytes
+        left_bytes = self.left_bytes + self.store_left_bytes
+        return runs_bytes + self.releases_bytes + self.environments_bytes + left_bytes
 
     @property
     def environments_bytes(self) -> int:
@@ -106,7 +110,8 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
         return replace(disk, results=stored_results(agent, inventory.project, ids, base))
 
     outcomes = fleet.outcomes(fleet.agents, ask)
-    disks = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
+    found = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
+    disks = count_stores_once(inventory, found)
     summaries = summarize_runs(disks, base)
     return ProjectRuns(inventory.project, summaries, disks, tuple(errors_of(outcomes)))
 
@@ -143,10 +148,27 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
     return next((state.lower() for state in by_priority if state in states), "stopped")
 
 
+def count_stores_once(inventory: Inventory, disks: Mapping[str, HostDisk]) -> dict[str, HostDisk]:
+    """Return the disks, without what a host only shares with another one before it. Pure."""
+    first = group_by_store(inventory, disks)
+    return {
+        host: disk
+        if host in first
+        else replace(disk, releases=(), environments=(), store_left_bytes=0)
+        for host, disk in disks.items()
+    }
+
+
 def _parse_disk(use: DiskUse) -> HostDisk:
-    sizes = (use.left_bytes, use.free_bytes, use.total_bytes)
-    held = HostDisk(tuple(use.runs), tuple(use.releases), *sizes)
-    return replace(held, environments=tuple(use.environments))
+    return HostDisk(
+        runs=tuple(use.runs),
+        releases=tuple(use.releases),
+        left_bytes=use.left_bytes,
+        store_left_bytes=use.store_left_bytes,
+        free_bytes=use.free_bytes,
+        total_bytes=use.total_bytes,
+        environments=tuple(use.environments),
+    )
 
 
 def _summarize(

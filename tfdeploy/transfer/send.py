@@ -19,6 +19,7 @@ from tfdeploy.agent.protocol.releases import (
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
+from tfdeploy.transfer import shared_fs
 from tfdeploy.transfer.fetch import BULK
 from tfdeploy.transfer.pack import FileVanished, PackCache
 from tfdeploy.transfer.shared_directory import DirectoryClaims
@@ -59,16 +60,18 @@ def send(
     on_progress: OnProgress = lambda host, release, arrived: None,
     on_failed: OnFailed = lambda error: None,
 ) -> dict[str, bool]:
-    """Send `release` to those of the hosts that lack it; return for each whether it lacked it.
+    """Send `release` to those of the hosts that lack it; return for each whether it was sent there.
+    Of hosts that share a file system, one receives it.
 
     `on_progress(host, release id, arrived bytes)` and `on_failed(error)` are called from several
     threads while it goes on; the first call counts what the host had before. Raises the errors of
     all hosts.
     """
-    names = list(hosts)
+    groups = shared_fs.group_by_store(fleet.inventory, hosts)
+    shared_fs.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
         sender = _ReleaseSender(project, release, stack.enter_context(DirectoryClaims()))
-        if fleet.inventory.source.relay and len(names) > DIRECT_HOSTS:
+        if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
         def send_to(agent: Agent) -> bool:
@@ -76,7 +79,14 @@ def send(
                 agent, lambda arrived: on_progress(agent.host, release.id, arrived)
             )
 
-        return fleet.each(names, send_to, on_failed)
+        lacked = fleet.each(groups, send_to, on_failed)
+
+    def on_seen(host: str) -> None:
+        lacked[host] = False
+        on_progress(host, release.id, release.size)
+
+    shared_fs.verify_release(fleet, project, release.id, groups, on_seen)
+    return lacked
 
 
 class _ReleaseSender:

@@ -1,4 +1,5 @@
-"""Refuse two hosts that share a directory: each would take the other's tasks for its own."""
+"""Refuse hosts that share a directory unknowingly: each would take the other's tasks for its
+own."""
 
 from __future__ import annotations
 
@@ -58,10 +59,10 @@ class DirectoryClaims:
                 return
         raise TransferFailed(
             agent.host,
-            f"its directory {agent.root} is also the directory of {first}: "
+            f"its directory {agent.store} is also the directory of {first}: "
             "they share a file system",
-            "give each host its own directory, with this under [defaults]: "
-            f'directory = "{agent.root}/{{host}}" (a local disk is faster); '
+            "write shared_fs = true under [defaults]; or give each host its own directory: "
+            f'directory = "{agent.store}/{{host}}" (a local disk is faster); '
             "if both names are one machine, list it once",
         )
 

@@ -153,20 +153,23 @@ class HeldRelease(Message):
 
 class HeldEnvironment(Message):
     """A Python environment on this host; `age_s` is the time since it was built. Files that it
-    shares with the cache of installers count half."""
+    shares with the cache of installers count half. `wheels` is the release that it was built from,
+    "" if an index had its packages."""
 
     environment: str
     age_s: float
     bytes: int
+    wheels: str = ""
 
 
 class DiskUse(Message):
-    """`left_bytes` is what broken deletions and pushes left; `free_bytes` what this user may still
-    write."""
+    """`left_bytes` is what broken deletions left of runs, `store_left_bytes` what they, pushes and
+    builds left of all that hosts can share; `free_bytes` what this user may still write."""
 
     runs: List[HeldRun]
     releases: List[HeldRelease]
     left_bytes: int
+    store_left_bytes: int
     free_bytes: int
     total_bytes: int
     environments: List[HeldEnvironment]
