@@ -20,8 +20,11 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
-from tfdeploy.transfer.shared_directory import DirectoryClaims
-from tfdeploy.transfer.shared_fs import errors_of_sharing, group_by_store
+from tfdeploy.transfer.shared_directory import (
+    DirectoryClaims,
+    errors_of_sharing,
+    group_by_store,
+)
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from tfdeploy.errors import (
 )
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.transfer import shared_fs
+from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
     """
     ids = {host: spec.id for host, spec in specs.items()}
     groups = _groups(fleet, ids)
-    shared_fs.refuse_unshared(fleet, groups)
+    shared_directory.refuse_unshared(fleet, groups)
     states = _find(fleet, {host: ids[host] for host in groups})
     lacking = {host: specs[host] for host in groups if not states[host].built}
     uv = _send_uv(fleet, {host: states[host] for host in lacking})
@@ -85,7 +85,7 @@ def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
     raise_all(errors_of(outcomes))
     built = {host: end for host, end in outcomes.items() if isinstance(end, Built)}
     ends: dict[str, Built | EnvironmentState] = {**states, **built}
-    shared_fs.verify_environments(fleet, fleet.inventory.project, groups, ids)
+    shared_directory.verify_environments(fleet, fleet.inventory.project, groups, ids)
     raise_all([*differences({host: end.packages for host, end in ends.items()})])
     fresh = tuple(host for host, end in built.items() if end.fresh)
     return BuildResult(fresh, tuple(host for host in specs if host not in fresh))
@@ -134,7 +134,7 @@ def _groups(fleet: Fleet, environments: Mapping[str, str]) -> dict[str, list[str
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(environments.values()):
         hosts = [host for host, id_ in environments.items() if id_ == name]
-        groups |= shared_fs.group_by_store(fleet.inventory, hosts)
+        groups |= shared_directory.group_by_store(fleet.inventory, hosts)
     return groups
 
 

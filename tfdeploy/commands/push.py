@@ -9,7 +9,7 @@ from tfdeploy.commands.environments import build_environments
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.transfer.send import send
-from tfdeploy.transfer.shared_fs import group_by_store
+from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

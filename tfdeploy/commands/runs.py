@@ -11,7 +11,7 @@ from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, parse_run_json
-from tfdeploy.transfer.shared_fs import group_by_store
+from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
 if TYPE_CHECKING:

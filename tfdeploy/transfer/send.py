@@ -19,10 +19,9 @@ from tfdeploy.agent.protocol.releases import (
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
-from tfdeploy.transfer import shared_fs
+from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.fetch import BULK
 from tfdeploy.transfer.pack import FileVanished, PackCache
-from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,10 +66,13 @@ def send(
     threads while it goes on; the first call counts what the host had before. Raises the errors of
     all hosts.
     """
-    groups = shared_fs.group_by_store(fleet.inventory, hosts)
-    shared_fs.refuse_unshared(fleet, groups)
+    names = list(hosts)
+    groups = shared_directory.group_by_store(fleet.inventory, names)
+    shared_directory.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
-        sender = _ReleaseSender(project, release, stack.enter_context(DirectoryClaims()))
+        sender = _ReleaseSender(
+            project, release, stack.enter_context(shared_directory.DirectoryClaims())
+        )
         if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
@@ -82,17 +84,18 @@ def send(
         lacked = fleet.each(groups, send_to, on_failed)
 
     def on_seen(host: str) -> None:
-        lacked[host] = False
         on_progress(host, release.id, release.size)
 
-    shared_fs.verify_release(fleet, project, release.id, groups, on_seen)
-    return lacked
+    shared_directory.verify_release(fleet, project, release.id, groups, on_seen)
+    return {host: lacked.get(host, False) for host in names}
 
 
 class _ReleaseSender:
     """One release for many hosts: requests and packs that are the same for all are made once."""
 
-    def __init__(self, project: str, release: Release, claims: DirectoryClaims) -> None:
+    def __init__(
+        self, project: str, release: Release, claims: shared_directory.DirectoryClaims
+    ) -> None:
         self._request = {"project": project, "release": release.id}
         self._relay: Relay | None = None
         self._claims = claims

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
+from tfdeploy.environments.wheelhouse import PLACE
+from tfdeploy.release.snapshot import slug
+
+WHEELS = f"{slug(PLACE)}-"
 
 
 def run(
@@ -42,7 +46,28 @@ def environments_removed(runs, environments, keep=0):
     return [each.environment for what in chosen.values() for each in what.environments]
 
 
+def wheels_removed(held, environments, *runs):
+    """Return the releases that are removed, with wheels among them; `environments` are (name, age,
+    wheels)."""
+    built = tuple(HeldEnvironment(name, age_s, 5, wheels) for name, age_s, wheels in environments)
+    disks = {"a": replace(disk(*runs, releases=held), environments=built)}
+    return removed(disks, runs=9, releases=5)
+
+
 # choose_removals
+
+
+def test_wheels_stay_with_the_environments_that_were_built_from_them():
+    old, new, failed = (WHEELS + name for name in ("1" * 16, "2" * 16, "3" * 16))
+    held = [(old, 9e4), (new, 8e4), (failed, 7e4)]
+    environments = [("of-no-run", 9e4, old), ("newest", 8e4, new)]
+    assert wheels_removed(held, environments) == {"a": [old, failed]}
+    used = run(1, environments=["of-no-run"])
+    assert wheels_removed(held, environments, used) == {"a": [failed]}
+
+
+def test_wheels_of_which_an_environment_may_be_being_built_stay():
+    assert wheels_removed([(WHEELS + "1" * 16, 60.0)], []) == {}
 
 
 def test_environments_that_no_run_uses_are_removed_except_the_newest():
