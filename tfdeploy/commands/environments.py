@@ -20,6 +20,7 @@ from tfdeploy.environments import spec, wheelhouse
 from tfdeploy.environments.comparison import differences
 from tfdeploy.errors import (
     AgentError,
+    Cancelled,
     HostError,
     RunError,
     TfdeployError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfer
+    from tfdeploy.hosts.cancellation import Cancellation
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.release.snapshot import Release
@@ -188,15 +190,18 @@ def _build_all(fleet: Fleet, specs: Specs, uv: Mapping[str, str], wheels: str = 
             spec.python, [*spec.setup], env, own_uv, wheels,
         )  # fmt: skip
         with fleet.transfers.begin(agent.host, note="environment") as progress:
-            return _follow(agent, request, progress)
+            return _follow(agent, request, progress, fleet.cancellation)
 
     return fleet.outcomes(specs, act)
 
 
-def _follow(agent: Agent, request: BuildEnvironment, progress: Transfer) -> Built:
-    """Show the steps of a build until it ends. Raises InstallationFailed."""
+def _follow(
+    agent: Agent, request: BuildEnvironment, progress: Transfer, cancellation: Cancellation
+) -> Built:
+    """Show the steps of a build until it ends. Raises InstallationFailed and Cancelled."""
     end: object = None
     for report in agent.stream(request, SILENCE_S):
+        cancellation.check()
         end = report
         if isinstance(report, BuildStep):
             progress.file = f"environment: {report.doing}"
@@ -221,6 +226,8 @@ def _build_from_wheels(
             release = _send_wheels(fleet, specs[hosts[0]], target, hosts)
         except wheelhouse.NoWheels as reason:
             outcomes |= {host: _without_wheels(failed[host], str(reason)) for host in hosts}
+        except Cancelled:
+            raise
         except TfdeployError as error:
             outcomes |= {e.host: e for e in individual_errors(error) if isinstance(e, HostError)}
         else:

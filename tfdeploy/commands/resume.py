@@ -28,6 +28,7 @@ from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
@@ -71,10 +72,12 @@ def resume(
     changes: Changes = Changes(),
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
+    cancel: threading.Event | None = None,
 ) -> ResumeResult:
     """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
     chief, and start it again under the same id.
 
+    If another thread sets `cancel`, raise Cancelled: the run is as it was, or stopped on all hosts.
     Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
     can't run it, and what `stop` and `start` raise.
     """
@@ -83,8 +86,8 @@ def resume(
     remaining = _restrict(old, [host.name for host in inventory.hosts])
     with (
         _exclusive(old),
-        Fleet(old.inventory, version=old.agent, transfers=transfers) as old_fleet,
-        Fleet(inventory, transfers=transfers) as fleet,
+        Fleet(old.inventory, version=old.agent, transfers=transfers, cancel=cancel) as old_fleet,
+        Fleet(inventory, transfers=transfers, cancel=cancel) as fleet,
     ):
         _refuse_if_not_needed(old_fleet, old, remaining, changes)
         new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
@@ -92,7 +95,8 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
-        stopped = stop(old_fleet, remaining, silent=True)
+        with old_fleet.cancellation.delayed():
+            stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))

@@ -18,6 +18,7 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning.task_counts import JOBS, describe_counts, without_tasks
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from tfdeploy.agent.records import TaskReport
@@ -40,14 +41,15 @@ def scale(
     changes: Changes,
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
+    cancel: threading.Event | None = None,
 ) -> ScaleResult:
-    """Stop a live run and resume it with the `changes`.
+    """Stop a live run and resume it with the `changes`. `cancel` is as for `resume`.
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
     _refuse_no_change(run, changes)
-    _refuse_ended(run, changes)
-    resumed = resume(run, changes, on_report, transfers)
+    _refuse_ended(run, changes, cancel)
+    resumed = resume(run, changes, on_report, transfers, cancel)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
     return ScaleResult(before, after, resumed)
 
@@ -83,8 +85,8 @@ def _refuse_no_change(run: Run, changes: Changes) -> None:
         raise RunError(f"run {run.id} already has {counts}: there is nothing to scale")
 
 
-def _refuse_ended(run: Run, changes: Changes) -> None:
-    with Fleet(run.inventory, version=run.agent) as fleet:
+def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) -> None:
+    with Fleet(run.inventory, version=run.agent, cancel=cancel) as fleet:
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):

@@ -77,9 +77,11 @@ def send(
             sender.relay_if_large(fleet, stack)
 
         def send_to(agent: Agent) -> bool:
-            return sender.send_to(
-                agent, lambda arrived: on_progress(agent.host, release.id, arrived)
-            )
+            def on_arrived(arrived: int) -> None:
+                fleet.cancellation.check()
+                on_progress(agent.host, release.id, arrived)
+
+            return sender.send_to(agent, on_arrived)
 
         lacked = fleet.each(groups, send_to, on_failed)
 

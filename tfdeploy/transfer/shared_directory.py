@@ -66,7 +66,8 @@ def errors_of_sharing(fleet: Fleet, groups: Groups) -> list[TfdeployError]:
         tried = [host for host in receivers if not isinstance(first[receivers[host]], Exception)]
         second = fleet.outcomes(tried, mark)
     finally:
-        fleet.outcomes((*groups, *receivers), unmark)
+        with fleet.cancellation.delayed():
+            fleet.outcomes((*groups, *receivers), unmark)
     not_shared = [
         _not_shared(fleet.agents[host], receivers[host])
         for host, by in second.items()
