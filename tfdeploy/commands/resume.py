@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfdeploy import run as runs
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
+from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop
@@ -30,9 +32,12 @@ from tfdeploy.transfer.send import send
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
@@ -106,6 +111,29 @@ def resume(
             raise refused.error from None
         start_s = time.monotonic() - started_at - stop_s
         return ResumeResult(resumed, source, files, stopped, stop_s, start_s)
+
+
+def resume_when_free(
+    old: Run,
+    changes: Changes,
+    wait_s: float,
+    waiting: Callable[[], AbstractContextManager[Show]],
+    try_to_resume: Callable[[Run, Changes], ResumeResult],
+) -> ResumeResult:
+    """Return what `try_to_resume(old, changes)` returns; it is `resume`, and is called again as
+    `start_when_free` does it. Between two calls the run is stopped, and nothing of it is held."""
+
+    def start() -> ResumeResult:
+        starts = runs.read_folder(old.folder).starts  # a call that was refused counts
+        return try_to_resume(replace(old, starts=starts), changes)
+
+    def in_use() -> list[TfdeployError]:
+        tried = runs.read_folder(old.folder)
+        launches = launch.make(tried.inventory, tried.plan, tried.names, "")
+        with Fleet(tried.inventory) as fleet:
+            return find_conflicts(fleet, tried.plan, launches)
+
+    return start_when_free(start, wait_s, waiting, in_use)
 
 
 @contextmanager
