@@ -18,13 +18,20 @@ from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, 
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop
 from tfdeploy.config.types import AUTO_PORTS
-from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
+from tfdeploy.errors import (
+    CommandTimedOut,
+    PlanError,
+    RunError,
+    Unreachable,
+    prefix_plan_errors,
+    raise_all,
+)
 from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
-from tfdeploy.planning.task_counts import with_counts
+from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.transfer.checkpoint_handover import CheckpointCopy, hand_over_checkpoint
 from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
@@ -172,7 +179,8 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     if added:
         placing.refuse_loopback(inventory.hosts)
     larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
-    changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
+    with prefix_plan_errors(describe(changes.counts)):
+        changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
     return failover.limit_replicas(changed)
 
 

@@ -6,6 +6,7 @@ continues from its newest checkpoint.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
-from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning.task_counts import JOBS, describe_counts, without_tasks
+from tfdeploy.planning.task_counts import JOBS, describe, describe_counts, without_tasks
+from tfdeploy.planning.task_selection import select_hosts
 
 if TYPE_CHECKING:
     import threading
@@ -56,18 +57,14 @@ def scale(
 
 def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) -> list[Host]:
     """Return the hosts that `--on` names: those of the run, or else of hosts.toml, which `load`
-    reads. Raises PlanError for a wrong pattern."""
-    try:
-        names = [name for pattern in patterns for name in expand_list(pattern)]
-    except ValueError as error:
-        raise PlanError(f"--on: {error}") from None
+    reads. Raises PlanError as `select_hosts` does."""
     known = {host.name: host for host in run.inventory.hosts}
-    if not known.keys() >= {*names}:
+    if patterns:
+        with suppress(PlanError):
+            return [known[name] for name in select_hosts(known, patterns)]
         known = _idle_hosts(load()) | known
-    for name in names:
-        if name not in known:
-            raise PlanError(f'--on: there is no host "{name}"', f"the hosts are {', '.join(known)}")
-    return [known[name] for name in names]
+        return [known[name] for name in select_hosts(known, patterns)]
+    return []
 
 
 def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
@@ -90,7 +87,7 @@ def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) ->
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):
-        counts = ",".join(f"{key}={count}" for key, count in changes.counts.items())
+        counts = describe(changes.counts)
         raise RunError(
             f"run {run.id} has ended: there is nothing to scale",
             f"to continue it: tfdeploy resume {run.flags} --with {counts}",
