@@ -186,7 +186,7 @@ def test_the_run_of_a_killed_sweep_is_stopped_first(world):
         os.killpg(sweeping.process.pid, signal.SIGKILL)
         sweeping.process.wait()
     [orphan] = read_record(project).values()
-    assert (orphan["result"], orphan["run"]) == ("going", project.runs[-1])
+    assert (orphan["result"], orphan["run"]) == ("running", project.runs[-1])
     assert project.processes()
     assert runs_on_hosts(project) == {orphan["run"]}
     project.ok(*arguments)

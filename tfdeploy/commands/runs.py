@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # The ids that run.new_id makes. Other folders among the runs are neither shown nor deleted.
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+RUNNING = "running"  # the result of a run that has not ended
 TIMEOUT_S = 300.0
 
 
@@ -65,7 +66,7 @@ class HostDisk:
 class RunSummary:
     """One run on all hosts together.
 
-    `result` is going, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
+    `result` is running, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
     `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
     `collected` say whether its record and checkpoints are on the controller. `results` is the
     number of files that it has written, `results_collected` the number of those whose newest
@@ -141,7 +142,7 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
     """
     states = set(tasks.values())
     if states - set(ENDED):
-        return "going"
+        return RUNNING
     if tasks.get(chief) == SUCCEEDED:
         return "succeeded"
     by_priority = (FAILED, LOST) if chief in tasks else (FAILED, LOST, SUCCEEDED)
@@ -174,9 +175,10 @@ def _parse_disk(use: DiskUse) -> HostDisk:
 def _summarize(
     parts: Mapping[str, HeldRun], folder: Path, results: Sequence[StoredResult]
 ) -> RunSummary:
-    # A run that was resumed without a host left older states of the same tasks on it.
+    # A run that was resumed without a host, or with fewer tasks, left older ones there.
     newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
-    tasks = {task: state for run in newest_last for task, state in run.tasks.items()}
+    current = [run for run in newest_last if run.launch == newest_last[-1].launch]
+    tasks = {task: state for run in current for task, state in run.tasks.items()}
     return RunSummary(
         id=folder.name,
         result=run_result(tasks, newest_last[-1].chief),

@@ -18,7 +18,7 @@ WARM_UP = 0.25
 # The fewest ps with which workers reach this part of their best speed are enough.
 ENOUGH = 0.95
 
-GOING = "going"
+GOING = "running"
 MEASURED = "measured"
 FAILED = "failed"
 

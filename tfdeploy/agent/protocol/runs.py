@@ -128,9 +128,10 @@ class ReadRecord(Request[RecordTexts]):
 
 class HeldRun(Message):
     """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
-    supervisors runs here, or is about to; `tasks` maps each task to its state; `age_s` is the time
-    since the last launch; `data` are the releases of data sets that its tasks use, `environments`
-    their Python environments."""
+    supervisors runs here, or is about to; `tasks` maps each task of the last launch on this host to
+    its state, `launch` names that launch, and `age_s` is the time since then; `data` are the
+    releases of data sets that its tasks use, `environments` their Python environments.
+    """
 
     run: str
     release: str
@@ -141,6 +142,7 @@ class HeldRun(Message):
     bytes: int
     data: List[str]
     environments: List[str]
+    launch: str = ""
 
 
 class HeldRelease(Message):

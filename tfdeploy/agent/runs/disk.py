@@ -178,16 +178,19 @@ def _describe_run(project: str, run: str) -> HeldRun:
     tasks = task_dirs(project, run)
     launches = sorted((os.stat(paths.launch(path)).st_mtime, path) for path in tasks.values())
     launched_at, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
+    newest = _launch_name(youngest)
+    current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     return HeldRun(
         run=run,
         release=next(iter(releases_of(youngest)), ""),
         chief=_chief_of(youngest),
         live=is_resuming(folder) or any(lock.is_live(path) for path in tasks.values()),
-        tasks={task: task_state(path) for task, path in tasks.items()},
+        tasks={task: task_state(path) for task, path in current.items()},
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
         environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
+        launch=newest,
     )
 
 
@@ -225,6 +228,14 @@ def _entries(folder: str) -> List["os.DirEntry[str]"]:
             return list(entries)
     except OSError:
         return []
+
+
+def _launch_name(task_dir: str) -> str:
+    """Return the name of the launch of a task, or "" if it can't be read."""
+    try:
+        return str(records.read(paths.launch(task_dir))["heartbeat"]["launch_name"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
 
 
 def _chief_of(task_dir: str) -> str:

@@ -118,7 +118,7 @@ class SweepCell(CellName):
     run: str
     """The run's id."""
     result: str
-    """`measured`, `failed` or `going`."""
+    """`measured`, `failed` or `running`."""
     reason: str
     """Why it failed."""
     steps_per_s: float | None
