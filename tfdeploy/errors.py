@@ -17,6 +17,7 @@ The same error on many hosts is printed once, with the names and addresses of al
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
@@ -162,6 +163,15 @@ class FleetError(TfdeployError):
     def __init__(self, errors: Sequence[TfdeployError], hint: str = "") -> None:
         super().__init__("\n".join(_merge_similar(errors)), hint)
         self.errors = tuple(errors)
+
+
+@contextmanager
+def prefix_plan_errors(cause: str) -> Iterator[None]:
+    """Start the messages of PlanErrors with what the user wrote: a file, or an option."""
+    try:
+        yield
+    except PlanError as error:
+        raise PlanError(f"{cause}: {error.message}", error.hint) from None
 
 
 def raise_all(errors: Sequence[TfdeployError], hint: str = "") -> None:

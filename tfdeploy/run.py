@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
 from tfdeploy.planning import placing
-from tfdeploy.planning.launch import RunNames
+from tfdeploy.planning.fields import RunNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

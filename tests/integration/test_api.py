@@ -237,3 +237,116 @@ def test_the_functions_work_beside_an_event_loop_and_in_its_threads(project, inv
         return finished.result, names(lines)
 
     assert asyncio.run(use()) == ("succeeded", ["ps:0", "worker:0", "worker:1"])
+
+
+class SlowHosts:
+    """Hosts whose Python, and so their agents, waits before each start while the file exists."""
+
+    def __init__(self, project, folder):
+        self.file, self.started = folder / "slow", folder / "started"
+        [python] = {host["python"] for host in project.hosts.values()}
+        wrapper = folder / "python"
+        wrapper.write_text(
+            f"#!/bin/sh\nif [ -e {self.file} ]; then echo >> {self.started}; sleep 60; fi\n"
+            f'exec {python} "$@"\n'
+        )
+        wrapper.chmod(0o755)
+        project.top["keep_connections_s"] = 0
+        project.hosts = {n: {**h, "python": str(wrapper)} for n, h in project.hosts.items()}
+        project.write()
+
+    def begin(self):
+        self.file.touch()
+
+    def wait(self):
+        until(self.started.exists, "the slow agents")
+
+    def end(self):
+        self.file.unlink()
+
+
+def cancelled(call, when):
+    """Return what a call in another thread raises soon after `when` has returned and its event was
+    set."""
+    cancel, raised = threading.Event(), []
+
+    def run():
+        try:
+            call(cancel)
+        except tfdeploy.TfdeployError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    when()
+    cancel.set()
+    thread.join(30.0)
+    assert not thread.is_alive()
+    return [type(error) for error in raised]
+
+
+@pytest.fixture
+def slow(project, tmp_path):
+    made = SlowHosts(project, tmp_path)
+    yield made
+    made.file.unlink(missing_ok=True)
+
+
+def load(project):
+    return tfdeploy.Inventory.load(project.folder / "hosts.toml")
+
+
+def test_an_event_ends_a_push_to_hosts_that_do_not_answer(project, slow):
+    slow.begin()
+    inventory = load(project)
+    push = lambda cancel: tfdeploy.push(inventory, cancel=cancel)  # noqa: E731
+    assert cancelled(push, slow.wait) == [tfdeploy.Cancelled]
+    slow.end()
+    assert {False} == {*tfdeploy.push(inventory).popitem()[1].values()}  # it was there before
+
+
+def test_an_event_in_the_middle_of_a_transfer_ends_it_and_the_next_push_completes(world):
+    project = world.project()
+    (project.folder / "large").write_bytes(os.urandom(24 << 20))
+    inventory, arriving = load(project), threading.Event()
+
+    def push(cancel):
+        def on_progress(host, release, arrived):
+            arriving.set()
+            cancel.wait(20.0)
+
+        tfdeploy.push(inventory, on_progress=on_progress, cancel=cancel)
+
+    assert cancelled(push, arriving.wait) == [tfdeploy.Cancelled]
+    assert [project.releases(host) for host in project.hosts] == [set()] * len(project.hosts)
+    tfdeploy.push(inventory)
+    assert all(len(project.releases(host)) == 1 for host in project.hosts)
+
+
+def test_an_event_before_the_stop_of_a_resume_leaves_the_run_as_it_was(project, slow):
+    run = tfdeploy.start(load(project), words=["--hold"])
+    slow.begin()
+    scale = lambda cancel: run.scale({"workers": 1}, cancel=cancel)  # noqa: E731
+    assert cancelled(scale, slow.wait) == [tfdeploy.Cancelled]
+    slow.end()
+    assert [task.report.state for task in run.status().tasks] == ["READY"] * 3
+    run.stop()
+
+
+def test_an_event_after_the_stop_of_a_resume_leaves_the_run_stopped(project, inventory):
+    run = tfdeploy.start(inventory, words=["--hold"])
+    reported = threading.Event()
+
+    def scale(cancel):
+        def on_report(host, report):
+            reported.set()
+            cancel.wait(20.0)
+
+        run.scale({"workers": 1}, on_report=on_report, cancel=cancel)
+
+    assert cancelled(scale, reported.wait) == [tfdeploy.Cancelled]
+    assert project.processes() == {}
+    resumed = run.resume()
+    assert [task.report.state for task in run.status().tasks] == ["READY"] * 2
+    assert resumed.source is not None
+    run.stop()

@@ -91,7 +91,7 @@ def test_hosts_get_what_they_need_and_nothing_else(folder):
     assert [host.name for host in loaded.hosts] == ["one", "two"]
     assert {host.python for host in loaded.hosts} == {"~/tf/bin/python"}
     # One machine stands in for both: they share their home, and one has the other's ports.
-    assert {host.directory for host in loaded.hosts} == {"~/.tfdeploy/{host}"}
+    assert [host.shared_fs for host in loaded.hosts] == [True, True]
     assert loaded.host("one").ports != loaded.host("two").ports
     # SSH reaches them at a loopback address, which no other host could use.
     assert all(not host.address.startswith("127.") for host in loaded.hosts)

@@ -110,7 +110,7 @@ def test_runs_are_listed_with_their_results_and_disk_space_on_every_host(project
     listing = document(project, "runs")
     ended, live = project.runs
     assert [(run["id"], run["result"]) for run in listing["runs"]] == [
-        (live, "going"), (ended, "succeeded"), (OLDER, "succeeded"),
+        (live, "running"), (ended, "succeeded"), (OLDER, "succeeded"),
     ]  # fmt: skip
     assert [(run["recorded"], run["collected"]) for run in listing["runs"]] == [
         (True, False), (True, True), (False, False),
@@ -127,7 +127,7 @@ def test_the_text_has_one_line_for_each_run_and_each_host(project):
     text = project.ok("runs")
     cells = rf"[\w ]+ +3 +{', '.join(project.hosts)} +[\d.]+ kB"
     ended, live = project.runs
-    assert re.search(rf"(?m)^{live} +going +{cells} +0 of 1 *$", text)
+    assert re.search(rf"(?m)^{live} +running +{cells} +0 of 1 *$", text)
     assert re.search(rf"(?m)^{ended} +succeeded +{cells} +2 of 2 *$", text)
     assert re.search(rf"(?m)^{OLDER} +succeeded +{cells} +0 of 2 *$", text)
     for host in project.hosts:

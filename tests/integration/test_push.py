@@ -87,7 +87,7 @@ def test_push_refuses_hosts_that_share_a_directory_and_says_what_to_write(sharin
     assert done.returncode == 1
     refusal = (
         r"(\w+): its directory (\S+) is also the directory of (\w+): they share a file system\n"
-        r"  give each host its own directory, with this under \[defaults\]: "
+        r"  write shared_fs = true under \[defaults\]; or give each host its own directory: "
         r'directory = ("\2/\{host\}") \(a local disk is faster\); '
     )
     refusals = re.findall(refusal, done.stderr)

@@ -83,3 +83,37 @@ def test_a_missing_program_is_not_waited_for(local):
     assert refused.returncode == 1
     assert "the program /no/program of ps:0 is not on this host" in refused.stderr
     assert "waiting" not in refused.stdout
+
+
+def test_a_resume_waits_for_the_run_that_has_taken_its_ports(local):
+    first, second = local.project("--hold"), local.project("--hold")
+    same_ports(second, first)
+    second.ok("push")
+    second.ok("start")
+    second.ok("stop")
+    first.ok("push")
+    first.ok("start")
+    with second.start_command("resume", "--wait", "1h") as command:
+        command.wait_for_output("waiting: here: port ")
+        assert f" of run {first.runs[-1]} of {first.name}" in command.output
+        first.ok("stop")
+        assert command.process.wait() == 0
+    assert len(second.runs) == 1
+    assert {task["state"] for task in second.status().values()} == {"READY"}
+    second.ok("stop")
+
+
+def test_ctrl_c_ends_the_wait_of_a_resume(local):
+    project = local.pushed("--hold")
+    project.ok("start")
+    project.ok("stop")
+    with (
+        socket.create_server(("", project.hosts["here"]["ports"][0])),
+        project.start_command("resume", "--wait", "1h") as command,
+    ):
+        command.wait_for_output("waiting: ")
+        assert command.interrupt() == 130
+        assert command.output.endswith("\ninterrupted while waiting: nothing was started\n")
+    assert project.processes() == {}
+    project.ok("resume")
+    project.ok("stop")

@@ -1,11 +1,14 @@
 """Where tfdeploy stores files on a host. The root is found from the agent's own folder.
 
-<root>/.id                                    the root's id, see machine/shared_directory.py
+The store has what hosts can share, and is the root itself if this host shares nothing. With
+`shared_fs` each host has the root <store>/.hosts/<host>, with its agent, runs, locks and logs.
+
+<store>/.id                                   the store's id, see machine/shared_directory.py
+<store>/.cache/                               of installers, emptied by prune
+<store>/<project>/releases/<release>/         written once, then read-only
+<store>/<project>/manifests/<release>.json    what a release contains
+<store>/<project>/envs/<environment>/         a Python environment, see environments/
 <root>/agent/<hash>/                          one version of the agent
-<root>/.cache/                                of installers, emptied by prune
-<root>/<project>/releases/<release>/          written once, then read-only
-<root>/<project>/manifests/<release>.json     what a release contains
-<root>/<project>/envs/<environment>/          a Python environment, see environments/
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
 <root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
@@ -31,6 +34,8 @@ from .refusal import Refusal
 if TYPE_CHECKING:
     from typing import List
 
+OWN_ROOTS = ".hosts"
+
 
 def agent() -> str:
     """Return the agent's folder: this process was started with its absolute path."""
@@ -39,6 +44,17 @@ def agent() -> str:
 
 def root() -> str:
     return os.path.dirname(os.path.dirname(agent()))
+
+
+def store() -> str:
+    """Return the folder of releases and environments, which other hosts may use as well."""
+    roots = os.path.dirname(root())
+    return os.path.dirname(roots) if os.path.basename(roots) == OWN_ROOTS else root()
+
+
+def is_shared() -> bool:
+    """Return whether hosts.toml says that other hosts use the same store."""
+    return store() != root()
 
 
 def boot_id() -> str:
@@ -51,10 +67,14 @@ def boot_id() -> str:
 
 
 def make_private(project: str) -> None:
-    """Create a project's folder. Other users can't read it: it has environments, logs, weights.
+    """Create a project's folders. Other users can't read them: environments, logs, weights.
 
     Nobody else may write to one that exists. Raises Refusal if it belongs to another user."""
-    folder = os.path.join(root(), project)
+    for folder in {os.path.join(root(), project), os.path.join(store(), project)}:
+        _make_private(folder)
+
+
+def _make_private(folder: str) -> None:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.stat(folder)
     if found.st_uid != os.geteuid():
@@ -67,7 +87,7 @@ def make_private(project: str) -> None:
 
 
 def releases(project: str) -> str:
-    return os.path.join(root(), project, "releases")
+    return os.path.join(store(), project, "releases")
 
 
 def release(project: str, release_id: str) -> str:
@@ -80,7 +100,7 @@ def incoming(project: str, release_id: str) -> str:
 
 
 def manifests(project: str) -> str:
-    return os.path.join(root(), project, "manifests")
+    return os.path.join(store(), project, "manifests")
 
 
 def manifest(project: str, release_id: str) -> str:
@@ -91,11 +111,11 @@ def manifest(project: str, release_id: str) -> str:
 def cache() -> str:
     """Return the cache of uv and pip. It is on the same file system as the environments, so that
     uv can make hard links to it."""
-    return os.path.join(root(), ".cache")
+    return os.path.join(store(), ".cache")
 
 
 def environments(project: str) -> str:
-    return os.path.join(root(), project, "envs")
+    return os.path.join(store(), project, "envs")
 
 
 def environment(project: str, name: str) -> str:
@@ -109,6 +129,14 @@ def environment_lock(project: str, name: str) -> str:
 
 def runs(project: str) -> str:
     return os.path.join(root(), project, "runs")
+
+
+def runs_of_all_hosts(project: str) -> List[str]:
+    """Return the folders of runs of each host that may use this store."""
+    roots = os.path.join(store(), OWN_ROOTS)
+    hosts = sorted(os.listdir(roots)) if os.path.isdir(roots) else []
+    return [os.path.join(top, project, "runs")
+            for top in [store(), *(os.path.join(roots, host) for host in hosts)]]  # fmt: skip
 
 
 def run(project: str, run_id: str) -> str:

@@ -99,16 +99,17 @@ def push(
     *,
     accept_new_host_keys: bool = False,
     on_progress: Callable[[str, str, int], None] = lambda host, release, arrived: None,
+    cancel: threading.Event | None = None,
 ) -> dict[str, dict[str, bool]]:
     """Send the source to every host, and each data set to the hosts that may read it.
 
-    Return for each release which hosts lacked it. `on_progress(host, release, arrived bytes)` is
-    called from several threads. Raises as `plan` does, and the errors of all hosts.
+    Return for each release to which hosts it was sent. `on_progress(host, release, arrived bytes)`
+    is called from several threads. Raises as `plan` does, and the errors of all hosts.
     """
     from tfdeploy.commands.push import push
 
     intent = plan(inventory)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         return push(fleet, intent, on_progress)
 
 

@@ -149,6 +149,7 @@ class Run:
         counts: Mapping[str, int] = NO_COUNTS,
         on: Sequence[str] = (),
         on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+        cancel: threading.Event | None = None,
     ) -> ResumeResult:
         """Continue a run that was lost or stopped from its newest checkpoint.
 
@@ -160,7 +161,8 @@ class Run:
         from tfdeploy.commands.resume import resume
 
         record = self.record
-        return resume(record, self._changes(record, counts, on, without), on_report)
+        changes = self._changes(record, counts, on, without)
+        return resume(record, changes, on_report, cancel=cancel)
 
     def scale(
         self,
@@ -168,6 +170,7 @@ class Run:
         *,
         on: Sequence[str] = (),
         on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+        cancel: threading.Event | None = None,
     ) -> ScaleResult:
         """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint.
 
@@ -176,7 +179,7 @@ class Run:
         from tfdeploy.commands.scale import scale
 
         record = self.record
-        return scale(record, self._changes(record, counts, on), on_report)
+        return scale(record, self._changes(record, counts, on), on_report, cancel=cancel)
 
     def collect(self, *, every: bool = False) -> CollectResult:
         """Fetch the newest checkpoint (or `every` one), outputs, events and all logs.

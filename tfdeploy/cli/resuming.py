@@ -17,21 +17,24 @@ from tfdeploy.cli.options import (
     Quiet,
     RunArgument,
     RunId,
+    WaitTime,
     With,
     find_run,
     load_inventory,
 )
-from tfdeploy.cli.training import interruptible_start
+from tfdeploy.cli.training import interruptible_start, interruptible_wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tfdeploy.commands.resume import Changes
+    from tfdeploy.commands.resume import Changes, ResumeResult
     from tfdeploy.run import Run
 
 
-@add_command(TRAIN, "resume", "resume --without gpu-03", "resume --with workers=8")
+@add_command(
+    TRAIN, "resume", "resume --without gpu-03", "resume --with workers=8", "resume --wait 1h"
+)
 def resume(
     run: RunArgument = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOST",
@@ -40,6 +43,7 @@ def resume(
                        autocompletion=propose_hosts)] = None,
     counts: With = None,
     on: On = None,
+    wait: WaitTime = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     json: Json = False,
@@ -47,15 +51,23 @@ def resume(
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.commands import resume as command
+    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    lost_run = find_run(hosts, run or run_id)
+    wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json), Transfers()
-    with interruptible_start(console), console.fetch_progress(transfers):
-        resumed = command.resume(lost_run, changes, console.print_report, transfers)
+
+    def try_to_resume(run: Run, changes: Changes) -> ResumeResult:
+        with interruptible_start(console), console.fetch_progress(transfers):
+            return command.resume(run, changes, console.print_report, transfers)
+
+    with interruptible_wait(console):
+        resumed = command.resume_when_free(
+            lost_run, changes, wait_s, console.wait_progress, try_to_resume
+        )
     console.print_resumed(resumed)
     if json:
         print_json(json_output.resume_document(resumed))

@@ -261,7 +261,7 @@ def _push(
 def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run:
     """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use."""
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
-    from tfdeploy.commands.preflight.wait import start_when_free
+    from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
     from tfdeploy.commands.start import start
 
     def try_to_start() -> Run:
@@ -271,15 +271,18 @@ def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run
             )
 
     console.print_notes(plan_warnings(intent))
-    with _interruptible_wait(console):
-        waiting = console.wait_progress
-        current_run = start_when_free(fleet, intent, wait_s, try_to_start, waiting)
+    with interruptible_wait(console):
+        current_run = start_when_free(
+            try_to_start, wait_s, console.wait_progress,
+            lambda: find_conflicts(fleet, intent.plan, intent.launches()),
+        )  # fmt: skip
     console.print_started(current_run)
     return current_run
 
 
 @contextmanager
-def _interruptible_wait(console: Console) -> Iterator[None]:
+def interruptible_wait(console: Console) -> Iterator[None]:
+    """Exit at Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:

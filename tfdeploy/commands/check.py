@@ -20,7 +20,11 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
-from tfdeploy.transfer.shared_directory import DirectoryClaims
+from tfdeploy.transfer.shared_directory import (
+    DirectoryClaims,
+    errors_of_sharing,
+    group_by_store,
+)
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
@@ -217,9 +221,11 @@ def _unreadable_host_keys(inventory: Inventory) -> Iterator[TfdeployError]:
 
 
 def _check_directories(result: CheckResult, fleet: Fleet) -> None:
-    """Add an error for each host that shares its directory with another."""
+    """Add an error for each host that shares its directory with another, against hosts.toml."""
+    groups = group_by_store(fleet.inventory, (facts.host for facts in result.hosts))
+    result.errors += errors_of_sharing(fleet, groups)
     with DirectoryClaims() as claims:
-        for facts in result.hosts:
+        for facts in (each for each in result.hosts if each.host in groups):
             try:
                 claims.claim(fleet.agents[facts.host], facts.directory_id)
             except TfdeployError as error:

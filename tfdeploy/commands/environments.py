@@ -20,6 +20,7 @@ from tfdeploy.environments import spec, wheelhouse
 from tfdeploy.environments.comparison import differences
 from tfdeploy.errors import (
     AgentError,
+    Cancelled,
     HostError,
     RunError,
     TfdeployError,
@@ -28,6 +29,7 @@ from tfdeploy.errors import (
 )
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfer
+    from tfdeploy.hosts.cancellation import Cancellation
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.release.snapshot import Release
@@ -68,11 +71,15 @@ def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
     """Build the environment of each host that lacks it, on all hosts at the same time; `specs` are
     the environments by host.
 
-    A host that can't install from an index gets all wheels from the controller. Raises the errors
-    of all hosts, also if they have different versions of a package afterwards.
+    A host that can't install from an index gets all wheels from the controller. Of hosts that share
+    a file system, one builds what they have in common, and all of them try it. Raises the errors of
+    all hosts, also if they have different versions of a package afterwards.
     """
-    states = _find(fleet, {host: spec.id for host, spec in specs.items()})
-    lacking = {host: spec for host, spec in specs.items() if not states[host].built}
+    ids = {host: spec.id for host, spec in specs.items()}
+    groups = _groups(fleet, ids)
+    shared_directory.refuse_unshared(fleet, groups)
+    states = _find(fleet, {host: ids[host] for host in groups})
+    lacking = {host: specs[host] for host in groups if not states[host].built}
     uv = _send_uv(fleet, {host: states[host] for host in lacking})
     outcomes = _build_all(fleet, lacking, uv)
     failed = {host: o for host, o in outcomes.items() if isinstance(o, InstallationFailed)}
@@ -80,6 +87,7 @@ def build_environments(fleet: Fleet, specs: Specs) -> BuildResult:
     raise_all(errors_of(outcomes))
     built = {host: end for host, end in outcomes.items() if isinstance(end, Built)}
     ends: dict[str, Built | EnvironmentState] = {**states, **built}
+    shared_directory.verify_environments(fleet, fleet.inventory.project, groups, ids)
     raise_all([*differences({host: end.packages for host, end in ends.items()})])
     fresh = tuple(host for host, end in built.items() if end.fresh)
     return BuildResult(fresh, tuple(host for host in specs if host not in fresh))
@@ -121,6 +129,15 @@ def require_environments(fleet: Fleet, plan: Plan, environments: Mapping[str, st
         ]
     )
     raise_all([*differences({host: state.packages for host, state in states.items()})])
+
+
+def _groups(fleet: Fleet, environments: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the hosts that build, each with the others that use what it builds."""
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(environments.values()):
+        hosts = [host for host, id_ in environments.items() if id_ == name]
+        groups |= shared_directory.group_by_store(fleet.inventory, hosts)
+    return groups
 
 
 def _find(fleet: Fleet, environments: Mapping[str, str]) -> dict[str, EnvironmentState]:
@@ -173,15 +190,18 @@ def _build_all(fleet: Fleet, specs: Specs, uv: Mapping[str, str], wheels: str = 
             spec.python, [*spec.setup], env, own_uv, wheels,
         )  # fmt: skip
         with fleet.transfers.begin(agent.host, note="environment") as progress:
-            return _follow(agent, request, progress)
+            return _follow(agent, request, progress, fleet.cancellation)
 
     return fleet.outcomes(specs, act)
 
 
-def _follow(agent: Agent, request: BuildEnvironment, progress: Transfer) -> Built:
-    """Show the steps of a build until it ends. Raises InstallationFailed."""
+def _follow(
+    agent: Agent, request: BuildEnvironment, progress: Transfer, cancellation: Cancellation
+) -> Built:
+    """Show the steps of a build until it ends. Raises InstallationFailed and Cancelled."""
     end: object = None
     for report in agent.stream(request, SILENCE_S):
+        cancellation.check()
         end = report
         if isinstance(report, BuildStep):
             progress.file = f"environment: {report.doing}"
@@ -206,6 +226,8 @@ def _build_from_wheels(
             release = _send_wheels(fleet, specs[hosts[0]], target, hosts)
         except wheelhouse.NoWheels as reason:
             outcomes |= {host: _without_wheels(failed[host], str(reason)) for host in hosts}
+        except Cancelled:
+            raise
         except TfdeployError as error:
             outcomes |= {e.host: e for e in individual_errors(error) if isinstance(e, HostError)}
         else:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run
 from tfdeploy.environments import spec
-from tfdeploy.errors import PlanError
-from tfdeploy.planning import checks, frameworks, launch, placing
-from tfdeploy.planning.task_counts import with_counts
+from tfdeploy.errors import prefix_plan_errors
+from tfdeploy.planning import checks, fields, frameworks, launch, placing
+from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.planning.task_selection import select_hosts
 from tfdeploy.release import snapshot
 from tfdeploy.release.snapshot import Release
@@ -82,16 +83,20 @@ class Intent:
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id, the secrets and the tasks'
         directories."""
-        names = launch.RunNames(
+        names = self.names
+        secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
+        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
+        return tuple(each.in_directory(SET_AT_START) for each in launches)
+
+    @property
+    def names(self) -> RunNames:
+        return RunNames(
             SET_AT_START,
             self.release.id,
             self.options.name,
             data=self.data_ids,
             environments=self.environment_ids,
         )
-        secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
-        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
-        return tuple(each.in_directory(SET_AT_START) for each in launches)
 
     @property
     def notified(self) -> dict[str, tuple[str, ...]]:
@@ -109,22 +114,25 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
 
     Every host of the intent's inventory has its address, resolved by SSH's configuration.
     """
-    addresses = _addresses(inventory)
-    try:
+    addresses, file = _addresses(inventory), inventory.file.name
+    with prefix_plan_errors(describe(options.counts)):
         inventory = with_counts(inventory, options.counts)
+    with prefix_plan_errors(file):
         placed = placing.make_plan(inventory, addresses)
         checks.check_chief(inventory.training, placed)
-        checks.check_words(inventory.training, placed, options.words)
+    checks.check_words(inventory.training, placed, options.words)
+    with prefix_plan_errors(file):
         source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
         resolved = inventory.model_copy(update=changed)
         environments = spec.for_hosts(resolved)
-        intent = Intent(resolved, placed, source, data, environments, options)
-        intent.launches()  # raises for an unknown {field} now, not after the push
-    except PlanError as error:
-        raise PlanError(f"{inventory.file.name}: {error.message}", error.hint) from None
+    intent = Intent(resolved, placed, source, data, environments, options)
+    # An unknown {field} is found now, not after the push.
+    fields.check_words(resolved, placed, intent.names, options.words)
+    with prefix_plan_errors(file):
+        intent.launches()
     return intent
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.agent.protocol.runs import Remove, Removed, Weigh
 from tfdeploy.agent.releases.receive import data_set_name
 from tfdeploy.commands.runs import is_run
+from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import format_count, format_size
 from tfdeploy.hosts.fleet import errors_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.transfer.stored_results import StoredResult
 
 TIMEOUT_S = 600.0
+BUILD_S = 3600.0  # wheels that were pushed less than this ago may be needed by a build
 MAX_LISTED = 10  # results that an error names
 
 
@@ -64,19 +66,22 @@ def choose_removals(
 
     The newest `keep_runs` runs stay on all hosts, and every live run; so do the releases of these
     runs, and the newest `keep_releases` releases of the source and of each data set. Of the
-    environments, those of these runs stay, and the newest on each host.
+    environments, those of these runs stay, and the newest on each host; with them the wheels of
+    which they were built.
     """
     runs = [run for disk in disks.values() for run in disk.runs]
     ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
     old_ids = {*ids[keep_runs:]} - {run.run for run in runs if run.live}
     used = [{run.release, *run.data} for run in runs if run.run not in old_ids]
-    needed = set().union(_newest_releases(disks, keep_releases), *used)
+    unused = {host: _unused_environments(disk, old_ids) for host, disk in disks.items()}
+    newest, wheels = _newest_releases(disks, keep_releases), _needed_wheels(disks, unused)
+    needed = set().union(newest, wheels, *used)
     removals = {
         host: Removal(
             tuple(run for run in disk.runs if run.run in old_ids),
             tuple(release for release in disk.releases if release.release not in needed),
-            disk.left_bytes,
-            _unused_environments(disk, old_ids),
+            disk.left_bytes + disk.store_left_bytes,
+            unused[host],
         )
         for host, disk in disks.items()
     }
@@ -90,6 +95,16 @@ def _unused_environments(disk: HostDisk, old_ids: Collection[str]) -> tuple[Held
     used = {name for run in disk.runs if run.run not in old_ids for name in run.environments}
     by_age = sorted(disk.environments, key=lambda each: each.age_s)
     return tuple(each for each in by_age[1:] if each.environment not in used)
+
+
+def _needed_wheels(
+    disks: Mapping[str, HostDisk], unused: Mapping[str, Collection[HeldEnvironment]]
+) -> set[str]:
+    """Return the wheels of environments that stay, and those for which one may be being built."""
+    found = {r.release for d in disks.values() for r in d.releases
+             if is_wheels(r.release) and r.age_s < BUILD_S}  # fmt: skip
+    kept = (e for h, d in disks.items() for e in d.environments if e not in unused[h])
+    return found | {environment.wheels for environment in kept}
 
 
 def results_only_on_hosts(
@@ -142,7 +157,11 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
     def ask(agent: Agent) -> Removed:
         return agent.ask(Remove(**removals[agent.host].request(project)), TIMEOUT_S)
 
-    outcomes = fleet.outcomes(removals, ask)
+    # A host removes the releases of a store only after the others have removed the runs that use
+    # them.
+    first = [host for host, each in removals.items() if not each.releases and not each.environments]
+    outcomes = fleet.outcomes(first, ask)
+    outcomes |= fleet.outcomes([host for host in removals if host not in first], ask)
     answers = {h: answer for h, answer in outcomes.items() if not isinstance(answer, TfdeployError)}
     not_deleted = [
         AgentError(host, f"{entry.name} was not deleted: {entry.why}")
@@ -160,10 +179,10 @@ def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> No
 
 
 def _newest_releases(disks: Mapping[str, HostDisk], keep: int) -> list[str]:
-    """Return the newest `keep` releases of each kind, by their last push to any host."""
+    """Return the newest `keep` releases of each kind but wheels, by their last push to any host."""
     ages: dict[str, float] = {}
     for disk in disks.values():
-        for held in disk.releases:
+        for held in (each for each in disk.releases if not is_wheels(each.release)):
             ages[held.release] = min(held.age_s, ages.get(held.release, held.age_s))
     newest: dict[str, list[str]] = {}
     for release in sorted(ages, key=lambda release: ages[release]):

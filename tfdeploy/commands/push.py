@@ -9,6 +9,7 @@ from tfdeploy.commands.environments import build_environments
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.transfer.send import send
+from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +73,16 @@ def refuse_missing_release(fleet: Fleet, intent: Intent) -> None:
 
 
 def needs(intent: Intent, hosts: Sequence[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return the releases that each host, or each of `hosts`, needs: their sizes in bytes, by
-    id."""
+    """Return the releases that each host, or each of `hosts`, needs: the bytes to send, by id; 0 if
+    another host receives them for it."""
     source = {} if intent.options.release else {intent.release.id: intent.release.size}
     sizes = {host: dict(source) for host in (intent.hosts if hosts is None else hosts)}
     for place, data in intent.data.items():
         for host in sizes.keys() & {*intent.readers(place)}:
             sizes[host][data.id] = data.size
-    return sizes
+    groups = group_by_store(intent.inventory, sizes)
+    others = {host for others in groups.values() for host in others}
+    return {
+        host: dict.fromkeys(needed, 0) if host in others else needed
+        for host, needed in sizes.items()
+    }

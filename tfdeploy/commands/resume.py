@@ -8,30 +8,43 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfdeploy import run as runs
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
+from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop
 from tfdeploy.config.types import AUTO_PORTS
-from tfdeploy.errors import CommandTimedOut, PlanError, RunError, Unreachable, raise_all
+from tfdeploy.errors import (
+    CommandTimedOut,
+    PlanError,
+    RunError,
+    Unreachable,
+    prefix_plan_errors,
+    raise_all,
+)
 from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
-from tfdeploy.planning.task_counts import with_counts
+from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
 from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
@@ -71,10 +84,12 @@ def resume(
     changes: Changes = Changes(),
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
+    cancel: threading.Event | None = None,
 ) -> ResumeResult:
     """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
     chief, and start it again under the same id.
 
+    If another thread sets `cancel`, raise Cancelled: the run is as it was, or stopped on all hosts.
     Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
     can't run it, and what `stop` and `start` raise.
     """
@@ -83,8 +98,8 @@ def resume(
     remaining = _restrict(old, [host.name for host in inventory.hosts])
     with (
         _exclusive(old),
-        Fleet(old.inventory, version=old.agent, transfers=transfers) as old_fleet,
-        Fleet(inventory, transfers=transfers) as fleet,
+        Fleet(old.inventory, version=old.agent, transfers=transfers, cancel=cancel) as old_fleet,
+        Fleet(inventory, transfers=transfers, cancel=cancel) as fleet,
     ):
         _refuse_if_not_needed(old_fleet, old, remaining, changes)
         new = _plan_again(fleet, inventory, old, on_other_hosts=bool(without))
@@ -92,7 +107,8 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
-        stopped = stop(old_fleet, remaining, silent=True)
+        with old_fleet.cancellation.delayed():
+            stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
@@ -102,6 +118,29 @@ def resume(
             raise refused.error from None
         start_s = time.monotonic() - started_at - stop_s
         return ResumeResult(resumed, source, files, stopped, stop_s, start_s)
+
+
+def resume_when_free(
+    old: Run,
+    changes: Changes,
+    wait_s: float,
+    waiting: Callable[[], AbstractContextManager[Show]],
+    try_to_resume: Callable[[Run, Changes], ResumeResult],
+) -> ResumeResult:
+    """Return what `try_to_resume(old, changes)` returns; it is `resume`, and is called again as
+    `start_when_free` does it. Between two calls the run is stopped, and nothing of it is held."""
+
+    def start() -> ResumeResult:
+        starts = runs.read_folder(old.folder).starts  # a call that was refused counts
+        return try_to_resume(replace(old, starts=starts), changes)
+
+    def in_use() -> list[TfdeployError]:
+        tried = runs.read_folder(old.folder)
+        launches = launch.make(tried.inventory, tried.plan, tried.names, "")
+        with Fleet(tried.inventory) as fleet:
+            return find_conflicts(fleet, tried.plan, launches)
+
+    return start_when_free(start, wait_s, waiting, in_use)
 
 
 @contextmanager
@@ -140,7 +179,8 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     if added:
         placing.refuse_loopback(inventory.hosts)
     larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
-    changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
+    with prefix_plan_errors(describe(changes.counts)):
+        changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
     return failover.limit_replicas(changed)
 
 

@@ -11,6 +11,7 @@ from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, parse_run_json
+from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # The ids that run.new_id makes. Other folders among the runs are neither shown nor deleted.
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+RUNNING = "running"  # the result of a run that has not ended
 TIMEOUT_S = 300.0
 
 
@@ -31,8 +33,9 @@ TIMEOUT_S = 300.0
 class HostDisk:
     """What one host stores of the project, and the size of its disk.
 
-    `left_bytes` are the remains of interrupted pushes and removals; `results` are the files that
-    its runs have written.
+    `left_bytes` are the remains of interrupted removals of runs, `store_left_bytes` those of
+    pushes, builds and other removals; `results` are the files that its runs have written. What
+    hosts share is counted on the first of them.
     """
 
     runs: tuple[HeldRun, ...]
@@ -42,6 +45,7 @@ class HostDisk:
     total_bytes: int
     results: tuple[StoredResult, ...] = ()
     environments: tuple[HeldEnvironment, ...] = ()
+    store_left_bytes: int = 0
 
     @property
     def releases_bytes(self) -> int:
@@ -50,7 +54,8 @@ class HostDisk:
     @property
     def used_bytes(self) -> int:
         runs_bytes = sum(run.bytes for run in self.runs)
-        return runs_bytes + self.releases_bytes + self.environments_bytes + self.left_bytes
+        left_bytes = self.left_bytes + self.store_left_bytes
+        return runs_bytes + self.releases_bytes + self.environments_bytes + left_bytes
 
     @property
     def environments_bytes(self) -> int:
@@ -61,7 +66,7 @@ class HostDisk:
 class RunSummary:
     """One run on all hosts together.
 
-    `result` is going, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
+    `result` is running, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
     `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
     `collected` say whether its record and checkpoints are on the controller. `results` is the
     number of files that it has written, `results_collected` the number of those whose newest
@@ -106,7 +111,8 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
         return replace(disk, results=stored_results(agent, inventory.project, ids, base))
 
     outcomes = fleet.outcomes(fleet.agents, ask)
-    disks = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
+    found = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
+    disks = count_stores_once(inventory, found)
     summaries = summarize_runs(disks, base)
     return ProjectRuns(inventory.project, summaries, disks, tuple(errors_of(outcomes)))
 
@@ -136,25 +142,43 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
     """
     states = set(tasks.values())
     if states - set(ENDED):
-        return "going"
+        return RUNNING
     if tasks.get(chief) == SUCCEEDED:
         return "succeeded"
     by_priority = (FAILED, LOST) if chief in tasks else (FAILED, LOST, SUCCEEDED)
     return next((state.lower() for state in by_priority if state in states), "stopped")
 
 
+def count_stores_once(inventory: Inventory, disks: Mapping[str, HostDisk]) -> dict[str, HostDisk]:
+    """Return the disks, without what a host only shares with another one before it. Pure."""
+    first = group_by_store(inventory, disks)
+    return {
+        host: disk
+        if host in first
+        else replace(disk, releases=(), environments=(), store_left_bytes=0)
+        for host, disk in disks.items()
+    }
+
+
 def _parse_disk(use: DiskUse) -> HostDisk:
-    sizes = (use.left_bytes, use.free_bytes, use.total_bytes)
-    held = HostDisk(tuple(use.runs), tuple(use.releases), *sizes)
-    return replace(held, environments=tuple(use.environments))
+    return HostDisk(
+        runs=tuple(use.runs),
+        releases=tuple(use.releases),
+        left_bytes=use.left_bytes,
+        store_left_bytes=use.store_left_bytes,
+        free_bytes=use.free_bytes,
+        total_bytes=use.total_bytes,
+        environments=tuple(use.environments),
+    )
 
 
 def _summarize(
     parts: Mapping[str, HeldRun], folder: Path, results: Sequence[StoredResult]
 ) -> RunSummary:
-    # A run that was resumed without a host left older states of the same tasks on it.
+    # A run that was resumed without a host, or with fewer tasks, left older ones there.
     newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
-    tasks = {task: state for run in newest_last for task, state in run.tasks.items()}
+    current = [run for run in newest_last if run.launch == newest_last[-1].launch]
+    tasks = {task: state for run in current for task, state in run.tasks.items()}
     return RunSummary(
         id=folder.name,
         result=run_result(tasks, newest_last[-1].chief),

@@ -6,6 +6,7 @@ continues from its newest checkpoint.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,12 @@ from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
-from tfdeploy.formatting.hostlist import expand_list
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning.task_counts import JOBS, describe_counts, without_tasks
+from tfdeploy.planning.task_counts import JOBS, describe, describe_counts, without_tasks
+from tfdeploy.planning.task_selection import select_hosts
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from tfdeploy.agent.records import TaskReport
@@ -40,32 +42,29 @@ def scale(
     changes: Changes,
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
     transfers: Transfers | None = None,
+    cancel: threading.Event | None = None,
 ) -> ScaleResult:
-    """Stop a live run and resume it with the `changes`.
+    """Stop a live run and resume it with the `changes`. `cancel` is as for `resume`.
 
     Raises RunError if the run is not live, and what `resume` raises.
     """
     _refuse_no_change(run, changes)
-    _refuse_ended(run, changes)
-    resumed = resume(run, changes, on_report, transfers)
+    _refuse_ended(run, changes, cancel)
+    resumed = resume(run, changes, on_report, transfers, cancel)
     before, after = (describe_counts(each.inventory) for each in (run, resumed.run))
     return ScaleResult(before, after, resumed)
 
 
 def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) -> list[Host]:
     """Return the hosts that `--on` names: those of the run, or else of hosts.toml, which `load`
-    reads. Raises PlanError for a wrong pattern."""
-    try:
-        names = [name for pattern in patterns for name in expand_list(pattern)]
-    except ValueError as error:
-        raise PlanError(f"--on: {error}") from None
+    reads. Raises PlanError as `select_hosts` does."""
     known = {host.name: host for host in run.inventory.hosts}
-    if not known.keys() >= {*names}:
+    if patterns:
+        with suppress(PlanError):
+            return [known[name] for name in select_hosts(known, patterns)]
         known = _idle_hosts(load()) | known
-    for name in names:
-        if name not in known:
-            raise PlanError(f'--on: there is no host "{name}"', f"the hosts are {', '.join(known)}")
-    return [known[name] for name in names]
+        return [known[name] for name in select_hosts(known, patterns)]
+    return []
 
 
 def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
@@ -83,12 +82,12 @@ def _refuse_no_change(run: Run, changes: Changes) -> None:
         raise RunError(f"run {run.id} already has {counts}: there is nothing to scale")
 
 
-def _refuse_ended(run: Run, changes: Changes) -> None:
-    with Fleet(run.inventory, version=run.agent) as fleet:
+def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) -> None:
+    with Fleet(run.inventory, version=run.agent, cancel=cancel) as fleet:
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):
-        counts = ",".join(f"{key}={count}" for key, count in changes.counts.items())
+        counts = describe(changes.counts)
         raise RunError(
             f"run {run.id} has ended: there is nothing to scale",
             f"to continue it: tfdeploy resume {run.flags} --with {counts}",

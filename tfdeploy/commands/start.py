@@ -173,6 +173,8 @@ def _launch_or_stop(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[
     """
     try:
         return _launch(fleet, run, launches)
+    except Cancelled:
+        raise
     except TfdeployError as error:
         stop_errors = _try_to_stop(fleet, run)
         only_refusals = all(
@@ -237,7 +239,8 @@ def _wait_or_stop(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport],
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:
     """Stop everything; return what failed, to be reported after the first failure."""
     try:
-        stop(fleet, run, silent=True)
+        with fleet.cancellation.delayed():
+            stop(fleet, run, silent=True)
     except TfdeployError as error:
         return [error]
     return []

@@ -52,6 +52,8 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+# The folder of the roots of hosts with `shared_fs`; agent/paths.py has the same name.
+OWN_ROOTS = ".hosts"
 SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
 
 
@@ -248,6 +250,7 @@ class HostSettings(Table):
     ports: Ports = tuple(range(2222, 2300))
     python: PlainWord = "python3"
     directory: Directory = "~/.tfdeploy"
+    shared_fs: bool = False
     env: Environment = {}
 
 
@@ -279,17 +282,31 @@ class Host(HostSettings):
         return f'transport = "{self.transport}"'
 
     @property
-    def root(self) -> str:
-        """Return `directory` with the host's name for `{host}`, which keeps hosts on one shared
-        file system apart."""
+    def store(self) -> str:
+        """Return the folder of the host's releases and environments: `directory` with the host's
+        name for `{host}`. With `shared_fs` it is that of all hosts with the same `directory`."""
         return self.directory.replace("{host}", self.name)
+
+    @property
+    def root(self) -> str:
+        """Return the folder of the host's agent and runs, which it shares with no other host."""
+        return f"{self.store.rstrip('/')}/{OWN_ROOTS}/{self.name}" if self.shared_fs else self.store
 
     def task_python(self, project: str, environment: str) -> str:
         """Return the python that runs the tasks: that of an environment of the project (see
         agent/paths.py), or without one ("") the host's."""
         if not environment:
             return self.python
-        return f"{self.root.rstrip('/')}/{project}/envs/{environment}/bin/python"
+        return f"{self.store.rstrip('/')}/{project}/envs/{environment}/bin/python"
+
+    @model_validator(mode="after")
+    def _refuse_own_directory_on_a_shared_file_system(self) -> Self:
+        if self.shared_fs and "{host}" in self.directory:
+            raise ValueError(
+                f'directory = "{self.directory}" gives each host its own folder, and shared_fs = '
+                "true all hosts the same one; remove {host} or shared_fs"
+            )
+        return self
 
     @model_validator(mode="after")
     def _refuse_ssh_keys_of_a_local_host(self) -> Self:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.release.snapshot import Release
 
+PLACE = "env.wheels"
 MACHINES = ("x86_64", "aarch64")
 # The versions of glibc that uv knows as platforms; wheels for an older one run on a newer one.
 GLIBC_2 = (17, 28, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40)
@@ -90,7 +91,12 @@ def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
     _write_files(spec, work)
     _pin(target, work)
     _download(target, work, wheels)
-    return snapshot.take_data_set("env.wheels", wheels, (), "hash")
+    return snapshot.take_data_set(PLACE, wheels, (), "hash")
+
+
+def is_wheels(release: str) -> bool:
+    """Return whether a release has wheels, by its id."""
+    return release.rpartition("-")[0] == snapshot.slug(PLACE)
 
 
 def _write_files(spec: EnvironmentSpec, work: Path) -> None:

@@ -68,6 +68,7 @@ class Agent:
         self.transport = transport
         self.host = host.name
         self.root = host.root
+        self.store = host.store
         self.transfers = Transfers()  # the fleet sets its own
         self._python = host.python
         self._path = f"{_below_home(self.root)}/agent/{version or current_version()}"

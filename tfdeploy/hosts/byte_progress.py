@@ -23,6 +23,7 @@ class Transfer:
     """The progress of one host's files. One thread updates it, others read it. It never decreases.
 
     `total` is in bytes, None if it is unknown. `note` says what is done while no byte moves.
+    `check` is called at each report, and may raise to end the transfer.
     """
 
     def __init__(
@@ -30,7 +31,9 @@ class Transfer:
         total: int | None = None,
         note: str = "",
         clock: Callable[[], float] = time.monotonic,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
         self.total = total
         self.there = 0
         self.moved = 0
@@ -40,6 +43,7 @@ class Transfer:
 
     def __call__(self, file: str, there: int) -> None:
         """Record that `there` bytes of all files have arrived, the last ones of `file`."""
+        self._check()
         self.file = file
         self.moved += max(0, there - self.there)
         self.skip(there)
@@ -80,16 +84,18 @@ class Transfer:
 
 
 class Transfers:
-    """The transfers in progress. Any thread may begin one."""
+    """The transfers in progress. Any thread may begin one. `check` is called at each of their
+    reports, and may raise to end the transfer."""
 
     def __init__(self) -> None:
+        self.check: Callable[[], None] = lambda: None
         self._active: dict[Transfer, str] = {}
         self._lock = threading.Lock()
 
     @contextmanager
     def begin(self, label: str, total: int | None = None, note: str = "") -> Iterator[Transfer]:
         """Record a transfer until the context ends. `label` is its host, or "to " and its host."""
-        transfer = Transfer(total, note)
+        transfer = Transfer(total, note, check=self.check)
         with self._lock:
             self._active[transfer] = label
         try:

@@ -16,6 +16,7 @@ from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
+from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.following import Following
 from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents
 
@@ -41,7 +42,8 @@ class Fleet:
     Each host has one connection, opened at its first use. With more hosts than there can be
     connections, `stays_connected` is false, and a connection is closed after each use. `transfers`
     has the progress of the files on their way to and from the hosts. If another thread sets
-    `cancel`, what follows a run raises Cancelled.
+    `cancel`, every call for several hosts, and what follows a run, raises Cancelled soon; see
+    `cancellation`.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class Fleet:
         cancel: threading.Event | None = None,
     ) -> None:
         self.inventory = inventory
-        self._cancel = cancel
+        self.cancellation = Cancellation(cancel)
         self.transfers = transfers or Transfers()
+        self.transfers.check = self.cancellation.check
         self.agents: Mapping[str, Agent] = {
             host.name: Agent(_transport(host, inventory, accept_new), host, version)
             for host in inventory.hosts
@@ -81,8 +84,8 @@ class Fleet:
     ) -> dict[str, R | TfdeployError]:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
-        `on_failed` is called with each error at once, from any thread. Ctrl-C skips the hosts that
-        have not started, and waits only shortly for the others.
+        `on_failed` is called with each error at once, from any thread. Ctrl-C, or `cancel`, skips
+        the hosts that have not started, and waits only shortly for the others.
         """
 
         def act_on(host: str) -> R | TfdeployError:
@@ -97,7 +100,11 @@ class Fleet:
                     self.agents[host].close()
 
         names = list(hosts)
-        return dict(zip(names, parallel.each(act_on, names, THREADS), strict=True))
+        check = self.cancellation.check
+        check()
+        outcomes = parallel.each(act_on, names, THREADS, check)
+        check()  # the calls may have ended because of it
+        return dict(zip(names, outcomes, strict=True))
 
     def each(
         self,
@@ -141,7 +148,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(placements).items()
         }
-        return Following(subscriptions, self._cancel)
+        return Following(subscriptions, self.cancellation)
 
     def select_lines(
         self,
@@ -164,7 +171,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(placements).items()
         }
-        return Following(subscriptions, self._cancel)
+        return Following(subscriptions, self.cancellation)
 
     def watch(self, run: Run, lines: int) -> Following[HostSample]:
         """Sample every host of the run until all of its tasks have ended. The first sample has the
@@ -182,7 +189,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(run.plan.placements).items()
         }
-        return Following(subscriptions, self._cancel)
+        return Following(subscriptions, self.cancellation)
 
     def follow_events(
         self, run: Run, present: Callable[[Sequence[str]], list[tuple[str, str, int, str]]]
@@ -196,7 +203,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(run.plan.placements).items()
         }
-        return Following(subscriptions, self._cancel)
+        return Following(subscriptions, self.cancellation)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

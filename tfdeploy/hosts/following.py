@@ -15,11 +15,11 @@ from tfdeploy.agent.protocol.reports import RunEvent
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
-    Cancelled,
     CommandFailed,
     HostKeyRefused,
     TfdeployError,
 )
+from tfdeploy.hosts.cancellation import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,9 +62,9 @@ class Following(Generic[E]):
     def __init__(
         self,
         subscriptions: Mapping[Agent, Subscription[E]],
-        cancel: threading.Event | None = None,
+        cancellation: Cancellation | None = None,
     ) -> None:
-        self._cancel = cancel
+        self._cancellation = cancellation or Cancellation(None)
         self._events: queue.Queue[tuple[str, E | TfdeployError | HostIsBack | None]] = queue.Queue(
             MAX_WAITING_EVENTS
         )
@@ -116,17 +116,17 @@ class Following(Generic[E]):
         self, limit_s: float | None
     ) -> tuple[str, E | TfdeployError | HostIsBack | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
-        if self._cancel is None:
+        if self._cancellation.event is None:
             return self._events.get(timeout=limit_s)
         end = math.inf if limit_s is None else time.monotonic() + limit_s
-        while not self._cancel.is_set():
+        while True:
+            self._cancellation.check()
             left_s = max(0.0, end - time.monotonic())
             try:
                 return self._events.get(timeout=min(CANCEL_S, left_s))
             except queue.Empty:
                 if left_s <= CANCEL_S:
                     raise
-        raise Cancelled("cancelled by the calling program")
 
     def _listen(self, agent: Agent, subscription: Subscription[E]) -> None:
         """Pass on a host's events until it has finished; of several failures in a row the first."""

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 INTERRUPT_WAIT_S = 5.0
+CHECK_S = 0.2
 
 
-def each(do: Callable[[T], R], of: Iterable[T], threads: int) -> list[R]:
+def each(
+    do: Callable[[T], R],
+    of: Iterable[T],
+    threads: int,
+    check: Callable[[], None] = lambda: None,
+) -> list[R]:
     """Return what `do` returns for each value, in their order.
 
     When all calls have ended, raise the exception of the first value whose call failed. After
-    Ctrl-C no call starts; those that run have INTERRUPT_WAIT_S to end and are then abandoned.
+    Ctrl-C no call starts; those that run have INTERRUPT_WAIT_S to end and are then abandoned. The
+    same holds when `check`, which is called every CHECK_S, raises.
     """
     left = deque(enumerate(of))
     done: dict[int, R] = {}
@@ -45,9 +52,13 @@ def each(do: Callable[[T], R], of: Iterable[T], threads: int) -> list[R]:
         for thread in workers:
             thread.start()
         while exited < len(workers):
-            exits.get()  # an interrupted Thread.join takes a live thread for dead
-            exited += 1
-    except BaseException:  # Ctrl-C, or no thread can be started
+            check()
+            with suppress(queue.Empty):
+                exits.get(
+                    timeout=CHECK_S
+                )  # an interrupted Thread.join takes a live thread for dead
+                exited += 1
+    except BaseException:  # Ctrl-C, `check`, or no thread can be started
         left.clear()
         _wait(exits, sum(thread.ident is not None for thread in workers) - exited)
         raise

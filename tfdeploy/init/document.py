@@ -25,12 +25,19 @@ if TYPE_CHECKING:
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 SHARED_DIRECTORY = "~/.tfdeploy/{host}"
-DEFAULTS = ("user", "python", "ports", "directory")  # keys that are often equal on all hosts
+DEFAULTS = (
+    "user",
+    "python",
+    "ports",
+    "directory",
+    "shared_fs",
+)  # keys that are often equal on all hosts
 TASK_KEYS = ("gpus", "ps", "chief", "gpus_per_chief", "workers", "gpus_per_worker", "spare")
 WHY = {
     "address": "tried from the other hosts",
     "ports": "2222-2299 are partly in use",
-    "directory": "hosts share a home directory",
+    "directory": "some hosts share a home directory",
+    "shared_fs": "they share a home directory",
 }
 COMMENT_COLUMN = 32
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
@@ -148,7 +155,8 @@ def _keys(machine: Machine, proposal: Proposal) -> dict[str, Any]:
         "address": machine.address,
         "python": "" if machine.python == DEFAULT_PYTHON else machine.python,
         "ports": machine.ports,
-        "directory": SHARED_DIRECTORY if machine.shares_directory else "",
+        "directory": SHARED_DIRECTORY if machine.sharing == "some" else "",
+        "shared_fs": machine.sharing == "all",
     }
     keys |= {key: value for key, value in optional.items() if value}
     tasks = proposal.placement.keys[machine.name]

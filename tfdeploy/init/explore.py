@@ -49,11 +49,9 @@ def explore(fleet: Fleet, local_pythons: Sequence[str]) -> dict[str, Machine | T
 
     found = fleet.outcomes(fleet.agents, confirm)
     answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
-    shared = _share_directories(
-        fleet, {host: survey.here for host, (_, survey) in answered.items()}
-    )
+    sharing = _find_sharing(fleet, {host: survey.here for host, (_, survey) in answered.items()})
     return {
-        host: each if isinstance(each, TfdeployError) else replace(each[0], shares_directory=shared)
+        host: each if isinstance(each, TfdeployError) else replace(each[0], sharing=sharing)
         for host, each in found.items()
     }
 
@@ -135,14 +133,15 @@ def _machine(
     )
 
 
-def _share_directories(fleet: Fleet, ids: Mapping[str, str]) -> bool:
-    """Return whether two hosts have the same directory."""
+def _find_sharing(fleet: Fleet, ids: Mapping[str, str]) -> str:
+    """Return which hosts have the same directory: "all", "some" or "none"."""
+    count = 0
     with DirectoryClaims() as claims:
         for host, directory_id in ids.items():
             try:
                 claims.claim(fleet.agents[host], directory_id)
             except TransferFailed:
-                return True
+                count += 1
             except TfdeployError:  # the host is gone; the next command reports it
                 continue
-    return False
+    return "none" if not count else "all" if count == len(ids) - 1 else "some"

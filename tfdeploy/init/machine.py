@@ -19,7 +19,7 @@ class Machine:
     `python` is the value of the key: "python3", or a path. `tensorflow` is its version, "" if no
     Python has it; `import_error` says which Python has it and why its import failed. `ports` are
     those of its tasks, and `address` is that at which the other hosts reach it; None if the default
-    will do. `shares_directory` is whether another host has the same home directory.
+    will do. `sharing` says which hosts have one home directory: "all", "some" or "none".
     """
 
     name: str
@@ -33,7 +33,7 @@ class Machine:
     python_version: str
     tensorflow: str
     import_error: str = ""
-    shares_directory: bool = False
+    sharing: str = "none"
     addresses: tuple[str, ...] = ()
     ports: str | None = None
     address: str | None = None

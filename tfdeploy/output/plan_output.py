@@ -22,6 +22,7 @@ from tfdeploy.formatting.humanize import (
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
 from tfdeploy.planning.frameworks import title
+from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,10 +130,14 @@ class PlanOutput(Terminal):
         for name, release in {"release": intent.release, **data}.items():
             was_sent = outcome[release.id]
             receivers = [host for host, sent in was_sent.items() if sent]
-            holders = [host for host, sent in was_sent.items() if not sent]
+            groups = group_by_store(intent.inventory, was_sent)
+            sharing = [host for receiver in receivers for host in groups[receiver]]
+            holders = [h for h, sent in was_sent.items() if not sent and h not in sharing]
             if receivers:
                 total = format_size(release.size)
                 self.print_step(f"pushed {name} {release.id} ({total}) to {fold_names(receivers)}")
+            if sharing:
+                self.print_step(f"{fold_names(sharing)} see it on the file system that they share")
             if holders:
                 self.print_step(f"{name} {release.id} is already on {fold_names(holders)}")
 

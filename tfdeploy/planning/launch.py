@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import (
@@ -17,7 +17,7 @@ from tfdeploy.agent.records import (
 )
 from tfdeploy.config.types import ANY_SIGNAL
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import frameworks, roles
+from tfdeploy.planning import fields, frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
+    from tfdeploy.planning.fields import RunNames
     from tfdeploy.planning.plan import Placement, Plan
 
 NO_GPU = "-1"
@@ -41,18 +42,6 @@ STRAGGLERS_S = 4.0
 MB = 1000 * 1000
 # From a task's directory to the host's copy of the newest checkpoint (see agent/paths.py).
 REPLICA = "../../replica"
-
-
-@dataclass(frozen=True)
-class RunNames:
-    """What names a run: its id, its release, the user's name for it ("" for none), the release of
-    each data set by its place, and the environment of each host, if it has one."""
-
-    run: str
-    release: str
-    name: str = ""
-    data: Mapping[str, str] = field(default_factory=dict)
-    environments: Mapping[str, str] = field(default_factory=dict)
 
 
 def make(
@@ -128,15 +117,9 @@ def _launch(
     names: RunNames,
     heartbeat: HeartbeatSettings,
 ) -> Launch:
-    environment = names.environments.get(placement.host, "")
     training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
-    python = host.task_python(inventory.project, environment)
-    fields = roles.template_fields(plan, placement, training, python)
-    values = {
-        **fields, **roles.data_fields(inventory, job),
-        "run": names.run, "release": names.release, "name": names.name or names.run,
-    }  # fmt: skip
+    values = fields.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
     return Launch(
         project=inventory.project,
@@ -171,7 +154,7 @@ def _launch(
         data={
             place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
         },
-        environment=environment,
+        environment=names.environments.get(host.name, ""),
     )
 
 

@@ -11,6 +11,7 @@ from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.planning.placing import count_tasks, gpus_per_task
+from tfdeploy.planning.task_selection import select_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +32,7 @@ def with_counts(
     that runs the job or has no task. Without `on` no spare host is used, and no host without GPUs
     for workers with GPUs. Raises PlanError if the tasks don't fit.
     """
-    _refuse_unknown_hosts(inventory, on)
+    select_hosts([host.name for host in inventory.hosts], on)  # refuses unknown ones
     hosts = {
         host.name: without_tasks(host) if host.spare and host.name in on else host
         for host in inventory.hosts
@@ -42,9 +43,18 @@ def with_counts(
         hosts |= _place(hosts, key, min(count, current[key]), on)
     for key, count in counts.items():
         hosts |= _place(hosts, key, count, on)
+    if counts and not any(_tasks(h)["worker"] + _tasks(h)["chief"] for h in hosts.values()):
+        raise PlanError(
+            "no chief and no worker is left: nothing would train", "choose at least workers=1"
+        )
     # Tasks are numbered in the order of the hosts: those of a newly used host come last.
     in_order = sorted(hosts.values(), key=lambda host: host.name not in running)
     return inventory.model_copy(update={"hosts": tuple(in_order)})
+
+
+def describe(counts: Mapping[str, int]) -> str:
+    """Return the numbers of tasks as the command line has them: ps=2,workers=8."""
+    return ",".join(f"{key}={count}" for key, count in counts.items())
 
 
 def describe_counts(inventory: Inventory) -> str:
@@ -66,15 +76,6 @@ def without_tasks(host: Host) -> Host:
     """Return a host as one that may run tasks, and runs none yet."""
     none = {"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False}
     return host.model_copy(update=none)
-
-
-def _refuse_unknown_hosts(inventory: Inventory, on: Collection[str]) -> None:
-    names = [host.name for host in inventory.hosts]
-    for name in on:
-        if name not in names:
-            raise PlanError(
-                f'--on: there is no host "{name}"', f"the hosts are {fold_names(names)}"
-            )
 
 
 def _place(hosts: Mapping[str, Host], key: str, count: int, on: Collection[str]) -> dict[str, Host]:

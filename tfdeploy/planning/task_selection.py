@@ -46,15 +46,15 @@ def select_placement(plan: Plan, name: str) -> Placement:
     return selected[0]
 
 
-def select_hosts(known: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+def select_hosts(known: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     """Return the named hosts in the order of `known`; without names, all of them.
 
     Raises PlanError for a name that is not known.
     """
-    hosts = tuple(known)
-    if not names:
+    hosts, named = tuple(known), tuple(names)
+    if not named:
         return hosts
-    wanted = [host for name in names for host in _expand(name)]
+    wanted = [host for name in named for host in _expand(name)]
     for host in wanted:
         if host not in hosts:
             raise PlanError(f'there is no host "{host}"', f"the hosts are {fold_names(hosts)}")

@@ -88,16 +88,17 @@ def take(
 def take_data_set(place: str, root: Path, exclude: Sequence[str], compare: str) -> Release:
     """Read a data set, as `take`, but without .gitignore files. The release's id starts with the
     `place`, which marks the versions of one data set."""
-    key, slug = f"data.{place}", _slug(place)
+    key = f"data.{place}"
     name_content = _hash if compare == "hash" else _size_and_time
     release = _read(_Tree(key, root, gitignore.from_excludes(key, exclude), False, name_content))
-    return replace(release, id=f"{slug}-{release.id}")
+    return replace(release, id=f"{slug(place)}-{release.id}")
 
 
-def _slug(place: str) -> str:
-    """Return the place as the start of a folder's name; it differs for different places."""
-    slug = re.sub(r"[^A-Za-z0-9_]+", "-", place).strip("-")[:MAX_SLUG] or "data"
-    return place if slug == place else f"{slug}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"
+def slug(place: str) -> str:
+    """Return the place of a data set as the start of its releases' ids; it differs for different
+    places."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", place).strip("-")[:MAX_SLUG] or "data"
+    return place if name == place else f"{name}-{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
 
 def _read(tree: _Tree) -> Release:

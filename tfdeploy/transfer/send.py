@@ -20,10 +20,10 @@ from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.fetch import BULK
 from tfdeploy.transfer.last_pushed import LastPushed
 from tfdeploy.transfer.pack import FileVanished, PackCache
-from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,36 +61,51 @@ def send(
     on_progress: OnProgress = lambda host, release, arrived: None,
     on_failed: OnFailed = lambda error: None,
 ) -> dict[str, bool]:
-    """Send `release` to those of the hosts that lack it; return for each whether it lacked it.
+    """Send `release` to those of the hosts that lack it; return for each whether it was sent there.
+    Of hosts that share a file system, one receives it.
 
     `on_progress(host, release id, arrived bytes)` and `on_failed(error)` are called from several
     threads while it goes on; the first call counts what the host had before. Raises the errors of
     all hosts.
     """
     names = list(hosts)
+    groups = shared_directory.group_by_store(fleet.inventory, names)
+    shared_directory.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
         last = LastPushed(fleet.inventory, release.id.rpartition("-")[0])
-        sender = _ReleaseSender(project, release, stack.enter_context(DirectoryClaims()), last)
-        if fleet.inventory.source.relay and len(names) > DIRECT_HOSTS:
+        claims = stack.enter_context(shared_directory.DirectoryClaims())
+        sender = _ReleaseSender(project, release, claims, last)
+        if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
         def send_to(agent: Agent) -> bool:
-            return sender.send_to(
-                agent, lambda arrived: on_progress(agent.host, release.id, arrived)
-            )
+            def on_arrived(arrived: int) -> None:
+                fleet.cancellation.check()
+                on_progress(agent.host, release.id, arrived)
 
-        lacked = fleet.outcomes(names, send_to, on_failed)
+            return sender.send_to(agent, on_arrived)
+
+        lacked = fleet.outcomes(groups, send_to, on_failed)
         reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
         last.record(reached, release.id)
         raise_all(errors_of(lacked))
-        return reached
+
+    def on_seen(host: str) -> None:
+        on_progress(host, release.id, release.size)
+
+    shared_directory.verify_release(fleet, project, release.id, groups, on_seen)
+    return {host: reached.get(host, False) for host in names}
 
 
 class _ReleaseSender:
     """One release for many hosts: requests and packs that are the same for all are made once."""
 
     def __init__(
-        self, project: str, release: Release, claims: DirectoryClaims, last: LastPushed
+        self,
+        project: str,
+        release: Release,
+        claims: shared_directory.DirectoryClaims,
+        last: LastPushed,
     ) -> None:
         self._request = {"project": project, "release": release.id}
         self._relay: Relay | None = None

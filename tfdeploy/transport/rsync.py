@@ -199,7 +199,8 @@ def _quote_words(words: Sequence[str]) -> str:
 def _report_progress(
     process: subprocess.Popen[bytes], on_progress: OnProgress, max_bytes: int | None
 ) -> int:
-    """Report rsync's progress until it ends; kill it if it fetches more than `max_bytes`.
+    """Report rsync's progress until it ends; kill it if it fetches more than `max_bytes`, or if
+    `on_progress` raises.
 
     Return the bytes that it has transferred.
     """
@@ -211,12 +212,22 @@ def _report_progress(
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
                     fetched = int(re.sub(rb"\D", b"", match[1]))
-                    on_progress(file, fetched)
+                    _report_or_kill(process, on_progress, file, fetched)
                     if max_bytes is not None and fetched > max_bytes:
                         process.kill()
                 elif line:
                     file = line.decode(errors="replace")
     return fetched
+
+
+def _report_or_kill(
+    process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, fetched: int
+) -> None:
+    try:
+        on_progress(file, fetched)
+    except BaseException:
+        process.kill()
+        raise
 
 
 def _reason(code: int, stderr: bytes) -> str:

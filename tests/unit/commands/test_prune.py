@@ -11,14 +11,28 @@ from hypothesis import strategies as st
 from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
+from tfdeploy.environments.wheelhouse import PLACE
+from tfdeploy.release.snapshot import slug
+
+WHEELS = f"{slug(PLACE)}-"
 
 
 def run(
-    number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=(), environments=()
-):
+    number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=(), environments=(),
+    launch="",
+):  # fmt: skip
     run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
     return HeldRun(
-        run_id, release, "worker:0", live, dict(tasks), age_s, size, [*data], [*environments]
+        run_id,
+        release,
+        "worker:0",
+        live,
+        dict(tasks),
+        age_s,
+        size,
+        [*data],
+        [*environments],
+        launch,
     )
 
 
@@ -42,7 +56,28 @@ def environments_removed(runs, environments, keep=0):
     return [each.environment for what in chosen.values() for each in what.environments]
 
 
+def wheels_removed(held, environments, *runs):
+    """Return the releases that are removed, with wheels among them; `environments` are (name, age,
+    wheels)."""
+    built = tuple(HeldEnvironment(name, age_s, 5, wheels) for name, age_s, wheels in environments)
+    disks = {"a": replace(disk(*runs, releases=held), environments=built)}
+    return removed(disks, runs=9, releases=5)
+
+
 # choose_removals
+
+
+def test_wheels_stay_with_the_environments_that_were_built_from_them():
+    old, new, failed = (WHEELS + name for name in ("1" * 16, "2" * 16, "3" * 16))
+    held = [(old, 9e4), (new, 8e4), (failed, 7e4)]
+    environments = [("of-no-run", 9e4, old), ("newest", 8e4, new)]
+    assert wheels_removed(held, environments) == {"a": [old, failed]}
+    used = run(1, environments=["of-no-run"])
+    assert wheels_removed(held, environments, used) == {"a": [failed]}
+
+
+def test_wheels_of_which_an_environment_may_be_being_built_stay():
+    assert wheels_removed([(WHEELS + "1" * 16, 60.0)], []) == {}
 
 
 def test_environments_that_no_run_uses_are_removed_except_the_newest():
@@ -154,9 +189,9 @@ def test_live_runs_and_releases_in_use_are_never_deleted(disks, runs, releases):
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        ("READY SUCCEEDED FAILED", "going"),
-        ("BACKOFF STOPPED", "going"),
-        ("STARTING", "going"),
+        ("READY SUCCEEDED FAILED", "running"),
+        ("BACKOFF STOPPED", "running"),
+        ("STARTING", "running"),
         ("SUCCEEDED FAILED LOST", "succeeded"),
         ("STOPPED SUCCEEDED", "stopped"),
         ("STOPPED SUCCEEDED FAILED LOST", "failed"),
@@ -177,7 +212,7 @@ def test_the_state_of_the_chief_decides_whether_a_run_succeeded(states, expected
         ("SUCCEEDED FAILED LOST", "failed"),
         ("SUCCEEDED LOST", "lost"),
         ("SUCCEEDED STOPPED", "succeeded"),
-        ("SUCCEEDED READY", "going"),
+        ("SUCCEEDED READY", "running"),
     ],
 )
 @pytest.mark.parametrize("chief", ["", "chief:0"])
@@ -193,7 +228,15 @@ def test_older_states_on_a_host_that_a_resumed_run_left_do_not_count(tmp_path, h
         "new": run(1, tasks={"worker:0": "READY"}, age_s=1.0),
     }
     (summary,) = summarize_runs({host: disk(parts[host]) for host in hosts.split()}, tmp_path)
-    assert (summary.result, summary.tasks) == ("going", {"worker:0": "READY"})
+    assert (summary.result, summary.tasks) == ("running", {"worker:0": "READY"})
+
+
+def test_tasks_of_an_older_launch_do_not_count(tmp_path):
+    dropped = run(1, tasks={"worker:1": "STOPPED"}, age_s=9.0, launch="first")
+    scaled = run(1, tasks={"worker:0": "SUCCEEDED"}, age_s=1.0, launch="second")
+    (summary,) = summarize_runs({"a": disk(dropped), "b": disk(scaled)}, tmp_path)
+    assert summary.tasks == {"worker:0": "SUCCEEDED"}
+    assert summary.hosts == ("a", "b")
 
 
 def test_the_parts_of_a_run_are_summarized_as_one(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tfdeploy.agent import paths
 from tfdeploy.config import inventory as inventories
+from tfdeploy.transfer.shared_directory import group_by_store
 from unit.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 MANY = '[hosts."gpu[1-3]"]\nworkers = 2\n'
@@ -123,3 +125,24 @@ def test_dump_names_every_host():
 def test_host_in_a_directory_stands_for_the_hosts_name():
     by_name = hosts(f'[defaults]\ndirectory = "/nfs/{{host}}/tfdeploy"\n{MANY}')
     assert [host.root for host in by_name.values()] == [f"/nfs/gpu{n}/tfdeploy" for n in (1, 2, 3)]
+
+
+def test_hosts_with_shared_fs_have_one_store_and_own_roots():
+    by_name = hosts(f'[defaults]\nshared_fs = true\ndirectory = "/nfs/tfdeploy"\n{MANY}')
+    assert {host.store for host in by_name.values()} == {"/nfs/tfdeploy"}
+    assert by_name["gpu1"].root == f"/nfs/tfdeploy/{paths.OWN_ROOTS}/gpu1"
+    assert by_name["gpu1"].task_python("p", "e") == "/nfs/tfdeploy/p/envs/e/bin/python"
+
+
+def test_shared_fs_with_a_directory_for_each_host_is_refused():
+    (message, *_) = refused(f'[defaults]\nshared_fs = true\ndirectory = "/nfs/{{host}}"\n{MANY}')
+    assert "remove {host} or shared_fs" in message
+
+
+def test_the_first_host_of_each_directory_with_shared_fs_receives():
+    text = '[defaults]\nshared_fs = true\n[hosts.far]\nworkers = 1\ndirectory = "/far"\n'
+    inventory = make_inventory(text + f"{MANY}[hosts.own]\nworkers = 1\nshared_fs = false\n")
+    everywhere = [host.name for host in inventory.hosts]
+    found = group_by_store(inventory, reversed(everywhere))
+    assert found == {"far": [], "gpu1": ["gpu2", "gpu3"], "own": []}
+    assert group_by_store(inventory, ["gpu3", "gpu2"]) == {"gpu2": ["gpu3"]}

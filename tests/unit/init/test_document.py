@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,18 @@ def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
     assert [(h.name, h.address) for h in result.hosts] == [("a1", "10.0.0.9"), ("a2", "10.0.0.3")]
 
 
-def test_a_shared_home_gives_each_host_its_own_directory():
-    machines = [machine(name, shares_directory=True) for name in ("a", "b")]
+def test_hosts_of_which_all_share_one_home_share_releases_and_environments():
+    machines = [machine(name, sharing="all") for name in ("a", "b")]
     text = document.write(propose(*machines))
-    assert '[defaults]\ndirectory = "~/.tfdeploy/{host}" # hosts share a home directory\n' in text
+    assert re.search(r"\[defaults\]\nshared_fs = true +# they share a home directory\n", text)
+    assert {host.store for host in loaded(propose(*machines)).hosts} == {"~/.tfdeploy"}
+
+
+def test_hosts_of_which_some_share_a_home_get_directories_of_their_own():
+    machines = [machine(name, sharing="some") for name in ("a", "b")]
+    text = document.write(propose(*machines))
+    own = '[defaults]\ndirectory = "~/.tfdeploy/{host}" # some hosts share a home directory\n'
+    assert own in text
     assert [host.root for host in loaded(propose(*machines)).hosts] == [
         "~/.tfdeploy/a", "~/.tfdeploy/b",
     ]  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.agent.records import PORT, PROCESS, SERVER
 from tfdeploy.planning import frameworks, launch
-from tfdeploy.planning.launch import RunNames
+from tfdeploy.planning.fields import RunNames
 from unit.builders import make_inventory, make_plan
 
 TENSORFLOW = ("tensorflow",)

@@ -7,7 +7,7 @@ import pytest
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
-from tfdeploy.planning.launch import RunNames
+from tfdeploy.planning.fields import RunNames
 from unit.builders import FILE, hosts_toml, make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"

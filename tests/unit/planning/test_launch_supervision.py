@@ -11,7 +11,7 @@ from tfdeploy.agent.records import Launch, Policy
 from tfdeploy.config.inventory import RestartSettings
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
-from tfdeploy.planning.launch import RunNames
+from tfdeploy.planning.fields import RunNames
 from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\n[hosts.e]\nevaluator = true"

@@ -8,6 +8,7 @@ from tfdeploy.agent.records import Notify
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch, placing
+from tfdeploy.planning.fields import RunNames
 from unit.builders import FILE, hosts_toml
 
 HOSTS = '[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1\npython = "/opt/python"\n'
@@ -17,7 +18,7 @@ def launches(notify, *, training="", file=FILE):
     text = hosts_toml(HOSTS, training=training) + f"[notify]\n{notify}\n"
     inventory = inventories.parse(text, file)
     plan = placing.make_plan(inventory, {"a": "a", "b": "b"})
-    names = launch.RunNames("r-1", "f00d", "wide")
+    names = RunNames("r-1", "f00d", "wide")
     return {each.task: each for each in launch.make(inventory, plan, names, "secret")}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tfdeploy.cluster import Task
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
-from tfdeploy.planning.launch import RunNames
+from tfdeploy.planning.fields import RunNames
 from unit.builders import make_inventory, make_plan
 
 HOSTS = """

@@ -73,7 +73,7 @@ def test_fewer_workers_make_room_for_more_ps():
 
 
 def test_an_unknown_host_is_refused_with_the_known_ones():
-    assert refusal(THREE, {"workers": 4}, on=["d"]) == '--on: there is no host "d"'
+    assert refusal(THREE, {"workers": 4}, on=["d"]) == 'there is no host "d"'
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,12 @@ def test_no_host_joins_a_run_on_the_controller_alone():
     ).hosts
     with pytest.raises(PlanError, match=r"hosts.me: its address in this run is 127.0.0.1"):
         placing.refuse_loopback(hosts)
+
+
+@pytest.mark.parametrize("counts", [{"workers": 0}, {"ps": 0, "workers": 0}])
+def test_a_run_without_chief_and_worker_is_refused(counts):
+    assert refusal(THREE, counts) == "no chief and no worker is left: nothing would train"
+
+
+def test_a_chief_trains_without_workers():
+    assert tasks("[hosts.c]\nchief = true\nworkers = 1\nps = 1\n", {"workers": 0}) == {"c": (1, 0)}

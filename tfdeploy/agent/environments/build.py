@@ -15,7 +15,7 @@ from ..protocol.environments import (
     NotInstalled,
 )
 from ..refusal import Refusal
-from . import index_settings, installers, lock, marker, program
+from . import cache, index_settings, installers, lock, marker, program
 from . import uv as uv_program
 from .order import Order
 
@@ -35,8 +35,8 @@ def find(project: str, environment: str, uv: str = "") -> EnvironmentState:
         packages=packages,
         uv="" if found else uv_program.find(project, uv)[1],
         machine=os.uname().machine,
-        libc=_libc(),
-        here=shared_directory.root_id(),
+        libc=libc(),
+        here=shared_directory.store_id(),
     )
 
 
@@ -77,8 +77,17 @@ def build(
         os.close(descriptor)
 
 
+def libc() -> str:
+    """Return the name and version of the C library; "" if it is not glibc."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # another libc
+        return ""
+
+
 def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
     """Build; what is not complete at the end is removed."""
+    _refuse_to_replace(order.folder)
     try:
         filesystem.remove_folder(order.folder)
         filesystem.remove_folder(order.work)
@@ -91,7 +100,7 @@ def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
             yield _not_installed(order.folder, failed.words)
             return
         yield from _set_up(order, descriptor)
-        marker.write(order.folder)
+        marker.write(order.folder, order.wheels_release)
     except OSError as error:
         raise Refusal(
             "its environment can't be built: {}".format(error.strerror),
@@ -101,6 +110,16 @@ def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
         filesystem.remove_folder(order.work)
         if marker.read(order.folder) is None:
             filesystem.remove_folder(order.folder)
+
+
+def _refuse_to_replace(folder: str) -> None:
+    """Raise Refusal if hosts share the store and the environment is complete for another one."""
+    if paths.is_shared() and os.path.exists(marker.file(folder)):
+        raise Refusal(
+            "{} was built by another host, and its Python is not on this one".format(folder),
+            "install that Python, set env.python, or give the host a directory of its own; delete "
+            "the folder if no host can use it",
+        )
 
 
 def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
@@ -147,23 +166,27 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
 def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
     """Run a program of the build; report what it prints. Raises program.Failed."""
     env, text = installers.variables(order.folder, order.environ, order.uv), doing
-    for line in program.run(argv, env, order.work, descriptor):
-        if line.startswith("Installed "):  # uv then compiles, which takes longer
-            text = "{}: compiling".format(doing)
-        elif line:
-            text = "{}: {}".format(doing, line.strip())
-        yield BuildStep(text)
+    with cache.in_use():
+        for line in program.run(argv, env, order.work, descriptor):
+            if line.startswith("Installed "):  # uv then compiles, which takes longer
+                text = "{}: compiling".format(doing)
+            elif line:
+                text = "{}: {}".format(doing, line.strip())
+            yield BuildStep(text)
 
 
 def _refuse_full_disk(lines: List[str]) -> None:
-    """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied."""
+    """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
+    another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        filesystem.remove_folder(paths.cache())
+        with cache.unused() as is_unused:
+            if is_unused:
+                filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)
 
 
 def _not_installed(folder: str, words: str) -> NotInstalled:
-    return NotInstalled(words, marker.version(folder), os.uname().machine, _libc())
+    return NotInstalled(words, marker.version(folder), os.uname().machine, libc())
 
 
 def _write_files(order: Order) -> None:
@@ -184,10 +207,3 @@ def _wheels(project: str, release: str) -> List[str]:
     if not found:
         raise Refusal("release {} is not on this host".format(release), "run tfdeploy push")
     return found
-
-
-def _libc() -> str:
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):  # another libc
-        return ""

@@ -33,10 +33,19 @@ def read(folder: str) -> Optional[Tuple[Dict[str, str], str]]:
     return packages, version
 
 
-def write(folder: str) -> None:
-    """Declare an environment complete. Raises OSError."""
+def write(folder: str, wheels: str = "") -> None:
+    """Declare an environment complete; `wheels` is the release that it was built from, if it was.
+    Raises OSError."""
     found = {"packages": packages(folder), "version": version(folder), "program": _program(folder)}
-    records.write(file(folder), found)
+    records.write(file(folder), {**found, "wheels": wheels})
+
+
+def wheels(folder: str) -> str:
+    """Return the release of wheels that an environment was built from, "" if there is none."""
+    try:
+        return str(records.read(file(folder))["wheels"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def file(folder: str) -> str:

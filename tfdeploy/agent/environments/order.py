@@ -45,6 +45,11 @@ class Order:
         self.wheels = wheels
 
     @property
+    def wheels_release(self) -> str:
+        """The release that has the wheels, "" without wheels."""
+        return os.path.basename(os.path.dirname(self.wheels[0])) if self.wheels else ""
+
+    @property
     def work(self) -> str:
         """The folder of `texts`, in which all programs run. It is hidden, and removed at the
         end."""

@@ -92,7 +92,7 @@ def survey(
         imports=dict(zip(imports, found)),  # noqa: B905 - Python 3.8 has no strict
         rsync=_rsync_version(),
         gpus=dict(GPU_NAME.findall(listing)),
-        here=shared_directory.root_id(),
+        here=shared_directory.store_id(),
         free_bytes=disk.f_bavail * disk.f_frsize,
         hindrances=[(refusal.message, refusal.hint) for refusal in hindrances],
         noted=[(message, "") for message in _foreign_gpu_processes(wanted)],

@@ -33,6 +33,28 @@ class FindEnvironment(Request[EnvironmentState]):
     uv: str = ""
 
 
+class EnvironmentSeen(Message):
+    """The hash of an environment's marker as the host sees it, "" if it sees none; the version that
+    the environment's Python prints when it runs on this host, "" if it does not run, and then why;
+    `machine` and `libc` as in EnvironmentState."""
+
+    digest: str
+    python: str
+    why: str
+    machine: str
+    libc: str
+
+
+class SeeEnvironment(Request[EnvironmentSeen]):
+    """Ask how a host sees an environment; wait some time until its marker's hash is `digest`
+    (unless "")."""
+
+    VERB = "see_environment"
+    project: str
+    environment: str
+    digest: str
+
+
 class BuildReport(Message):
     """What happens while an environment is built."""
 

@@ -108,6 +108,22 @@ class Fetch(Request[FilesReceived]):
     identity: str
 
 
+class Seen(Message):
+    """The hash of a file as the host sees it, "" if it sees none."""
+
+    digest: str
+
+
+class SeeRelease(Request[Seen]):
+    """Ask for the hash of a release's manifest; wait some time until it is `digest` (unless "").
+    The answer is "" without the release itself."""
+
+    VERB = "see_release"
+    project: str
+    release: str
+    digest: str
+
+
 class Marked(Message):
     """The first host that made the mark, of all hosts that see this directory."""
 

@@ -136,9 +136,10 @@ class ReadRecord(Request[RecordTexts]):
 
 class HeldRun(Message):
     """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
-    supervisors runs here, or is about to; `tasks` maps each task to its state; `age_s` is the time
-    since the last launch; `data` are the releases of data sets that its tasks use, `environments`
-    their Python environments."""
+    supervisors runs here, or is about to; `tasks` maps each task of the last launch on this host to
+    its state, `launch` names that launch, and `age_s` is the time since then; `data` are the
+    releases of data sets that its tasks use, `environments` their Python environments.
+    """
 
     run: str
     release: str
@@ -149,6 +150,7 @@ class HeldRun(Message):
     bytes: int
     data: List[str]
     environments: List[str]
+    launch: str = ""
 
 
 class HeldRelease(Message):
@@ -161,20 +163,23 @@ class HeldRelease(Message):
 
 class HeldEnvironment(Message):
     """A Python environment on this host; `age_s` is the time since it was built. Files that it
-    shares with the cache of installers count half."""
+    shares with the cache of installers count half. `wheels` is the release that it was built from,
+    "" if an index had its packages."""
 
     environment: str
     age_s: float
     bytes: int
+    wheels: str = ""
 
 
 class DiskUse(Message):
-    """`left_bytes` is what broken deletions and pushes left; `free_bytes` what this user may still
-    write."""
+    """`left_bytes` is what broken deletions left of runs, `store_left_bytes` what they, pushes and
+    builds left of all that hosts can share; `free_bytes` what this user may still write."""
 
     runs: List[HeldRun]
     releases: List[HeldRelease]
     left_bytes: int
+    store_left_bytes: int
     free_bytes: int
     total_bytes: int
     environments: List[HeldEnvironment]

@@ -1,5 +1,5 @@
-"""The verbs `offer`, `lacks`, `add`, `take`, `abandon`: a release appears on a host completely or
-not at all.
+"""The verbs `offer`, `see_release`, `lacks`, `add`, `take`, `abandon`: a release appears on a host
+completely or not at all.
 
 The files that an older release has are linked. The others follow the requests `add` and `take`.
 """
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from .. import TYPE_CHECKING, paths
 from ..machine import shared_directory
 from ..protocol.message import Done
-from ..protocol.releases import FilesReceived, MissingFiles, ReleaseState
+from ..protocol.releases import FilesReceived, MissingFiles, ReleaseState, Seen
 from ..refusal import Refusal
 from .pack import BLOCK, InflatedStream, read_files
 from .staging import StagedRelease, make_writable
@@ -33,7 +33,13 @@ def offer(project: str, release: str) -> ReleaseState:
     """Report whether this host has the release, and the id of its directory, because several hosts
     may share one."""
     present = os.path.isdir(paths.release(project, release))
-    return ReleaseState(present, shared_directory.root_id())
+    return ReleaseState(present, shared_directory.store_id())
+
+
+def see(project: str, release: str, digest: str) -> Seen:
+    """Report how this host sees a release that another host has received; see SeeRelease."""
+    found = shared_directory.wait_for_file(paths.manifest(project, release), digest)
+    return Seen(found if os.path.isdir(paths.release(project, release)) else "")
 
 
 def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> MissingFiles:
@@ -50,7 +56,7 @@ def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> Missing
             raise
         return _already_present()
     staged[project, release] = started
-    wanted, here = started.missing(), shared_directory.root_id()
+    wanted, here = started.missing(), shared_directory.store_id()
     return MissingFiles(present=False, wanted=wanted, incoming=folder, base=base, here=here)
 
 
@@ -99,7 +105,7 @@ def abandon(project: str, release: str) -> Done:
 
 
 def _already_present() -> MissingFiles:
-    here = shared_directory.root_id()
+    here = shared_directory.store_id()
     return MissingFiles(present=True, wanted=[], incoming="", base=None, here=here)
 
 

@@ -32,7 +32,8 @@ def disk(project: str) -> DiskUse:
         runs=_list_folders(_describe_run, project, paths.runs(project)),
         releases=_list_folders(_describe_release, project, paths.releases(project)),
         environments=_list_folders(_describe_environment, project, paths.environments(project)),
-        left_bytes=sum(used_bytes(path) for path in leftovers(project)),
+        left_bytes=sum(used_bytes(path) for path in leftovers_of_runs(project)),
+        store_left_bytes=sum(used_bytes(path) for path in leftovers_of_store(project)),
         free_bytes=info.f_bavail * info.f_frsize,
         total_bytes=info.f_blocks * info.f_frsize,
     )
@@ -62,14 +63,36 @@ def freeable_bytes(paths: Iterable[str]) -> int:
 
 
 def leftovers(project: str) -> Iterator[str]:
-    """Yield what interrupted removals left, interrupted pushes that are older than a day, and
-    interrupted builds of environments."""
+    """Yield what interrupted removals, pushes and builds left."""
+    yield from leftovers_of_runs(project)
+    yield from leftovers_of_store(project)
+
+
+def leftovers_of_runs(project: str) -> Iterator[str]:
+    """Yield what interrupted removals left of runs."""
+    return (e.path for e in _entries(paths.runs(project)) if _is_being_removed(e))
+
+
+def leftovers_of_store(project: str) -> Iterator[str]:
+    """Yield what interrupted removals left of releases, environments and the installers' cache,
+    interrupted pushes that are older than a day, and interrupted builds."""
     incoming = os.path.basename(paths.incoming(project, ""))
     yield from half_built.leftovers(project)
-    for folder in (paths.runs(project), paths.releases(project), paths.environments(project)):
-        for entry in _entries(folder):
-            if _is_leftover(entry, incoming):
-                yield entry.path
+    for entry in _entries(paths.releases(project)):
+        if _is_being_removed(entry) or _is_old_push(entry, incoming):
+            yield entry.path
+    yield from (e.path for e in _entries(paths.environments(project)) if _is_being_removed(e))
+    cache = REMOVING + os.path.basename(paths.cache())
+    yield from (e.path for e in _entries(paths.store()) if e.name.startswith(cache))
+
+
+def launched(project: str) -> Iterator[Tuple[str, str]]:
+    """Yield run and folder of each task, of all hosts that use this host's store."""
+    for folder in paths.runs_of_all_hosts(project):
+        for run in visible_names(folder):
+            for task in _entries(os.path.join(folder, run)):
+                if os.path.exists(paths.launch(task.path)):
+                    yield run, task.path
 
 
 def task_state(task_dir: str) -> str:
@@ -155,16 +178,19 @@ def _describe_run(project: str, run: str) -> HeldRun:
     tasks = task_dirs(project, run)
     launches = sorted((os.stat(paths.launch(path)).st_mtime, path) for path in tasks.values())
     launched_at, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
+    newest = _launch_name(youngest)
+    current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     return HeldRun(
         run=run,
         release=next(iter(releases_of(youngest)), ""),
         chief=_chief_of(youngest),
         live=is_resuming(folder) or any(lock.is_live(path) for path in tasks.values()),
-        tasks={task: task_state(path) for task, path in tasks.items()},
+        tasks={task: task_state(path) for task, path in current.items()},
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
         environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
+        launch=newest,
     )
 
 
@@ -177,16 +203,23 @@ def _describe_environment(project: str, name: str) -> HeldEnvironment:
     path = paths.environment(project, name)
     if not os.path.exists(marker.file(path)):  # it is being built, or a leftover
         raise FileNotFoundError(path)
-    return HeldEnvironment(name, _age_s(os.stat(marker.file(path)).st_mtime), used_bytes(path))
+    age_s = _age_s(os.stat(marker.file(path)).st_mtime)
+    return HeldEnvironment(name, age_s, used_bytes(path), marker.wheels(path))
 
 
-def _is_leftover(entry: "os.DirEntry[str]", incoming: str) -> bool:
+def _is_being_removed(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.name.startswith(REMOVING) and entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _is_old_push(entry: "os.DirEntry[str]", incoming: str) -> bool:
     try:
         is_folder, changed = entry.is_dir(follow_symlinks=False), os.lstat(entry.path).st_ctime
     except OSError:
         return False
-    is_old_push = entry.name.startswith(incoming) and _age_s(changed) > ABANDONED_AFTER_S
-    return is_folder and (is_old_push or entry.name.startswith(REMOVING))
+    return is_folder and entry.name.startswith(incoming) and _age_s(changed) > ABANDONED_AFTER_S
 
 
 def _entries(folder: str) -> List["os.DirEntry[str]"]:
@@ -195,6 +228,14 @@ def _entries(folder: str) -> List["os.DirEntry[str]"]:
             return list(entries)
     except OSError:
         return []
+
+
+def _launch_name(task_dir: str) -> str:
+    """Return the name of the launch of a task, or "" if it can't be read."""
+    try:
+        return str(records.read(paths.launch(task_dir))["heartbeat"]["launch_name"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
 
 
 def _chief_of(task_dir: str) -> str:

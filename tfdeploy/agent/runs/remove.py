@@ -11,6 +11,7 @@ import secrets
 import stat
 
 from .. import TYPE_CHECKING, paths, records
+from ..environments import cache as environment_cache
 from ..environments import lock as environment_lock
 from ..machine import lock, process
 from ..protocol.runs import Kept, Removed, Weight
@@ -49,7 +50,7 @@ def remove(project: str, runs: List[str], releases: List[str], environments: Lis
         freed += size
         if why:
             kept.append(Kept(name=name, why=why))
-    freed += sum(_remove_tree(path)[0] for path in _cache(environments))
+    freed += _remove_cache() if environments else 0
     _remove_unused_manifests(project)
     return Removed(removed_bytes=freed, kept=kept)
 
@@ -67,6 +68,13 @@ def _cache(environments: List[str]) -> List[str]:
     """Return the cache if environments are removed: it has hard links to their files, so that
     nothing would be freed otherwise."""
     return [paths.cache()] if environments and os.path.isdir(paths.cache()) else []
+
+
+def _remove_cache() -> int:
+    """Empty the cache, unless a build uses it now; return the bytes that this freed."""
+    with environment_cache.unused() as is_unused:
+        hidden, _ = _hide(paths.cache()) if is_unused else ("", "")
+    return _delete_tree(hidden)[0] if hidden else 0
 
 
 def _check_names(*names: str) -> None:
@@ -90,13 +98,12 @@ def _why_run_is_needed(project: str, run: str) -> str:
 
 def _why_release_is_needed(project: str, release: str) -> str:
     """Return which run uses a release, also a run that is a link to elsewhere; "" if none does."""
-    for run in disk.visible_names(paths.runs(project)):
-        for task_dir in disk.task_dirs(project, run).values():
-            used = disk.releases_of(task_dir)
-            if release in used:
-                return "run {} uses it".format(run)
-            if not used:
-                return "run {} may use it: its launch.json can't be read".format(run)
+    for run, task_dir in disk.launched(project):
+        used = disk.releases_of(task_dir)
+        if release in used:
+            return "run {} uses it".format(run)
+        if not used:
+            return "run {} may use it: its launch.json can't be read".format(run)
     return ""
 
 
@@ -105,12 +112,11 @@ def _why_environment_is_needed(project: str, environment: str) -> str:
     with environment_lock.taken(project, environment) as is_free:
         if not is_free:
             return "it is being built"
-    for run in disk.visible_names(paths.runs(project)):
-        for task_dir in disk.task_dirs(project, run).values():
-            if environment == disk.environment_of(task_dir):
-                return "run {} uses it".format(run)
-            if not disk.releases_of(task_dir):
-                return "run {} may use it: its launch.json can't be read".format(run)
+    for run, task_dir in disk.launched(project):
+        if environment == disk.environment_of(task_dir):
+            return "run {} uses it".format(run)
+        if not disk.releases_of(task_dir):
+            return "run {} may use it: its launch.json can't be read".format(run)
     return ""
 
 
@@ -119,24 +125,39 @@ def _remove_unused_manifests(project: str) -> None:
     for name in disk.visible_names(paths.manifests(project)):
         release, ending = os.path.splitext(name)
         if ending == ".json" and not os.path.lexists(paths.release(project, release)):
-            os.remove(os.path.join(paths.manifests(project), name))
+            _remove_file(os.path.join(paths.manifests(project), name))
+
+
+def _remove_file(path: str) -> None:
+    try:
+        os.remove(path)
+    except FileNotFoundError:  # another host, which shares the store, was faster
+        pass
 
 
 def _remove_tree(path: str) -> Tuple[int, str]:
     """Return the bytes that the removal freed, and why not everything was deleted."""
+    hidden, why = _hide(path)
+    if not hidden:
+        return 0, why
+    freed, why = _delete_tree(hidden)
+    return freed, why and "not all of it could be deleted: {}".format(why)
+
+
+def _hide(path: str) -> Tuple[str, str]:
+    """Rename a folder to a hidden name. Return that, or "" and why it stays ("" if it is gone)."""
     folder, name = os.path.split(path)
     name = name if name.startswith(disk.REMOVING) else disk.REMOVING + name
     hidden = os.path.join(folder, "{}-{}".format(name[:MAX_NAME], secrets.token_hex(4)))
     try:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
-            return 0, "it is a link or a file, not a folder"
+            return "", "it is a link or a file, not a folder"
         os.rename(path, hidden)
     except FileNotFoundError:  # another removal was faster
-        return 0, ""
+        return "", ""
     except OSError as error:
-        return 0, str(error.strerror)
-    freed, why = _delete_tree(hidden)
-    return freed, why and "not all of it could be deleted: {}".format(why)
+        return "", str(error.strerror)
+    return hidden, ""
 
 
 def _delete_tree(path: str) -> Tuple[int, str]:

@@ -1,4 +1,4 @@
-"""--wait of `start` and `run`: try again when GPUs and ports that are in use become free.
+"""--wait of `start`, `run` and `resume`: try again when GPUs and ports that are in use become free.
 
 There is no queue: of several that wait, the first that tries after the end gets everything. Random
 pauses give each the same chance.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.agent.protocol.preflight import FindHolders
 from tfdeploy.errors import HostError, LeaseConflict, TfdeployError, individual_errors, raise_all
@@ -21,26 +21,25 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import Launch
-    from tfdeploy.commands.plan import Intent
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.run import Run
+    from tfdeploy.planning.plan import Plan
 
     Show = Callable[[Sequence[TfdeployError]], None]
 
+R = TypeVar("R")
 POLL_S = 3.0
 AGE = re.compile(r" \d+[smhd] ago$")
 
 
 def start_when_free(
-    fleet: Fleet,
-    intent: Intent,
+    start: Callable[[], R],
     wait_s: float,
-    start: Callable[[], Run],
     waiting: Callable[[], AbstractContextManager[Show]],
-) -> Run:
-    """Return what `start()` returns; if it fails only because ports or GPUs are in use, wait for
-    them, up to `wait_s` seconds in all, and call it again.
+    find_conflicts: Callable[[], Sequence[TfdeployError]],
+) -> R:
+    """Return what `start()` returns; if it fails only because ports or GPUs are in use, wait until
+    `find_conflicts()` returns none, up to `wait_s` seconds in all, and call it again.
 
     `waiting()` is the context of each wait; it yields a function that shows what is waited for,
     which is called when that changes. Raises what `start` raises, and at the end of the time the
@@ -55,13 +54,12 @@ def start_when_free(
             if wait_s == 0 or not all(isinstance(part, LeaseConflict) for part in conflicts):
                 raise
         with waiting() as show:
-            _wait(fleet, intent, conflicts, show, deadline, wait_s)
+            _wait(conflicts, find_conflicts, show, deadline, wait_s)
 
 
 def _wait(
-    fleet: Fleet,
-    intent: Intent,
     conflicts: Sequence[TfdeployError],
+    find_conflicts: Callable[[], Sequence[TfdeployError]],
     show: Show,
     deadline: float,
     wait_s: float,
@@ -78,7 +76,7 @@ def _wait(
         if left_s <= 0:
             raise_all(first_of_each, f"waited {format_duration(wait_s)}")
         time.sleep(min(left_s, POLL_S * (0.5 + random.random())))
-        conflicts = _conflicts(fleet, intent)
+        conflicts = find_conflicts()
 
 
 def _holder(error: TfdeployError) -> tuple[str, ...]:
@@ -87,10 +85,9 @@ def _holder(error: TfdeployError) -> tuple[str, ...]:
     return (*error.names, run or AGE.sub("", error.message))
 
 
-def _conflicts(fleet: Fleet, intent: Intent) -> list[TfdeployError]:
+def find_conflicts(fleet: Fleet, plan: Plan, launches: Sequence[Launch]) -> list[TfdeployError]:
     """Return what is in use, and the hosts that do not answer at the moment. Raises HostError."""
-    launches = intent.launches()
-    hosts = {str(p.task): p.host for p in intent.plan.placements}
+    hosts = {str(p.task): p.host for p in plan.placements}
 
     def ask(agent: Agent) -> list[TfdeployError]:
         own = [launch for launch in launches if hosts[launch.task] == agent.host]
@@ -98,7 +95,7 @@ def _conflicts(fleet: Fleet, intent: Intent) -> list[TfdeployError]:
         return [LeaseConflict(agent.host, each.message, each.hint, each.run) for each in taken]
 
     conflicts: list[TfdeployError] = []
-    for answer in fleet.outcomes(intent.plan.hosts, ask).values():
+    for answer in fleet.outcomes(plan.hosts, ask).values():
         if isinstance(answer, HostError) and may_return(answer):
             conflicts.append(answer)
         elif isinstance(answer, TfdeployError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent import records
-from tfdeploy.commands.runs import run_result
+from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.run_report import files, history, log_losses
@@ -72,7 +72,7 @@ class RunFacts:
     def duration_s(self) -> float:
         """Return the seconds from its start to the last change of a state; NaN if unknown."""
         last = [changes[-1].at for changes in self.histories.values() if changes]
-        end = max(last, default=math.nan) if self.result != "going" else self.known_until
+        end = max(last, default=math.nan) if self.result != RUNNING else self.known_until
         return end - self.started_s
 
     @property

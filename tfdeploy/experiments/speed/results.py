@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
 
-GOING = "going"
+GOING = "running"
 MEASURED = "measured"
 ENDED = "ended"
 FAILED = "failed"

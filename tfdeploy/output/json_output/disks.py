@@ -21,8 +21,8 @@ class RunSummary(Shape):
 
     id: str
     """The run's id."""
-    result: Literal["going", "succeeded", "failed", "lost", "stopped"]
-    """Whether it goes on, or how it ended."""
+    result: Literal["running", "succeeded", "failed", "lost", "stopped"]
+    """Whether it is running, or how it ended."""
     age_s: float
     """The seconds since its last start, resume or scale."""
     tasks: dict[str, str]

@@ -62,7 +62,8 @@ def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | N
         if source:
             _copy_to_chief(fleet, new, source)
     finally:
-        fleet.outcomes(hosts, lambda agent: agent.ask(LetGoOfCopies(*where)))
+        with fleet.cancellation.delayed():
+            fleet.outcomes(hosts, lambda agent: agent.ask(LetGoOfCopies(*where)))
     return source
 
 

@@ -40,4 +40,4 @@ def test_a_push_that_is_older_than_a_day_is_a_leftover(root, monkeypatch):
     incoming = Path(paths.incoming("p", "f00d"))
     incoming.mkdir(parents=True)
     monkeypatch.setattr(disk, "ABANDONED_AFTER_S", -1.0)  # the ctime of a folder can't be set
-    assert disk.disk("p").left_bytes == du(incoming)
+    assert disk.disk("p").store_left_bytes == du(incoming)

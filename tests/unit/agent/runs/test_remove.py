@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfdeploy.agent import paths
+from tfdeploy.agent.environments import cache as environment_cache
 from tfdeploy.agent.environments import lock as environment_lock
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.protocol.runs import Removed
@@ -275,3 +276,72 @@ def test_a_run_that_can_not_be_deleted_is_reported_and_hidden(root):
     assert disk.disk("p").left_bytes > 0
     assert os.listdir(os.path.join(paths.runs("p"), leftover, "ps-0", "work")) == ["x" * 250]
     shutil.rmtree(os.path.join(paths.runs("p"), leftover))
+
+
+# The installers' cache
+
+
+def create_cache():
+    os.makedirs(paths.environments("p"))
+    cache = Path(paths.cache())
+    (cache / "uv").mkdir(parents=True)
+    (cache / "uv/wheel").write_bytes(b"x" * 10_000)
+    return cache
+
+
+def test_the_cache_is_emptied_with_an_environment(root):
+    cache = create_cache()
+    remove("p", [], [], ["abc"])
+    assert not cache.exists()
+
+
+def test_the_cache_stays_while_any_environment_is_being_built(root):
+    cache = create_cache()
+    with environment_cache.in_use():  # of another project, or of another host
+        remove("p", [], [], ["abc"])
+        assert (cache / "uv/wheel").exists()
+    remove("p", [], [], ["abc"])
+    assert not cache.exists()
+
+
+def test_a_cache_whose_removal_was_interrupted_is_a_leftover(root):
+    hidden = create_cache().rename(root / f"{disk.REMOVING}.cache-0123abcd")
+    assert disk.disk("p").store_left_bytes > 10_000
+    assert remove("p", [], [], []).removed_bytes > 10_000
+    assert not hidden.exists()
+
+
+# A store that hosts share
+
+
+@pytest.fixture
+def on_host(root, monkeypatch):
+    """Return a function that makes the test a host of this name, which shares its store."""
+
+    def become(name):
+        agent = root / paths.OWN_ROOTS / name / "agent/abc.pyz"
+        agent.parent.mkdir(parents=True, exist_ok=True)
+        monkeypatch.setattr(sys, "argv", [str(agent)])
+
+    return become
+
+
+def test_a_release_that_a_run_of_another_host_uses_stays(on_host):
+    on_host("a")
+    create_run("r", "ps:0", release="f00d")
+    create_release("f00d")
+    on_host("b")
+    assert remaining() == ["f00d"]
+    assert reasons(remove("p", [], ["f00d"], [])) == {"f00d": "run r uses it"}
+    on_host("a")
+    assert remove("p", ["r"], ["f00d"], []).kept == []
+    assert remaining() == []
+
+
+def test_a_run_of_another_host_is_not_removed_with_its_name(on_host):
+    on_host("a")
+    folder = Path(create_run("r", "ps:0"))
+    on_host("b")
+    assert disk.disk("p").runs == []
+    remove("p", ["r"], [], [])
+    assert folder.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -54,10 +55,7 @@ class FakeFleet:
 def start_when_free(fleet, shown, *outcomes, wait_s=math.inf):
     """Start with `outcomes` of one try after the other, and show into `shown`."""
     launch = make_launch(port=2222, gpus=[1])
-    intent = SimpleNamespace(
-        launches=lambda: [launch],
-        plan=SimpleNamespace(placements=[SimpleNamespace(task="worker:0", host="a")], hosts=["a"]),
-    )
+    plan = SimpleNamespace(placements=[SimpleNamespace(task="worker:0", host="a")], hosts=["a"])
     left = [*outcomes]
 
     def start():
@@ -70,7 +68,8 @@ def start_when_free(fleet, shown, *outcomes, wait_s=math.inf):
     def waiting():
         yield lambda errors: shown.append([str(error.message) for error in errors])
 
-    return wait.start_when_free(fleet, intent, wait_s, start, waiting)
+    find_conflicts = partial(wait.find_conflicts, fleet, plan, [launch])
+    return wait.start_when_free(start, wait_s, waiting, find_conflicts)
 
 
 def test_a_start_that_succeeds_asks_nobody(shown):
