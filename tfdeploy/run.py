@@ -17,6 +17,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +248,14 @@ def _named_run(base: Path, run: str) -> str:
     """Return the id of the newest run with this name, or else `run` itself: it is an id."""
     if (base / run / "run.json").is_file():
         return run
-    return next((run_id for run_id, values in _records(base) if values["name"] == run), run)
+    return next(iter(ids_by_name(base, run)), run)
+
+
+def ids_by_name(base: Path, pattern: str) -> list[str]:
+    """Return the ids of the runs with this name, the newest first. `base` is the folder runs/. A
+    `*` in the pattern stands for any characters, as in a shell."""
+    found = _records(base)
+    return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.compare import LOSS
+from tfdeploy.experiments.comparing.comparison import LOSS
 from tfdeploy.experiments.run_report import redact
 from tfdeploy.experiments.scalars import of_same_clock, step_times
 from tfdeploy.formatting.humanize import format_duration, format_job_counts
