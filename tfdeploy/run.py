@@ -177,10 +177,7 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
 
     Raises RunError, NoRecord among them.
     """
-    if not hosts_file.is_file():
-        raise RunError(
-            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
-        )
+    check_hosts_file(hosts_file)
     base = hosts_file.absolute().parent / FOLDER
     chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
@@ -188,6 +185,14 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     except OSError:
         hint = newest_hint(base) or "it has no runs yet"
         raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+
+
+def check_hosts_file(hosts_file: Path) -> None:
+    """Raise RunError if there is no such file: its folder has the runs."""
+    if not hosts_file.is_file():
+        raise RunError(
+            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
+        )
 
 
 def release_id(hosts_file: Path, release: str) -> str:

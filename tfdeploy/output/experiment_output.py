@@ -42,6 +42,16 @@ class ExperimentOutput(Terminal):
                 escape(f"{result.cell}, repeat {result.repeat}: run {result.run}")
             )
 
+    @contextmanager
+    def report_progress(self) -> Iterator[Callable[[str], None]]:
+        """Yield a function that takes the run whose report is written now, and shows it on a
+        terminal until the context ends."""
+        if not self._out.is_terminal:
+            yield lambda run: None
+            return
+        with self._out.status("reading the runs") as status:
+            yield lambda run: status.update(escape(f"report of run {run}"))
+
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
         cells, runs = len(grid.cells), len(grid.cells) * grid.repeats

@@ -51,6 +51,16 @@ def format_length(seconds: float) -> str:
     return format_duration(max(seconds, 0.0)) if math.isfinite(seconds) else "unknown"
 
 
+def format_number(value: float) -> str:
+    """Return four digits, or a dash if the value is unknown."""
+    return f"{value:.4g}" if math.isfinite(value) else "–"
+
+
+def sort_key(value: float | None) -> str:
+    """Return what a table is sorted by: "" for an unknown value."""
+    return repr(float(value)) if value is not None and math.isfinite(value) else ""
+
+
 def restarts_of(facts: RunFacts) -> dict[str, int]:
     """Return the restarts of each task that are known."""
     histories = facts.histories.items()
