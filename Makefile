@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes replication clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
 	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
+	@echo "make docs-pictures  make the pictures of the documentation from a real training (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
 	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
@@ -89,6 +90,10 @@ recipes: .venv/.ready-to-run
 
 replication: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/replication.py
+
+docs-pictures: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh chromium
+	PYTHONPATH=docs:tests .venv/bin/python -m make_pictures
 
 clean:
 	tests/hosts/down
