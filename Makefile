@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes figures replication clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes figures replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (some minutes)"
 	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
+	@echo "make docs-pictures  make the pictures of the documentation from a real training (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
 	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
@@ -95,6 +96,10 @@ figures: .venv/.ready-to-run
 
 replication: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/replication.py
+
+docs-pictures: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh chromium
+	PYTHONPATH=docs:tests .venv/bin/python -m make_pictures
 
 clean:
 	tests/hosts/down

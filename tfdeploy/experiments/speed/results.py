@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
 
-GOING = "running"
+RUNNING = "running"
 MEASURED = "measured"
 ENDED = "ended"
 FAILED = "failed"
@@ -49,12 +49,12 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One run of a cell: GOING, MEASURED, ENDED before its time, or FAILED, the last two for a
+    """One run of a cell: RUNNING, MEASURED, ENDED before its time, or FAILED, the last two for a
     `reason`. Only the rates of measured runs are compared. `repeat` counts from 1."""
 
     cell: Cell
     run: str
-    result: str = GOING
+    result: str = RUNNING
     reason: str = ""
     rate: Rate | None = None
     load: Load = field(default_factory=Load)

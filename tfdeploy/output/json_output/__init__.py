@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfdeploy.output.json_output.comparing import compare_document
     from tfdeploy.output.json_output.disks import (
         prune_document,
         runs_document,
     )
-    from tfdeploy.output.json_output.experiments import compare_document
     from tfdeploy.output.json_output.live import watch_document
     from tfdeploy.output.json_output.planning import (
         check_document,
@@ -59,7 +59,7 @@ __all__ = [
 
 _FUNCTIONS = {
     "disks": ("prune_document", "runs_document"),
-    "experiments": ("compare_document",),
+    "comparing": ("compare_document",),
     "live": ("watch_document",),
     "planning": ("check_document", "plan_document", "push_document"),
     "problems": ("failure_document",),
