@@ -52,7 +52,7 @@ FOLDER = "sweep"
 
 @dataclass(frozen=True)
 class Watcher:
-    """`on_start` is called with a result that is RUNNING before its run starts, `on_result` with each
+    """`on_start` is called with a RUNNING result before its run starts, `on_result` with each
     result."""
 
     on_start: Callable[[Result], None] = lambda result: None
