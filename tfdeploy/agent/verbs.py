@@ -77,7 +77,7 @@ VERBS = {
     "deliver": ("outputs.DeliverUnits", "outputs.delivery.deliver"),
     "replicated": ("outputs.ListReplicas", "supervision.output_replicas.replicated_outputs"),
     "give": ("reports.ReadFiles", "reports.read_files.give"),
-    "load": ("reports.MeasureLoad", "reports.run_load.host_load"),
+    "load": ("reports.MeasureLoad", "reports.usage.host_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
