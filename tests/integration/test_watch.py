@@ -202,6 +202,7 @@ def test_q_in_the_view_of_run_is_ctrl_c(by_ssh):
         shown.type("q")
         assert shown.process.wait() == 130
         until(lambda: "stopped following; run" in shown.text, "the last line")
+        assert "Traceback" not in shown.text
     assert [task["state"] for task in project.status().values()] == ["READY"] * 3
 
 

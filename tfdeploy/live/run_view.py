@@ -42,10 +42,10 @@ def follow_on_screen(
         work.start()
         with restore_handlers():
             left = app.run() is not None and not work.is_over()
-        if left:
-            cancel.set()
-            work.join(CANCEL_S)
-            raise KeyboardInterrupt
+    if left:
+        cancel.set()
+        work.join(CANCEL_S)
+        raise KeyboardInterrupt
     work.join()  # the view may have failed
     reports.pass_on()
     return work.result()
