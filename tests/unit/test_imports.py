@@ -99,6 +99,7 @@ HOMES = {
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
         "transport/daemon/host_pool.py",
+        "transport/ssh/dial.py",
         "transport/ssh/transport.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
