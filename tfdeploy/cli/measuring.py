@@ -64,6 +64,7 @@ def tensorboard(
 
     found, console = _find_runs(hosts, runs, offline), Console(for_json=json)
     with EventBoard(found, console, port, offline=offline) as board:
+        console.print_starting_board(board)
         board.look()
         url = board.url()
         console.print_board(board, url)

@@ -17,6 +17,7 @@ from tfdeploy.formatting.humanize import (
     format_duration,
     format_job_counts,
     format_size,
+    shorten_names,
 )
 from tfdeploy.output.terminal import Terminal, new_table
 
@@ -117,6 +118,11 @@ class ExperimentOutput(Terminal):
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
         self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
+
+    def print_starting_board(self, board: EventBoard) -> None:
+        runs = shorten_names(list(board.labels.values()))
+        count = format_count(len(board.labels), "run")
+        self.print_text(f"fetching the events of {count}, and starting TensorBoard: {runs}")
 
     def print_board(self, board: EventBoard, url: str) -> None:
         """Print the address, and of each run what there is to see and which hosts are away."""

@@ -73,7 +73,7 @@ def forward(
     argv = [*ssh, "-N", "-L", forwarding, "--", host.name]
     process = _start(host.name, argv, subprocess.DEVNULL, None)
     try:
-        while process.poll() is None and _bind_error(local_port) is None:
+        while process.poll() is None and bind_error(local_port) is None:
             time.sleep(POLL_S)
         if process.poll() is None:
             on_open()
@@ -101,7 +101,7 @@ def _exit_code(process: subprocess.Popen[bytes]) -> int:
 
 
 def _require_free(port: int) -> None:
-    error = _bind_error(port)
+    error = bind_error(port)
     if error is not None:
         raise RunError(
             f"port {port} of the controller can't be opened: {error.strerror}",
@@ -109,7 +109,7 @@ def _require_free(port: int) -> None:
         )
 
 
-def _bind_error(port: int) -> OSError | None:
+def bind_error(port: int) -> OSError | None:
     """Return why the controller's port cannot be opened, or None if it can.
 
     The address may be reused, so ssh may open the port at the same time.

@@ -59,16 +59,19 @@ class EventCopies:
                 self._files.add(file)
 
     def present(self, tasks: Sequence[str]) -> list[tuple[str, str, int, str]]:
-        """Return the task, path, size and SHA-256 of each copy of these tasks."""
-        found = []
-        for task in tasks:
-            folder = self.folder / self._tasks[task]
-            for file in _event_files(folder):
-                with file.open("rb") as opened:
-                    digest = hashlib.file_digest(opened, "sha256").hexdigest()
-                    size = opened.tell()
-                found.append((task, file.relative_to(folder).as_posix(), size, digest))
-        return found
+        """Return the task, path, size and SHA-256 of each copy of these tasks. Raises RunError if
+        one can't be read."""
+        try:
+            return [found for task in tasks for found in self._present(task)]
+        except OSError as error:
+            raise RunError(f"{error.filename} can't be read: {error.strerror}") from None
+
+    def _present(self, task: str) -> Iterator[tuple[str, str, int, str]]:
+        folder = self.folder / self._tasks[task]
+        for file in _event_files(folder):
+            with file.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+                yield task, file.relative_to(folder).as_posix(), opened.tell(), digest
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the number of files and bytes of each task that has any."""

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.errors import RunError
+from tfdeploy.transport.ssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOOPBACK = "127.0.0.1"
 PROCESS = "tfdeploy.commands.following.tensorboard.process"
 END_S = 5.0
 
@@ -35,15 +34,12 @@ def require_tensorboard() -> None:
 
 def require_free(port: int) -> None:
     """Raise RunError if a port of the controller can't be opened."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            raise RunError(
-                f"port {port} of the controller can't be opened: {error.strerror}",
-                "choose another with --port, or leave it out",
-            ) from None
+    error = foreground.bind_error(port)
+    if error is not None:
+        raise RunError(
+            f"port {port} of the controller can't be opened: {error.strerror}",
+            "choose another with --port, or leave it out",
+        )
 
 
 class TensorBoard:
