@@ -7,6 +7,7 @@ from pathlib import Path
 from tfdeploy.commands.plan import Intent
 from tfdeploy.output.console import Console
 from tfdeploy.planning import launch, placing
+from tfdeploy.planning.fields import RunNames
 from tfdeploy.release.snapshot import Release
 from unit.builders import make_inventory
 
@@ -29,7 +30,7 @@ def test_the_examples_are_the_chief_and_the_first_task_of_each_other_job():
 def test_only_the_chosen_tasks_are_launched():
     intent = make_intent(3)
     chosen = intent.plan.placements[:2]
-    names = launch.RunNames("r", "f00d")
+    names = RunNames("r", "f00d")
     some = launch.make(intent.inventory, intent.plan, names, "s", placements=chosen)
     assert some == launch.make(intent.inventory, intent.plan, names, "s")[:2]
 
