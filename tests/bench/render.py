@@ -53,7 +53,24 @@ def _blocks() -> dict[str, str]:
         blocks["relay"] = _relay(json.loads(relay.read_text()))
     if connections.exists():
         blocks["connections"] = _connections(json.loads(connections.read_text()))
+    wire = HERE / "results" / "wire.json"
+    if wire.exists():
+        blocks["wire"] = _wire(json.loads(wire.read_text()))
     return blocks
+
+
+def _wire(report: dict[str, Any]) -> str:
+    columns = {
+        "hosts": "hosts", "cluster": "the cluster", "start_plain": "start, uncompressed",
+        "start": "start", "status": "status", "stop": "stop", "heartbeat": "heartbeat",
+        "first_heartbeat": "heartbeat, first",
+    }  # fmt: skip
+    lines = [f"| {' | '.join(columns.values())} |", f"|{' --: |' * len(columns)}"]
+    for row in report["bytes"]:
+        lines.append(f"| {' | '.join(f'{row[name]:,}' for name in columns)} |")
+    lines += ["", "| hosts | CPU s | peak MB |", "| --: | --: | --: |"]
+    lines += [f"| {row['hosts']:,} | {row['cpu_s']} | {row['peak_mb']} |" for row in report["plan"]]
+    return "\n".join(lines) + "\n"
 
 
 def _machine(found: Results) -> str:

@@ -98,6 +98,7 @@ HOMES = {
     "paramiko": (
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
+        "transport/ssh/dial.py",
         "transport/daemon/host_pool.py",
         "transport/ssh/dial.py",
         "transport/ssh/transport.py",

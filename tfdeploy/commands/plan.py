@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.environments.spec import EnvironmentSpec
-    from tfdeploy.planning.plan import Plan
+    from tfdeploy.planning.plan import Placement, Plan
 
 SET_AT_START = "(set at start)"
 
@@ -83,9 +83,19 @@ class Intent:
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id, the secrets and the tasks'
         directories."""
+        return self._launches(self.plan.placements)
+
+    def examples(self) -> tuple[Launch, ...]:
+        """Return the chief's launch, and that of the first task of each other job: the others of a
+        job differ only in their index, host, port and GPUs."""
+        chief = self.plan.chief
+        first = {p.task.job: p for p in reversed(self.plan.placements)}
+        return self._launches([*{**first, chief.task.job: chief}.values()])
+
+    def _launches(self, placements: Sequence[Placement]) -> tuple[Launch, ...]:
         names = self.names
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
-        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets)
+        launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets, placements)
         return tuple(each.in_directory(SET_AT_START) for each in launches)
 
     @property
@@ -132,7 +142,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     # An unknown {field} is found now, not after the push.
     fields.check_words(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):
-        intent.launches()
+        intent.examples()
     return intent
 
 

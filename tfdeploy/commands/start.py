@@ -35,7 +35,7 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.planning import launch, placing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfdeploy.agent.records import Launch, TaskReport
     from tfdeploy.commands.plan import Intent
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
+
+    LaunchesOn = Callable[[str], tuple[Launch, ...]]
 
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
@@ -121,11 +123,17 @@ def start_tasks(
     is needed, because no task can be running.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
-    launches = launch.make(run.inventory, run.plan, run.names, secret, values)
-    run = replace(run, launched=launches[0].heartbeat.launch_name, starts=run.starts + 1)
+
+    def launches_on(host: str) -> tuple[Launch, ...]:
+        # Each has the addresses of all tasks: all launches at once need much memory.
+        placements = run.plan.placements_on(host)
+        return launch.make(run.inventory, run.plan, run.names, secret, values, placements)
+
+    launch_name = launches_on(run.plan.chief.host)[0].heartbeat.launch_name
+    run = replace(run, launched=launch_name, starts=run.starts + 1)
     runs.save(run)
     try:
-        for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches)):
+        for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches_on)):
             on_note(note)
         _wait_or_stop(fleet, run, on_report)
     except (KeyboardInterrupt, Cancelled):
@@ -165,14 +173,14 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
     return inventory.model_copy(update={"hosts": tuple(hosts)})
 
 
-def _launch_or_stop(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[str, Started]:
+def _launch_or_stop(fleet: Fleet, run: Run, launches_on: LaunchesOn) -> dict[str, Started]:
     """Start the tasks on all hosts and return the hosts' answers.
 
     If a host fails, stop the others. Raises NothingStarted if all failures were refusals and the
     others have stopped; a host that was lost might still run its tasks.
     """
     try:
-        return _launch(fleet, run, launches)
+        return _launch(fleet, run, launches_on)
     except Cancelled:
         raise
     except TfdeployError as error:
@@ -186,14 +194,13 @@ def _launch_or_stop(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[
         raise
 
 
-def _launch(fleet: Fleet, run: Run, launches: Sequence[Launch]) -> dict[str, Started]:
+def _launch(fleet: Fleet, run: Run, launches_on: LaunchesOn) -> dict[str, Started]:
     """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record."""
     text = runs.to_record(run)
     record = RunRecord(run.starts, text.run_json, text.hosts_toml)
 
     def ask(agent: Agent) -> Started:
-        tasks = {str(p.task) for p in run.plan.placements_on(agent.host)}
-        request = Start([launch for launch in launches if launch.task in tasks], record)
+        request = Start([*launches_on(agent.host)], record)
         return _start_on_host(agent, run, request)
 
     return fleet.each(run.plan.hosts, ask)

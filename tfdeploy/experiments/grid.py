@@ -99,7 +99,7 @@ def _plan_cell(whole: Intent, cell: Cell, seconds: float) -> Intent:
     names = {host.name for host in inventory.hosts}
     environments = {host: spec for host, spec in whole.environments.items() if host in names}
     intent = Intent(inventory, plan, whole.release, data, environments)
-    intent.launches()  # finds a wrong {field} before anything runs
+    intent.examples()  # finds a wrong {field} before anything runs
     return intent
 
 

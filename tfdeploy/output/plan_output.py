@@ -25,7 +25,7 @@ from tfdeploy.planning.frameworks import title
 from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import Launch
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 HIDDEN = "***"
 MAX_PACKAGES = 5
+# A larger plan is shown by its first tasks and one example of each job.
+MANY_TASKS = 200
+MAX_VALUE = 1000  # characters, of a large plan
 NETWORKS = {
     GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
@@ -54,7 +57,8 @@ class PlanOutput(Terminal):
             self.print_text(
                 f"\n{chief.host} also listens on {address}, for supervisors' heartbeats"
             )
-        self.print_text(f"\ncluster  {json.dumps(intent.plan.cluster)}")
+        shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
+        self.print_text(f"\ncluster  {shorten(json.dumps(intent.plan.cluster))}")
         self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
         for key, target in intent.notified.items():
@@ -67,8 +71,13 @@ class PlanOutput(Terminal):
         for spec in {spec.id: spec for spec in intent.environments.values()}.values():
             hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
             self.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
-        for launch in intent.launches():
-            self._print_command(launch)
+        if shorten is str:
+            for launch in intent.launches():
+                self._print_command(launch, shorten)
+            return
+        for launch in intent.examples():
+            self._print_command(launch, shorten)
+        self.print_text("\nevery task: tfdeploy plan --json")
 
     def init_progress(self, hosts: int) -> AbstractContextManager[object]:
         """Return a context that shows, on a terminal, that `init` takes its time."""
@@ -154,22 +163,30 @@ class PlanOutput(Terminal):
 
     def _print_placements(self, intent: Intent) -> None:
         table = new_table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
-        for placement in intent.plan.placements:
+        placements = intent.plan.placements
+        for placement in placements[:MANY_TASKS]:
             chief = "chief" if placement == intent.plan.chief else ""
             endpoint = placement.endpoint if placement.port else "-"
             gpus = status_table.gpu_indices(placement)
             table.add_row(str(placement.task), placement.host, endpoint, gpus, chief)
         self._print_table(table)
+        if len(placements) > MANY_TASKS:
+            self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
 
-    def _print_command(self, launch: Launch) -> None:
+    def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
         self._out.print(f"\n[bold]{launch.task}[/]")
         for name, value in launch.env.items():
-            self.print_text(f"  {name}={shlex.quote(value)}")
+            self.print_text(f"  {name}={shorten(shlex.quote(value))}")
         for name in launch.secrets:
             self.print_text(f"  {name}={HIDDEN}")
         for path, text in launch.files.items():
-            self.print_text(f"  {path}: {text}")
-        self.print_text(f"  $ {shlex.join(launch.argv)}")
+            self.print_text(f"  {path}: {shorten(text)}")
+        self.print_text(f"  $ {shorten(shlex.join(launch.argv))}")
+
+
+def _shorten(text: str) -> str:
+    more = len(text) - MAX_VALUE
+    return f"{text[:MAX_VALUE]}… {format_count(more, 'more character')}" if more > 0 else text
 
 
 def _spec_text(spec: EnvironmentSpec) -> str:

@@ -23,7 +23,7 @@ from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
     from tfdeploy.planning.fields import RunNames
@@ -50,15 +50,18 @@ def make(
     names: RunNames,
     secret: str,
     secrets: Mapping[str, str] = {},
+    placements: Sequence[Placement] | None = None,
 ) -> tuple[Launch, ...]:
-    """Return one Launch per placement, in the plan's order.
+    """Return one Launch per placement, in the plan's order; only those of `placements`, if given.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
     value of each of training.secrets by its name. Raises PlanError for an unknown {field}, or for
     more replicas than other hosts.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
-    launches = (_launch(inventory, plan, p, names, heartbeat) for p in plan.placements)
+    chosen = plan.placements if placements is None else placements
+    hosts = {host.name: host for host in inventory.hosts}
+    launches = (_launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in chosen)
     return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
 
 
@@ -95,7 +98,7 @@ def replica_placements(training: Training, plan: Plan) -> list[Placement]:
 
 def _host_of_remote_evaluator(training: Training, plan: Plan) -> str | None:
     """Return the evaluator's host if it is not the chief's, and so reads a copy."""
-    readers = {p.host for p in plan.placements if _links(training, plan, p)}
+    readers = {p.host for p in plan.evaluators if _links(training, plan, p)}
     return next(iter(readers - {plan.chief.host}), None)
 
 
@@ -114,10 +117,11 @@ def _launch(
     inventory: Inventory,
     plan: Plan,
     placement: Placement,
+    host: Host,
     names: RunNames,
     heartbeat: HeartbeatSettings,
 ) -> Launch:
-    training, host, job = inventory.training, inventory.host(placement.host), placement.task.job
+    training, job = inventory.training, placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
     values = fields.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
@@ -142,7 +146,7 @@ def _launch(
         port=placement.port,
         gpus=list(placement.gpus),
         checkpoint_dir=training.checkpoint_dir,
-        no_proxy=sorted({p.address for p in plan.placements}),
+        no_proxy=[*plan.addresses],
         ready_timeout_s=training.ready_timeout_s,
         stop_grace_s=training.stop_grace_s,
         linger_s=training.evaluator_grace_s if job == "evaluator" else STRAGGLERS_S,

@@ -63,9 +63,25 @@ class Plan:
         task = Task("chief", 0) if "chief" in jobs else Task("worker", 0)
         return self.placement(task)
 
-    @property
+    @cached_property
     def hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(p.host for p in self.placements))
+
+    @cached_property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses of all hosts with tasks, sorted."""
+        return tuple(sorted({p.address for p in self.placements}))
+
+    @cached_property
+    def evaluators(self) -> tuple[Placement, ...]:
+        return tuple(p for p in self.placements if p.task.job == "evaluator")
+
+    @cached_property
+    def _by_host(self) -> dict[str, tuple[Placement, ...]]:
+        found: dict[str, list[Placement]] = {}
+        for placement in self.placements:
+            found.setdefault(placement.host, []).append(placement)
+        return {host: tuple(placements) for host, placements in found.items()}
 
     @cached_property
     def essential(self) -> tuple[Placement, ...]:
@@ -81,7 +97,7 @@ class Plan:
         return ("ps",) if "ps" in self.cluster else ("worker", "chief")
 
     def placements_on(self, host: str) -> tuple[Placement, ...]:
-        return tuple(p for p in self.placements if p.host == host)
+        return self._by_host.get(host, ())
 
     def placement(self, task: Task) -> Placement:
         """Return where `task` runs. Raises PlanError, which lists the plan's tasks."""

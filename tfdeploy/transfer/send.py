@@ -20,9 +20,9 @@ from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.last_pushed import LastPushed
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.fetch import BULK
-from tfdeploy.transfer.last_pushed import LastPushed
 from tfdeploy.transfer.pack import FileVanished, PackCache
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.transfer.last_pushed import LastPushed
+from tfdeploy.hosts.last_pushed import LastPushed
 from unit.builders import make_inventory
 
 

@@ -1,0 +1,103 @@
+"""Measure what a host is sent, against the number of hosts, and what `plan` costs. Needs no host.
+
+PYTHONPATH=tests .venv/bin/python -m bench.wire && tests/bench/render
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+from tfdeploy import run as runs
+from tfdeploy.agent.protocol.reports import Status
+from tfdeploy.agent.protocol.runs import RunRecord, Start, Stop
+from tfdeploy.agent.supervision import signing
+from tfdeploy.config import inventory as inventories
+from tfdeploy.hosts.agent_session import query
+from tfdeploy.planning import launch, placing
+
+RESULTS = Path(__file__).parent / "results" / "wire.json"
+SIZES = (16, 48, 200, 1000)
+PLANNED = (48, 1000, 10_000)
+FIXED = """\
+project = "bench"
+[training]
+command = "python train.py"
+role = "flags"
+[defaults]
+workers = 1
+ports = [2222, 2223]
+"""
+PLAN = """\
+import resource, sys, time
+from tfdeploy.cli import main
+sys.argv = ["tfdeploy", "plan"]
+try:
+    main()
+except SystemExit:
+    pass
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(time.process_time(), peak, file=sys.stderr)
+"""
+
+
+def main() -> int:
+    report = {"bytes": [sizes(count) for count in SIZES], "plan": [plan(n) for n in PLANNED]}
+    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
+    print(RESULTS.read_text())
+    return 0
+
+
+def sizes(count: int) -> dict[str, int]:
+    """Return the bytes of each request to one host of a run with one worker on each host."""
+    inventory = inventories.parse(hosts_toml(count), Path("/project/hosts.toml"))
+    plan = placing.make_plan_from_addresses(inventory)
+    run = runs.Run("20260501-101500-3f2a", "f" * 16, "a" * 16, inventory, plan, ())
+    last = launch.make(inventory, plan, run.names, "0" * 64, placements=plan.placements[-1:])
+    text = runs.to_record(run)
+    start = query(Start([*last], RunRecord(1, text.run_json, text.hosts_toml)))
+    names = (inventory.project, run.id)
+    lists = {"going": [str(p.task) for p in plan.placements], "sources": [*plan.addresses]}
+    known = {"ended": None, "checkpoint": None, "outputs": None, "lists": "0" * 64}
+    return {
+        "hosts": count,
+        "cluster": len(zlib.compress(json.dumps(plan.cluster).encode())),
+        "start_plain": len(start.data),
+        "start": len(start.compressed),
+        "status": len(query(Status(*names, 0)).compressed),
+        "stop": len(query(Stop(*names, ["worker:1"], "0" * 16)).compressed),
+        "heartbeat": heartbeat(known),
+        "first_heartbeat": heartbeat({**known, **lists}),
+    }
+
+
+def heartbeat(answer: dict[str, object]) -> int:
+    return len(signing.sign("s3cret", signing.ANSWER, "worker:0", "0" * 32, answer))
+
+
+def plan(count: int) -> dict[str, float]:
+    """Return what `tfdeploy plan` costs as a process."""
+    with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
+        Path(folder, "hosts.toml").write_text(hosts_toml(count))
+        Path(folder, "train.py").write_text("")
+        done = subprocess.run(
+            [sys.executable, "-c", PLAN], cwd=folder, capture_output=True, text=True, check=True
+        )
+    cpu_s, peak_kb = done.stderr.split()[-2:]
+    return {"hosts": count, "cpu_s": round(float(cpu_s), 2), "peak_mb": int(peak_kb) // 1000}
+
+
+def hosts_toml(count: int) -> str:
+    hosts = (
+        f'[hosts.gpu-{n:05}]\naddress = "10.{n >> 16}.{n >> 8 & 255}.{n & 255}"\n'
+        for n in range(count)
+    )
+    return FIXED + "".join(hosts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
