@@ -34,7 +34,7 @@ LONG = "--name base -- --learning_rate 0.0002 --steps 6000"
 REPEATS = {"slow": "0.0003", "fast": "0.001"}  # learning rates of the runs that are compared
 COLUMNS = 120
 LOSSES = 12  # in the small line of the live view
-PAGE_WIDTH, COLOURS = 1200, 96  # of a PNG
+PAGE_WIDTH, COLOURS = 1200, 256  # of a PNG
 
 
 def main() -> None:

@@ -23,12 +23,12 @@ STATUS = (
 REPORT = (
     "report.png",
     "The page of a report: the result, the plan as a picture of three hosts, a timeline with a "
-    "restart of worker:1, and the loss over time.",
+    "restart of worker:1, and its changes of states.",
 )
 RUNS = (
     "runs.png",
     "The page of runs --html: a row for each run with its result, losses, a small line, step, "
-    "start, duration, hosts and words.",
+    "start, duration and hosts.",
 )
 COMPARE = (
     "compare.svg",

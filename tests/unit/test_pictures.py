@@ -14,8 +14,9 @@ SCRIPTS = DOCS / "make_pictures"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 LIMITS = {".svg": 500_000, ".png": 300_000}  # bytes
-# What draws the pictures that are not in docs/pictures, and those that are written by hand.
+# What draws the pictures that are not in docs/pictures.
 OTHERS = ("examples/figures/prose.py", "tests/bench/picture.py")
+# Diagrams of ideas, which show no output: tests/examples/test_concepts.py checks them.
 DIAGRAMS = ("concepts-cluster.svg", "concepts-updates.svg")
 SVG = "{http://www.w3.org/2000/svg}"
 
