@@ -70,5 +70,5 @@ def test_every_recipe_is_in_the_index_and_tested(recipe):
 
 
 def test_the_index_names_only_recipes():
-    named = set(re.findall(r"\]\((\w+)/", INDEX))
+    named = set(re.findall(r"\]\((\w+)/(?:README\.md)?\)", INDEX))
     assert named == {recipe.name for recipe in RECIPES}
