@@ -24,8 +24,7 @@ class Measured(v1.train.SessionRunHook):
     delayed by it.
     """
 
-    def __init__(self, central: Sequence[tf.Variable], every: int) -> None:
-        tests = data.load("test")
+    def __init__(self, central: Sequence[tf.Variable], every: int, tests: data.Examples) -> None:
         outputs = model.outputs(tf.constant(tests.images), central)
         self.loss = model.loss(outputs, tf.constant(tests.labels))
         self.step, self.every, self.reported = v1.train.get_global_step(), every, -1
@@ -56,4 +55,4 @@ def hooks(
     """Return the chief's hook, if --measure_every asks for it."""
     if not role.is_chief or not given.measure_every:
         return []
-    return [Measured(central, given.measure_every)]
+    return [Measured(central, given.measure_every, data.load("test", given.data_dir))]

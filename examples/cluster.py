@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
@@ -68,6 +69,7 @@ def algorithm_flags(doc: str, steps: str = "of all workers together") -> argpars
     """Return a parser with the flags of the training algorithms as well."""
     parser = flags(doc, steps)
     add = parser.add_argument
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--net", choices=model.NETS, default="convolutions", help="dense is smaller and faster")
     add("--measure_every", type=int, default=0, metavar="STEPS", help="see centre.py; 0: never")
     return parser

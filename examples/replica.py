@@ -64,7 +64,7 @@ def run(
     role = cluster.role(given)
     if role.job == "ps":
         cluster.serve(role)
-    examples = data.load("train")
+    examples = data.load("train", given.data_dir)
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):  # variables on the ps, if they are not local

@@ -83,7 +83,7 @@ The real median is within the simulated range for {said[within]} of {said[compar
 |--:|--:|--:|--:|--:|--:|
 {backup}
 
-Without a backup every worker takes part in every step, and all are as slow as the slowest. With one, the slowed worker computes a few batches, most of which come too late, and the others do not wait. TensorFlow hands out a token for every worker, so a fast worker may use the slow one's and compute more than one batch for a step.
+Without a backup every worker takes part in every step, and all are as slow as the slowest. With one, the slowed worker computes fewer batches, and the others do not wait. TensorFlow hands out a token for every worker, so a fast worker may use the slow one's and compute more than one batch for a step.
 
 ## How many ps for how many workers?
 

@@ -48,7 +48,7 @@ def parse_flags() -> argparse.Namespace:
 
 
 def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples = data.load("train")
+    examples = data.load("train", given.data_dir)
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):

@@ -47,7 +47,7 @@ def parse_flags() -> argparse.Namespace:
 
 
 def train(role: cluster.Role, given: argparse.Namespace) -> None:
-    examples, rate = data.load("train"), own_rate(given.learning_rates, role)
+    examples, rate = data.load("train", given.data_dir), own_rate(given.learning_rates, role)
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):

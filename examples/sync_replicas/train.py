@@ -40,7 +40,7 @@ def main() -> None:
     if role.job == "ps":
         cluster.serve(role)
     with tf.Graph().as_default():
-        train(role, given, data.load("train"))
+        train(role, given, data.load("train", given.data_dir))
 
 
 def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples) -> None:
