@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes replication clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make schemas write docs/schemas/ and the tables of docs/json.md from the shapes of --json"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
 	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
+	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
 	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
@@ -85,6 +86,9 @@ bench: .venv/.ready-to-develop
 
 recipes: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/side_by_side.py
+
+replication: .venv/.ready-to-run
+	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/replication.py
 
 clean:
 	tests/hosts/down

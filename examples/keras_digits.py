@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -28,6 +29,7 @@ def flags(description: str) -> argparse.ArgumentParser:
     add("--steps", type=int, default=600, help="`fit` rounds it up to a multiple of --save_steps")
     add("--batch_size", type=int, default=64, help="of each replica")
     add("--save_steps", type=int, default=200, help="steps between two checkpoints")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--evaluate", metavar="CHECKPOINT_DIR", help="only measure its newest checkpoint")
     return parser
 
@@ -49,8 +51,8 @@ def serve(resolver: ClusterResolver) -> None:
 class Trained:
     """A net, its optimizer and its number of steps. Create it within the strategy's scope."""
 
-    def __init__(self) -> None:
-        self.model = model()
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self.model = model(data.load("train", data_dir).side)
         self.optimizer = tf.keras.optimizers.Adam(0.003)
         self.optimizer.build(self.model.trainable_variables)  # or there is nothing to restore
         # The optimizer counts too, but Keras 3 reads its counter, adds 1 and writes it: if two
@@ -83,12 +85,12 @@ class Trained:
         return manager
 
 
-def model() -> tf.keras.Sequential:
-    """Return the net of digits/model.py, in Keras."""
+def model(side: int = 8) -> tf.keras.Sequential:
+    """Return the net of digits/model.py, in Keras, for images of `side` × `side` pixels."""
     layers = tf.keras.layers
     return tf.keras.Sequential(
         [
-            layers.InputLayer((8, 8, 1)),
+            layers.InputLayer((side, side, 1)),
             layers.Conv2D(32, 3, padding="same", activation="relu"),
             layers.MaxPooling2D(),
             layers.Conv2D(64, 3, padding="same", activation="relu"),
@@ -104,9 +106,9 @@ def losses(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=outputs)
 
 
-def batches(size: int) -> tf.data.Dataset:
+def batches(size: int, data_dir: Path | None = None) -> tf.data.Dataset:
     """Return endless random batches of the training images; every worker shuffles by itself."""
-    images, labels = data.load("train")
+    images, labels = data.load("train", data_dir)
     examples = tf.data.Dataset.from_tensor_slices((images[..., None], labels))
     return examples.shuffle(len(labels)).repeat().batch(size).prefetch(2)
 
@@ -125,15 +127,15 @@ def report(step: int, loss: float) -> None:
     tf.summary.flush()
 
 
-def evaluate(checkpoint_dir: str) -> None:
+def evaluate(checkpoint_dir: str, data_dir: Path | None = None) -> None:
     """Print the newest checkpoint's accuracy on images that were not used for training."""
     newest = tf.train.latest_checkpoint(checkpoint_dir)
     if newest is None:
         sys.exit(f"{checkpoint_dir} holds no checkpoint: train first")
-    net, step = model(), tf.Variable(0, dtype=tf.int64)
+    tests = data.load("test", data_dir)
+    net, step = model(tests.side), tf.Variable(0, dtype=tf.int64)
     restored = tf.train.Checkpoint(model=net, step=step).restore(newest)
     restored.assert_existing_objects_matched().expect_partial()
-    tests = data.load("test")
     right = tf.argmax(net(tests.images[..., None]), 1) == tests.labels
     accuracy = tf.reduce_mean(tf.cast(right, tf.float32))
     print(f"test accuracy {accuracy:.3f} at step {step.numpy()}")

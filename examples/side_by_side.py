@@ -149,13 +149,23 @@ def figure(value: float | None, digits: int) -> str:
 
 
 def summary(swept: dict[str, Any]) -> str:
-    """Return how many ps the sweep found to be enough, and the best speed-up."""
-    enough = ", ".join(
-        f"{ps} ps for {n} {'worker' if int(n) == 1 else 'workers'}"
-        for n, ps in swept["enough_ps"].items()
+    """Return which numbers of ps the sweep found to be enough, and the best speed-up."""
+    found = "; ".join(map(verdict, swept["ps_verdicts"]))
+    best = max(swept["cells"], key=lambda each: each["speedup"] or 0.0)
+    low, high = best["speedup_range"] or (best["speedup"], best["speedup"])
+    return (
+        f"Each figure is the median of {len(best['runs'])} runs. On this machine: {found}. The "
+        f"best speed-up is {best['speedup']:.2f} times one worker ({low:.2f} to {high:.2f})."
     )
-    best = max((each["speedup"] or 0.0 for each in swept["cells"]), default=0.0)
-    return f"Enough on this machine: {enough}. The best speed-up is {best:.2f} times one worker."
+
+
+def verdict(of_workers: dict[str, Any]) -> str:
+    count = of_workers["workers"]
+    workers = f"{count} {'worker' if count == 1 else 'workers'}"
+    compared = " and ".join(map(str, of_workers["ps"]))
+    if of_workers["enough"] is None:
+        return f"{of_workers['reason']} for {workers} with {compared} ps"
+    return f"{of_workers['enough']} ps enough for {workers}"
 
 
 PAGE = """# The recipes side by side

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zipfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,6 +22,9 @@ MNIST = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
+
+
+FLAG_HELP = "a folder with mnist.npz or MNIST's idx files; default: the small digits"
 
 
 class DataError(SystemExit):
@@ -75,10 +79,23 @@ def _digits(part: str) -> Examples:
 
 
 def _mnist(part: str, data_dir: Path) -> Examples:
-    images, labels = (read_idx(_find(data_dir, name)) for name in MNIST[part])
+    archive = data_dir / "mnist.npz"
+    if archive.is_file():
+        images, labels = _read_npz(archive, part)
+    else:
+        images, labels = (read_idx(_find(data_dir, name)) for name in MNIST[part])
     if images.ndim != 3 or labels.shape != images.shape[:1]:
         raise DataError(f"{data_dir}: MNIST's {part} images and labels do not match")
     return Examples(images.astype(np.float32) / 255, labels.astype(np.int64))
+
+
+def _read_npz(file: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read the archive that Keras publishes: x_train, y_train, x_test and y_test."""
+    try:
+        with np.load(file) as arrays:
+            return arrays[f"x_{part}"], arrays[f"y_{part}"]
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+        raise DataError(f"{file} is not Keras's complete mnist.npz: download it again") from None
 
 
 def _find(data_dir: Path, name: str) -> Path:
@@ -87,7 +104,7 @@ def _find(data_dir: Path, name: str) -> Path:
             return file
     raise DataError(
         f"{data_dir} holds neither {name} nor {name}.gz: "
-        "--data-dir must be a directory with MNIST's four idx files"
+        "--data-dir must be a directory with mnist.npz or MNIST's four idx files"
     )
 
 

@@ -50,7 +50,7 @@ def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("checkpoint_dir", type=Path)
-    add("--data-dir", type=Path, help="MNIST's idx files, if it was trained on them")
+    add("--data-dir", type=Path, help="as for the training; default: the small digits")
     add("--min-accuracy", type=float, default=0.0, help="exit with 1 below it")
     add("--json", action="store_true")
     return parser.parse_args()

@@ -39,7 +39,7 @@ def parse_flags() -> argparse.Namespace:
     add("--batch_size", type=int, default=128, help="of each worker")
     add("--learning_rate", type=float, default=0.003)
     add("--save_steps", type=int, default=200, help="steps between two checkpoints")
-    add("--data-dir", type=Path, help="MNIST's idx files; default: the small digits")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     flags = parser.parse_args()
     tasks = flags.ps_hosts if flags.job_name == "ps" else flags.worker_hosts
     if not 0 <= flags.task_index < len(tasks):

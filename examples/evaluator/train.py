@@ -24,6 +24,7 @@ POLL_S = 0.5
 def main() -> None:
     parser = cluster.flags(__doc__)
     add = parser.add_argument
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--learning_rate", type=float, default=0.003)
     add("--eval_dir", default="evaluation", help="for the evaluator's events")
     parser.set_defaults(save_steps=100)
@@ -33,9 +34,9 @@ def main() -> None:
         cluster.serve(role)
     with tf.Graph().as_default():
         if role.job == "evaluator":
-            evaluate(given, data.load("test"))
+            evaluate(given, data.load("test", given.data_dir))
         else:
-            train(role, given, data.load("train"))
+            train(role, given, data.load("train", given.data_dir))
 
 
 def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples) -> None:

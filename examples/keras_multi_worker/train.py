@@ -16,7 +16,7 @@ def main() -> None:
     given = keras_digits.flags(__doc__).parse_args()
     keras_digits.need_keras_2()
     if given.evaluate:
-        keras_digits.evaluate(given.evaluate)
+        keras_digits.evaluate(given.evaluate, given.data_dir)
         return
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
@@ -29,7 +29,7 @@ def train(
     strategy: tf.distribute.MultiWorkerMirroredStrategy, directory: str, given: argparse.Namespace
 ) -> None:
     with strategy.scope():
-        trained = keras_digits.Trained()
+        trained = keras_digits.Trained(given.data_dir)
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         trained.model.compile(trained.optimizer, loss)
     print("weights on", trained.model.weights[0].device, flush=True)
@@ -37,7 +37,7 @@ def train(
     trained.take_from_chief(strategy)
     # Each worker creates its own dataset, with its own order of images.
     batches = strategy.distribute_datasets_from_function(
-        lambda context: keras_digits.batches(given.batch_size)
+        lambda context: keras_digits.batches(given.batch_size, given.data_dir)
     )
     with keras_digits.events(directory).as_default():
         trained.model.fit(batches, **keras_digits.epochs(trained, manager, given))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import tensorflow as tf
 from digits import data, model
@@ -30,6 +31,7 @@ def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--checkpoint_dir", default="checkpoints")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--steps", type=int, default=400)
     add("--batch_size", type=int, default=64)
     add("--learning_rate", type=float, default=0.003)
@@ -37,11 +39,12 @@ def parse_flags() -> argparse.Namespace:
 
 
 def train(target: str, flags: argparse.Namespace) -> None:
-    graph = Graph(flags.learning_rate)
+    examples = data.load("train", flags.data_dir)
+    graph = Graph(examples.side, flags.learning_rate)
     for weight in v1.trainable_variables():
         print(f"{weight.op.name} {weight.shape} is on {weight.device}", flush=True)
     print(f"sent between the two: {' and '.join(sorted(crossing()))}", flush=True)
-    batches = data.batches(data.load("train"), flags.batch_size, seed=0)
+    batches = data.batches(examples, flags.batch_size, seed=0)
     with open_session(target, flags) as session:
         while not session.should_stop():
             batch = next(batches)
@@ -53,9 +56,9 @@ def train(target: str, flags: argparse.Namespace) -> None:
 
 
 class Graph:
-    def __init__(self, learning_rate: float) -> None:
+    def __init__(self, side: int, learning_rate: float) -> None:
         with v1.device(layer_by_layer):
-            self.images, self.labels = model.placeholders(side=8)
+            self.images, self.labels = model.placeholders(side)
             self.loss = model.loss(model.logits(self.images), self.labels)
         v1.summary.scalar("loss", self.loss)
         self.step = v1.train.get_or_create_global_step()

@@ -17,7 +17,7 @@ TOLD = 20  # The number of steps between two lines.
 def main() -> None:
     given = keras_digits.flags(__doc__).parse_args()
     if given.evaluate:
-        keras_digits.evaluate(given.evaluate)
+        keras_digits.evaluate(given.evaluate, given.data_dir)
         return
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     is_chief = not strategy.cluster_resolver.task_id  # 0, or None without a cluster
@@ -28,14 +28,14 @@ def main() -> None:
 
 def train(strategy: tf.distribute.Strategy, directory: str, given: argparse.Namespace) -> None:
     with strategy.scope():
-        trained = keras_digits.Trained()
+        trained = keras_digits.Trained(given.data_dir)
     print("weights on", trained.model.weights[0].value.device, flush=True)
     manager = trained.resume(directory)
     trained.take_from_chief(strategy)
     # Each worker creates its own dataset, with its own order of images.
     batches = iter(
         strategy.distribute_datasets_from_function(
-            lambda context: keras_digits.batches(given.batch_size)
+            lambda context: keras_digits.batches(given.batch_size, given.data_dir)
         )
     )
 

@@ -6,6 +6,7 @@ other. The first one then carries almost all the traffic.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import cluster
@@ -43,12 +44,13 @@ class Net(NamedTuple):
 def main() -> None:
     parser = cluster.flags(__doc__)
     parser.add_argument("--placement", choices=PLACEMENTS, default="balanced")
+    parser.add_argument("--data-dir", type=Path, help=data.FLAG_HELP)
     parser.add_argument("--learning_rate", type=float, default=0.003)
     given = parser.parse_args()
     role = cluster.role(given)
     if role.job == "ps":
         cluster.serve(role)
-    examples = data.load("train")
+    examples = data.load("train", given.data_dir)
     if role.is_chief:
         compare(role, given, examples.side)
     server = cluster.server(role)

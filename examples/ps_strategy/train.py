@@ -21,7 +21,7 @@ AT_ONCE = 50  # Steps that are scheduled before the chief waits for them and rep
 def main() -> None:
     given = keras_digits.flags(__doc__).parse_args()
     if given.evaluate:
-        keras_digits.evaluate(given.evaluate)
+        keras_digits.evaluate(given.evaluate, given.data_dir)
         return
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type == "chief":
@@ -34,11 +34,13 @@ def train(resolver: ClusterResolver, given: argparse.Namespace) -> None:
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
-        trained = keras_digits.Trained()
+        trained = keras_digits.Trained(given.data_dir)
     print("weights on", trained.model.weights[0].value.device, flush=True)
     # Traced here, run by each worker: a dataset created here could not be sent to a worker.
     batches = iter(
-        coordinator.create_per_worker_dataset(lambda: keras_digits.batches(given.batch_size))
+        coordinator.create_per_worker_dataset(
+            lambda: keras_digits.batches(given.batch_size, given.data_dir)
+        )
     )
 
     @tf.function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import tensorflow as tf
 from digits import data, model
@@ -13,13 +14,14 @@ OPTIMIZERS = {"adam": v1.train.AdamOptimizer, "sgd": v1.train.GradientDescentOpt
 
 def main() -> None:
     flags = parse_flags()
+    examples = data.load("train", flags.data_dir)
     with tf.Graph().as_default():
-        images, labels = model.placeholders(side=8)
+        images, labels = model.placeholders(examples.side)
         loss = model.loss(model.logits(images), labels)
         step = v1.train.get_or_create_global_step()
         update = OPTIMIZERS[flags.optimizer](flags.learning_rate).minimize(loss, step)
         v1.summary.scalar("loss", loss)
-        batches = data.batches(data.load("train"), flags.batch_size, seed=0)
+        batches = data.batches(examples, flags.batch_size, seed=0)
         with open_session(flags) as session:
             while not session.should_stop():
                 batch = next(batches)
@@ -34,6 +36,7 @@ def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--checkpoint_dir", default="checkpoints")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
     add("--steps", type=int, default=600)
     add("--batch_size", type=int, default=64)
     add("--optimizer", choices=OPTIMIZERS, default="adam")

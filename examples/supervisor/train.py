@@ -6,6 +6,7 @@ checkpoints and measure the speed at fixed times.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import cluster
@@ -30,6 +31,7 @@ class Net(NamedTuple):
 
 def main() -> None:
     parser = cluster.flags(__doc__)
+    parser.add_argument("--data-dir", type=Path, help=data.FLAG_HELP)
     parser.add_argument("--learning_rate", type=float, default=0.003)
     parser.add_argument("--save_secs", type=float, default=2, help="takes --save_steps' place")
     parser.set_defaults(save_steps=None)
@@ -41,7 +43,7 @@ def main() -> None:
         cluster.serve(role)
     # The Supervisor's threads run outside any graph, where TensorFlow 2 would compute eagerly.
     v1.disable_eager_execution()
-    examples = data.load("train")
+    examples = data.load("train", given.data_dir)
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import argparse
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from digits import data, model
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 v1 = tf.compat.v1
-WEIGHTS = "/device:CPU:0"  # where the single set of weights is stored and updated
 
 
 def main() -> None:
     flags = parse_flags()
+    examples = data.load("train", flags.data_dir)
     with tf.Graph().as_default():
-        graph = Graph(tower_devices(flags.towers), flags.learning_rate)
+        graph = Graph(tower_devices(flags.towers), examples.side, flags)
         print(f"weights on {', '.join({weight.device for weight in graph.weights})}", flush=True)
         print(f"towers on {', '.join(tower.loss.device for tower in graph.towers)}", flush=True)
         with open_session(flags) as session:
-            train(session, graph, flags.batch_size * flags.towers)
+            batches = data.batches(examples, flags.batch_size * flags.towers, seed=0)
+            train(session, graph, batches)
 
 
 def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--checkpoint_dir", default="checkpoints")
+    add("--data-dir", type=Path, help=data.FLAG_HELP)
+    add("--controller", default="/device:CPU:0", help="has the weights and averages gradients")
     add("--towers", type=int, default=2)
     add("--steps", type=int, default=300)
     add("--batch_size", type=int, default=64, help="of each tower")
@@ -48,38 +55,39 @@ class Tower(NamedTuple):
 class Graph:
     """The towers, each with its part of the batch; the update waits for all of them."""
 
-    def __init__(self, devices: list[str], learning_rate: float) -> None:
-        self.images, self.labels = model.placeholders(side=8)
+    def __init__(self, devices: list[str], side: int, flags: argparse.Namespace) -> None:
+        at = flags.controller
+        self.images, self.labels = model.placeholders(side)
         images, labels = tf.split(self.images, len(devices)), tf.split(self.labels, len(devices))
-        self.towers = [tower(*own) for own in zip(devices, images, labels, strict=True)]
+        self.towers = [tower(at, *own) for own in zip(devices, images, labels, strict=True)]
         self.weights = v1.trainable_variables()
-        self.loss = mean([tower.loss for tower in self.towers])
+        self.loss = mean(at, [tower.loss for tower in self.towers])
         v1.summary.scalar("loss", self.loss)
 
         each = [tower.gradients for tower in self.towers]
-        self.averaged = [mean(of_one_weight) for of_one_weight in zip(*each, strict=True)]
+        self.averaged = [mean(at, of_one_weight) for of_one_weight in zip(*each, strict=True)]
         self.step = v1.train.get_or_create_global_step()
-        optimizer = v1.train.AdamOptimizer(learning_rate)
+        optimizer = v1.train.AdamOptimizer(flags.learning_rate)
         self.update = optimizer.apply_gradients(
             zip(self.averaged, self.weights, strict=True), self.step
         )
         # Not for the training: the result of one device with the whole batch.
-        self.whole = tower(WEIGHTS, self.images, self.labels).gradients
+        self.whole = tower(at, at, self.images, self.labels).gradients
 
     def feed(self, batch: data.Examples) -> dict[tf.Tensor, np.ndarray]:
         return {self.images: batch.images, self.labels: batch.labels}
 
 
-def tower(device: str, images: tf.Tensor, labels: tf.Tensor) -> Tower:
+def tower(controller: str, device: str, images: tf.Tensor, labels: tf.Tensor) -> Tower:
     """Build a tower. The first one creates the weights; the others find them by name."""
-    place = v1.train.replica_device_setter(ps_tasks=1, ps_device=WEIGHTS, worker_device=device)
+    place = v1.train.replica_device_setter(ps_tasks=1, ps_device=controller, worker_device=device)
     with v1.device(place), v1.variable_scope("", reuse=v1.AUTO_REUSE):
         loss = model.loss(model.logits(images), labels)
         return Tower(loss, tf.gradients(loss, v1.trainable_variables()))
 
 
-def mean(tensors: list[tf.Tensor]) -> tf.Tensor:
-    with tf.device(WEIGHTS):
+def mean(controller: str, tensors: list[tf.Tensor]) -> tf.Tensor:
+    with tf.device(controller):
         return tf.add_n(tensors) / len(tensors)
 
 
@@ -93,8 +101,9 @@ def open_session(flags: argparse.Namespace) -> v1.train.MonitoredSession:
     )
 
 
-def train(session: v1.train.MonitoredSession, graph: Graph, batch_size: int) -> None:
-    batches = data.batches(data.load("train"), batch_size, seed=0)
+def train(
+    session: v1.train.MonitoredSession, graph: Graph, batches: Iterator[data.Examples]
+) -> None:
     compare(session, graph, next(batches))
     while not session.should_stop():
         fetches = [graph.update, graph.step, graph.loss]

@@ -107,7 +107,7 @@ def test_an_open_network_answers_a_stranger_and_says_so(tmp_path):
     with training(tmp_path, "train_async.py", hosts=HOSTS, top={"network": "open"}) as site:
         site.start()
         assert call(STRANGER, servers(), METHODS[:1]) == ["OK", "OK"]
-        assert 'network = "open": whoever reaches' in site.tf("plan").stderr
+        assert 'network = "open": anyone who reaches' in site.tf("plan").stderr
         assert "network open" in site.ok("status").splitlines()[0]
 
 

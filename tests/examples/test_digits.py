@@ -121,7 +121,7 @@ def test_a_directory_without_mnist_is_refused_in_one_sentence(data, tmp_path):
         data.load("test", tmp_path)
     assert str(refused.value) == (
         f"{tmp_path} holds neither t10k-images-idx3-ubyte nor t10k-images-idx3-ubyte.gz: "
-        "--data-dir must be a directory with MNIST's four idx files"
+        "--data-dir must be a directory with mnist.npz or MNIST's four idx files"
     )
 
 

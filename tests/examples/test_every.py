@@ -15,8 +15,9 @@ from tfdeploy.trust import sensitive_values
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
-MEASURING = EXAMPLES / "side_by_side.py"  # No training: it calls tfdeploy for all of them.
-SCRIPTS = sorted({*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*/*.py")} - {MEASURING})
+# No training: they call tfdeploy.
+MEASURING = {EXAMPLES / "side_by_side.py", EXAMPLES / "replication.py"}
+SCRIPTS = sorted({*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*/*.py")} - MEASURING)
 HOSTS = sorted(EXAMPLES.glob("*/hosts*.toml"))
 INDEX = (EXAMPLES / "README.md").read_text()
 

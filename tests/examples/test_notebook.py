@@ -9,6 +9,7 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
+import warm
 from host_python import tf_python
 from integration.projects import environment
 
@@ -51,3 +52,48 @@ def cells(notebook):
 
 def printed(cell):
     return "".join(each["text"] for each in cell["outputs"] if each["output_type"] == "stream")
+
+
+CONCEPTS = sorted(EXAMPLES.glob("notebooks/*.ipynb"))
+PRINTED = {
+    "servers": [
+        "['worker'] 2",
+        "22.0 /job:worker/task:1",
+        str([f"/job:worker/replica:0/task:{index}/device:CPU:0" for index in range(2)]),
+        "worker 0 counts to 1",
+        "worker 1 counts to 2",
+    ],
+    "parameter_server": [
+        "slope on /job:ps/task:0",
+        "offset on /job:ps/task:0",
+        "global_step on /job:ps/task:0",
+        "Mean on /job:worker/task:0",
+        "y = 3.00 x + -1.00",
+        "the fast worker made more steps: True",
+    ],
+    "local_then_global": [
+        "global: ['shared']",
+        "local:  ['local', 'fetched']",
+        "window 0: shared [ 0.67 -0.67]",
+        "window 1: shared [ 0.89 -0.89]",
+        "window 2: shared [ 0.96 -0.96]",
+        "window 3: shared [ 0.99 -0.99]",
+    ],
+}
+
+
+@pytest.mark.parametrize("notebook", CONCEPTS, ids=lambda path: path.stem)
+def test_a_notebook_is_valid_and_stored_without_outputs(notebook):
+    read = nbformat.read(notebook, as_version=4)
+    nbformat.validate(read)
+    assert [cell.outputs for cell in cells(read) if cell.outputs] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", CONCEPTS, ids=lambda path: path.stem)
+def test_the_cells_of_a_notebook_print_what_they_teach(notebook, tmp_path):
+    # In one process with TensorFlow already imported: a kernel would import it for each notebook.
+    code = "\n".join(cell.source for cell in cells(nbformat.read(notebook, as_version=4)))
+    done = warm.run("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == PRINTED[notebook.stem]

@@ -14,8 +14,8 @@ import pytest
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import Unreachable
+from tfdeploy.transport.ssh import ciphers, config_cache, config_inputs
 from tfdeploy.transport.ssh import config as openssh
-from tfdeploy.transport.ssh import config_cache, config_inputs
 
 from .sshd import program
 
@@ -492,3 +492,41 @@ def test_a_missing_ssh_is_reported_with_what_to_install(client, monkeypatch):
     monkeypatch.setenv("PATH", str(client.folder))
     with pytest.raises(Unreachable, match="not installed"):
         client.resolve()
+
+
+# The cipher of transfers
+
+
+def transfer_ciphers(client):
+    """Return the ciphers of rsync's ssh to host a, as ssh itself lists them."""
+    inventory = client.inventory("a")
+    argv = [*ciphers.transfer_command(inventory.hosts[0], inventory), "-G", "--", "a"]
+    return openssh._find_ciphers(subprocess.run(argv, capture_output=True, text=True).stdout)
+
+
+@pytest.fixture
+def cpu_info(tmp_path, monkeypatch):
+    """The file in which this machine describes its processor."""
+    file = tmp_path / "cpuinfo"
+    file.write_text("flags\t\t: fpu aes avx\n")
+    monkeypatch.setattr(ciphers, "CPU_INFO", file)
+    ciphers._has_aes.cache_clear()
+    yield file
+    ciphers._has_aes.cache_clear()
+
+
+def test_transfers_prefer_aes_gcm_to_the_other_defaults(client, cpu_info):
+    preferred, *others = transfer_ciphers(client).split(",")
+    defaults = openssh.default_ciphers(client.inventory("a")).split(",")
+    assert preferred == "aes128-gcm@openssh.com"
+    assert sorted([preferred, *others]) == sorted(defaults)
+
+
+def test_ciphers_of_the_configuration_stay(client, cpu_info):
+    client.write("config", "Host a\n  Ciphers aes256-ctr,aes128-ctr\n")
+    assert transfer_ciphers(client) == "aes256-ctr,aes128-ctr"
+
+
+def test_a_processor_without_aes_keeps_the_default_ciphers(client, cpu_info):
+    cpu_info.write_text("flags\t\t: fpu avx\n")
+    assert transfer_ciphers(client) == openssh.default_ciphers(client.inventory("a"))

@@ -29,7 +29,8 @@ from tfdeploy.errors import (
 )
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transport import rsync
-from tfdeploy.transport.ssh import channels, config, connection
+from tfdeploy.transport.ssh import channels, connection
+from tfdeploy.transport.ssh.dial import Patience
 from tfdeploy.transport.ssh.errors import translate
 from tfdeploy.transport.ssh.transport import SshTransport
 
@@ -423,7 +424,7 @@ def test_a_connection_that_sshd_drops_under_load_is_retried(site, busy_sshd):
 def test_a_slow_handshake_is_retried_but_a_silent_host_is_not(
     site, one, monkeypatch, answer, output
 ):
-    monkeypatch.setattr(config, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr(connection, "PATIENT", Patience((1.0,), 1.0))
     with slow_once(one, answer) as port:
         site.entries["one"] = one.entry(Port=str(port))
         site.known_hosts.write_text(f"[{ADDRESS}]:{port} {public(one.keys.host)}\n")

@@ -1,4 +1,4 @@
-"""`tfdeploy sweep` with a stub of known speed: grids, resuming, Ctrl-C, and refusals."""
+"""`tfdeploy sweep` with a stub of known speed: grids, repeats, resuming, Ctrl-C, and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 STUB = Path(__file__).parent / "stub" / "steps.py"
 ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
-SHORT = ("--seconds", "1")
+ONE_RUN = ("--repeats", "1")
+SHORT = ("--seconds", "1", *ONE_RUN)
 
 
 def make_project(world: World, *flags: str) -> Project:
@@ -46,20 +47,30 @@ def cells_of(document: dict) -> dict[tuple[int, int], dict]:
     return {(cell["ps"], cell["workers"]): cell for cell in document["cells"]}
 
 
+def measured_runs(project: Project) -> list[tuple[int, int, int, str]]:
+    """Return the ps, the workers, the repeat and the id of each run in the record."""
+    cells = read_record(project).values()
+    return [
+        (cell["ps"], cell["workers"], run["repeat"], run["run"])
+        for cell in cells
+        for run in cell["runs"]
+    ]
+
+
 def runs_on_hosts(project: Project) -> set[str]:
     return {folder.name for host in project.hosts for folder in project.on(host).glob("runs/*")}
 
 
 def test_a_grid_is_measured_reported_and_plotted(world):
     project = make_project(world)
-    output = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", "3")
+    output = project.ok("sweep", "--ps", "1,2", "--workers", "1,2", "--seconds", "3", *ONE_RUN)
     cells = read_record(project)
     rates = {cell: document["steps_per_s"] for cell, document in cells.items()}
     assert min(rates[1, 2], rates[2, 2]) > max(rates[1, 1], rates[2, 1])
     assert cells[2, 2]["speedup"] == pytest.approx(rates[2, 2] / rates[1, 1])
-    reported = [line.split(":")[0] for line in output.splitlines() if "steps/s," in line]
+    reported = [line.split(":")[0] for line in output.splitlines() if "(repeat 1)" in line]
     assert reported == ["1 ps, 1 worker", "2 ps, 1 worker", "1 ps, 2 workers", "2 ps, 2 workers"]
-    assert "enough (within 5% of the fastest)" in output
+    assert "a cell with fewer than 3 runs is not compared: raise --repeats" in output
     assert "<svg" in (project.folder / "sweep/speedup.svg").read_text()
     assert runs_on_hosts(project) == set()
     assert project.processes() == {}
@@ -87,7 +98,7 @@ def test_two_workers_are_faster_than_one(measured_project):
 def test_the_run_of_each_cell_is_collected_and_deleted_from_the_hosts(measured_project):
     assert runs_on_hosts(measured_project) == set()
     for cell in read_record(measured_project).values():
-        folder = measured_project.folder / "runs" / cell["run"]
+        folder = measured_project.folder / "runs" / cell["runs"][0]["run"]
         assert "step" in (folder / "logs/worker-0.log").read_text()
         assert list((folder / "events").iterdir())
     assert "no run was started from" in measured_project.tf("status").stderr
@@ -98,7 +109,8 @@ def test_the_load_of_ps_workers_and_network_is_recorded(measured_project):
     load = read_record(measured_project)[1, 2]["load"]
     assert 0 <= load["ps_cores"] < 2
     assert 0 <= load["worker_cores"] < 2
-    assert load["network_bytes_per_s"] >= 0
+    assert load["ps_cores"] + load["worker_cores"] <= load["cores"] + 1e-9
+    assert load["network_bytes_per_s"] == 0  # the stub's tasks exchange nothing
 
 
 @ONCE
@@ -114,11 +126,11 @@ def test_a_repeated_sweep_measures_only_new_cells(measured_project):
 
 @ONCE
 def test_examples_are_counted_without_measuring_again(measured_project):
-    runs = {cell: document["run"] for cell, document in read_record(measured_project).items()}
+    runs = measured_runs(measured_project)
     options = ("--examples-per-step", "100", "--synchronous", "--json")
     document = json.loads(measured_project.ok("sweep", "--workers", "1,2", *SHORT, *options))
     cells = cells_of(document)
-    assert {cell: each["run"] for cell, each in cells.items()} == runs
+    assert measured_runs(measured_project) == runs
     steps = cells[1, 2]["steps_per_s"]
     assert cells[1, 2]["examples_per_s"] == pytest.approx(steps * 200)
     assert cells[1, 2]["speedup"] == pytest.approx(2 * steps / cells[1, 1]["steps_per_s"])
@@ -127,7 +139,7 @@ def test_examples_are_counted_without_measuring_again(measured_project):
 @ONCE
 def test_a_sweep_with_other_terms_is_refused_with_what_differs(measured_project):
     before = (measured_project.folder / "sweep/sweep.json").read_bytes()
-    other = measured_project.tf("sweep", "--workers", "1,2", "--seconds", "3")
+    other = measured_project.tf("sweep", "--workers", "1,2", "--seconds", "3", *ONE_RUN)
     assert other.returncode == 2
     assert "measured with seconds = 1.0; now it is 3.0" in other.stderr
     assert "--out" in other.stderr
@@ -154,7 +166,7 @@ def test_other_code_and_other_hosts_are_refused(measured_project):
 
 @ONCE
 def test_two_sweeps_in_different_folders_do_not_disturb_each_other(measured_project):
-    measured_project.ok("sweep", "--workers", "1", "--seconds", "2", "--out", "other [1]")
+    measured_project.ok("sweep", "--workers", "1", "--seconds", "2", *ONE_RUN, "--out", "other [1]")
     assert set(read_record(measured_project, "other [1]")) == {(1, 1)}
     measured_project.ok(
         "sweep", "--workers", "1", *SHORT
@@ -163,7 +175,8 @@ def test_two_sweeps_in_different_folders_do_not_disturb_each_other(measured_proj
 
 def test_ctrl_c_stops_the_cell_and_the_same_command_continues(world):
     project = make_project(world)
-    arguments = ("sweep", "--workers", "1,2", "--seconds", "5")  # long enough to be interrupted
+    # Long enough to be interrupted.
+    arguments = ("sweep", "--workers", "1,2", "--seconds", "5", *ONE_RUN)
     with project.start_command(*arguments) as sweeping:
         sweeping.wait_for_output("1 ps, 1 worker: ")
         until(lambda: len(project.processes()) >= 6, "the second cell")
@@ -180,18 +193,19 @@ def test_ctrl_c_stops_the_cell_and_the_same_command_continues(world):
 @ONCE
 def test_the_run_of_a_killed_sweep_is_stopped_first(world):
     project = make_project(world)
-    arguments = ("sweep", "--workers", "2", "--seconds", "5")
+    arguments = ("sweep", "--workers", "2", "--seconds", "5", *ONE_RUN)
     with project.start_command(*arguments) as sweeping:
         until(lambda: len(project.processes()) >= 6, "the run")
         os.killpg(sweeping.process.pid, signal.SIGKILL)
         sweeping.process.wait()
     [orphan] = read_record(project).values()
-    assert (orphan["result"], orphan["run"]) == ("running", project.runs[-1])
+    [run] = orphan["runs"]
+    assert (run["result"], run["run"]) == ("going", project.runs[-1])
     assert project.processes()
-    assert runs_on_hosts(project) == {orphan["run"]}
+    assert runs_on_hosts(project) == {run["run"]}
     project.ok(*arguments)
     assert runs_on_hosts(project) == set()
-    assert read_record(project)[1, 2]["run"] != orphan["run"]
+    assert read_record(project)[1, 2]["runs"][0]["run"] != run["run"]
     assert project.processes() == {}
 
 
@@ -210,31 +224,85 @@ def test_two_sweeps_in_one_folder_are_refused(world):
 @ONCE
 def test_a_failed_task_is_a_result_and_the_other_cells_are_measured(world):
     project = make_project(world, "--breaks=2")
-    output = project.ok("sweep", "--workers", "1,2,3", "--seconds", "4")
+    output = project.ok("sweep", "--workers", "1,2,3", "--seconds", "4", *ONE_RUN)
     cells = read_record(project)
     assert [cell["result"] for cell in cells.values()] == ["measured", "failed", "measured"]
     assert "worker:1 on here: it ended" in cells[1, 2]["reason"]
     assert "it is broken" in cells[1, 2]["reason"]
-    assert "it is broken" in project.ok("logs", "--run", cells[1, 2]["run"])
-    assert runs_on_hosts(project) == {cells[1, 2]["run"]}
+    [failed] = cells[1, 2]["runs"]
+    assert "it is broken" in project.ok("logs", "--run", failed["run"])
+    assert runs_on_hosts(project) == {failed["run"]}
     assert "1 ps, 2 workers: failed: worker:1 on here: it ended" in output
     assert project.processes() == {}
 
 
 @ONCE
-def test_a_run_that_ends_by_itself_is_measured_to_its_end(world):
+def test_a_training_that_ends_before_its_time_is_not_compared(world):
     project = make_project(world, "--ends=3")
-    project.ok("sweep", "--workers", "1", "--seconds", "100")
-    cell = read_record(project)[1, 1]
-    assert cell["result"] == "measured"
-    assert cell["seconds"] < 50
+    process = project.tf("sweep", "--workers", "1,2", "--seconds", "100")
+    assert process.returncode == 1
+    cells = read_record(project)
+    for cell in cells.values():
+        [run] = cell["runs"]  # it would end early again, so it is not repeated
+        assert (cell["result"], run["result"], cell["speedup"]) == ("ended", "ended", None)
+        assert run["seconds"] < 50
+        assert "of 100 s: give it more steps, or lower --seconds" in cell["reason"]
+    assert "1 ps, 2 workers: not compared: worker:0 ended after" in process.stdout
+    assert not (project.folder / "sweep/speedup.svg").exists()
+    assert runs_on_hosts(project) == set()
+
+
+@ONCE
+def test_repeats_are_interleaved_continued_and_compared(world):
+    project = make_project(world)
+    sweep = ("sweep", "--workers", "1,2", "--seconds", "2")
+    project.ok(*sweep, "--repeats", "2")
+    first = measured_runs(project)
+    assert sorted(first, key=lambda run: run[3]) == sorted(first, key=lambda run: run[2])
+    output = project.ok(*sweep, "--repeats", "3")
+    assert set(first) < set(measured_runs(project))
+    assert len(measured_runs(project)) == 6
+    assert "with 1 ps: 2 workers after 1: faster" in output
+    low, high = read_record(project)[1, 2]["speedup_range"]
+    assert 1 < low <= read_record(project)[1, 2]["speedup"] <= high
+
+
+@ONCE
+def test_prices_and_a_prediction_follow_from_what_was_measured(world):
+    project = make_project(world)
+    sweep = ("sweep", "--workers", "1,2,3", *SHORT)
+    few = project.tf("sweep", "--workers", "1,2", *SHORT, "--predict", "64")
+    assert few.returncode == 2
+    assert "--predict: a prediction needs at least 3 cells with ps; found 2" in few.stderr
+    project.ok(*sweep)
+    runs = measured_runs(project)
+    options = ("--price-per-hour", "3.6", "--predict", "64")
+    output = project.ok(*sweep, *options)
+    assert "predicted, not measured: the speed-up over 1 ps, 1 worker" in output
+    assert "PRICE/M STEPS" in output
+    assert "predicted, not measured" in (project.folder / "sweep/speedup.svg").read_text()
+    document = json.loads(project.ok(*sweep, *options, "--json"))
+    assert document["prediction"]["cells"][-1]["workers"] == 64
+    cell = document["cells"][0]
+    assert cell["price_per_million"] == pytest.approx(1000 / cell["steps_per_s"])
+    assert measured_runs(project) == runs
+
+
+@ONCE
+def test_a_training_without_events_is_measured_by_its_log(world):
+    project = make_project(world, "--no-events")
+    output = project.ok("sweep", "--workers", "1", "--seconds", "3", *ONE_RUN)
+    [run] = read_record(project)[1, 1]["runs"]
+    assert run["source"] == "log"
+    assert 10 < run["steps_per_s"] < 160
+    assert "the steps of 1 run are those in the chief's log" in output
 
 
 @ONCE
 def test_steps_are_read_from_the_log_by_a_pattern(world):
     project = make_project(world)
     pattern = ("--pattern", r"^step (?P<step>\d+)")
-    project.ok("sweep", "--workers", "1", "--seconds", "3", *pattern)
+    project.ok("sweep", "--workers", "1", "--seconds", "3", *ONE_RUN, *pattern)
     assert 10 < read_record(project)[1, 1]["steps_per_s"] < 160
 
 
@@ -242,7 +310,7 @@ def test_steps_are_read_from_the_log_by_a_pattern(world):
 @pytest.mark.parametrize(
     ("flag", "options", "reason"),
     [
-        ("--silent", (), "its chief's events have no step: pass --pattern"),
+        ("--silent", (), "its chief's events and log have no step: pass --pattern"),
         ("--coarse", (), "reported only 1 step: raise --seconds"),
         ("--silent", ("--pattern", r"step (?P<step>\d+)"), "no line of its chief's log matches"),
     ],
@@ -260,7 +328,7 @@ def test_workers_without_ps_are_measured(world):
     project = make_project(world)
     project.hosts["here"]["ps"] = 0
     project.write()
-    project.ok("sweep", "--workers", "1,2", "--seconds", "3")
+    project.ok("sweep", "--workers", "1,2", "--seconds", "3", *ONE_RUN)
     assert read_record(project)[0, 2]["speedup"] > 1.2
 
 
@@ -280,16 +348,17 @@ def digits(tmp_path):
 
 
 def test_the_digits_example_is_measured_unchanged(digits):
-    options = ("--seconds", "20", "--examples-per-step", "128")
+    options = ("--seconds", "20", "--examples-per-step", "128", *ONE_RUN)
     for number in ("1", "2"):  # only two cells, because each task imports TensorFlow
         digits.ok("sweep", "--ps", number, "--workers", number, *options)
     assert set(read_record(digits)) == {(1, 1), (2, 2)}
     for cell in read_record(digits).values():
         assert cell["result"] == "measured", cell["reason"]
-        assert cell["seconds"] > 3
+        assert cell["runs"][0]["seconds"] > 3
         assert cell["examples_per_s"] == pytest.approx(cell["steps_per_s"] * 128)
         assert cell["load"]["worker_cores"] > cell["load"]["ps_cores"] > 0
         moved = 86_000 * cell["steps_per_s"]  # bytes of weights; the gradients go the other way
-        assert cell["load"]["network_bytes_per_s"] > moved / 2
+        # Only the run's own bytes: no other process of this machine counts.
+        assert moved / 2 < cell["load"]["network_bytes_per_s"] < 4 * moved
     assert read_record(digits)[1, 1]["speedup"] == 1.0
     assert digits.processes() == {}

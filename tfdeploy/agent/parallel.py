@@ -6,11 +6,12 @@ concurrent.futures takes 6 ms to load, which is too much for a call of the agent
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Sequence, TypeVar
+    from typing import Callable, Dict, List, NoReturn, Optional, Sequence, TypeVar
 
     Item = TypeVar("Item")
     Result = TypeVar("Result")
@@ -43,6 +44,32 @@ def each(
     for index in sorted(failures):
         raise failures[index]
     return [results[index] for index in range(len(results))]
+
+
+def begin(function: Callable[[], Result]) -> Callable[[], Result]:
+    """Call `function` in another thread. Return a function that waits for its result, or raises its
+    exception."""
+    finish: List[Callable[[], Result]] = []
+
+    def work() -> None:
+        try:
+            result = function()
+            finish.append(lambda: result)
+        except BaseException as failure:
+            finish.append(partial(_raise, failure))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def wait() -> Result:
+        thread.join()
+        return finish[0]()
+
+    return wait
+
+
+def _raise(failure: BaseException) -> NoReturn:
+    raise failure
 
 
 def _run(work: Callable[[], None], threads: int) -> None:

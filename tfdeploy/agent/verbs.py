@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The start of every line that is meant for the controller.
 MARK = "tfdeploy-answer:"
 ABSENT = 96
+# Instead of a verb: the request follows the line, compressed with zlib, in `size` bytes.
+COMPRESSED = "compressed"
 # A field of any request: the controller is of another version than this agent.
 ANOTHER_VERSION = "another_version"
 # The request of each verb, in protocol/, and the function that answers it. A module is loaded when
@@ -55,6 +57,7 @@ VERBS = {
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
     "watch": ("watching.Watch", "reports.watching.watch"),
+    "follow_events": ("events.FollowEvents", "reports.event_stream.follow_events"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),
@@ -73,7 +76,7 @@ VERBS = {
     "deliver": ("outputs.DeliverUnits", "outputs.delivery.deliver"),
     "replicated": ("outputs.ListReplicas", "supervision.output_replicas.replicated_outputs"),
     "give": ("reports.ReadFiles", "reports.read_files.give"),
-    "load": ("reports.MeasureLoad", "machine.metrics.host_load"),
+    "load": ("reports.MeasureLoad", "reports.run_load.host_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
@@ -111,7 +114,7 @@ def serve() -> int:
             return ABSENT
         if line.strip():  # an empty line ends a `follow`, which may have ended by itself
             signal.setitimer(signal.ITIMER_REAL, 0.0)
-            verb, body = json.loads(line)
+            verb, body = _decode(line)
             try:
                 _answer(verb, body)
             except BrokenPipeError:  # the controller has closed the connection
@@ -119,6 +122,18 @@ def serve() -> int:
                 return 0
             _preload(PRELOADED.get(verb, ()))
     return 0
+
+
+def _decode(line: bytes) -> List[Any]:
+    """Return the verb and the body of a request, which may be compressed."""
+    decoded: List[Any] = json.loads(line)
+    if decoded[0] != COMPRESSED:
+        return decoded
+    import zlib
+
+    packed = sys.stdin.buffer.read(decoded[1]["size"])
+    unpacked: List[Any] = json.loads(zlib.decompress(packed))
+    return unpacked
 
 
 def _preload(modules: Sequence[str]) -> None:

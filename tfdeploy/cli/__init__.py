@@ -12,7 +12,7 @@ from contextlib import suppress
 # In the order in which --help lists the commands.
 from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
-from tfdeploy.cli import completion
+from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import app
 from tfdeploy.cli.options import INTERRUPTED
 from tfdeploy.errors import TfdeployError
@@ -28,7 +28,7 @@ def main() -> None:
     _handle_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     try:
-        app()
+        command.run(sys.argv[1:])
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import resources
 from typing import Annotated
 
 import typer
@@ -30,4 +29,6 @@ def options(
 @add_command(PREPARE, "example > hosts.toml")
 def example() -> None:
     """Print a hosts.toml that documents every key."""
+    from importlib import resources
+
     sys.stdout.write((resources.files("tfdeploy") / "hosts.example.toml").read_text("utf-8"))

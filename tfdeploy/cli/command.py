@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
 # The groups of commands in --help.
-PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
+GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
     "Prepare", "Train", "Watch", "Results", "Runs on the hosts", "Measure", "Shell",
 )  # fmt: skip
 
@@ -23,23 +24,30 @@ UNKNOWN_OPTION = "NoSuchOption"  # of Click, which Typer has in a private module
 
 
 class Group(TyperGroup):
-    """The application: its --help shows no type beside a flag."""
+    """The application: its --help lists the commands by group."""
 
-    def get_help_option(self, ctx: Any) -> Any:
-        return _without_type(super().get_help_option(ctx))
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [each for each in self.commands.values() if isinstance(each, Command)]
+        width = max(len(each.name or "") for each in commands)
+        rows: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        for each in commands:
+            name = (each.name or "").ljust(width)  # so that the groups' columns agree
+            rows[each.group].append((name, each.get_short_help_str(limit=200)))
+        for group, members in rows.items():
+            with formatter.section(group):
+                formatter.write_dl(members)
 
 
 class Command(TyperCommand):
-    """A command: its --help shows metavars instead of Python's types, and examples at its end."""
+    """A command: its --help ends with examples."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
+        self.group: str = settings["rich_help_panel"]
         self._examples: str = settings.pop("epilog")
         super().__init__(*args, **settings)
         for parameter in self.params:
-            _without_type(parameter)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _without_type(super().get_help_option(ctx))
+            if parameter.param_type_name == "argument":  # its help shows no type of Python
+                vars(parameter)["display_type_rich"] = lambda ctx: None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as Typer does; say of an unknown option how the program gets it."""
@@ -64,6 +72,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,  # shells/ has scripts that know the colon of worker:1
     pretty_exceptions_enable=False,
+    # Rich's boxes take as long as all the rest of --help, and break what one wants to copy.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -72,15 +82,21 @@ def add_command(
     group: str, *examples: str, name: str | None = None
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds a command to a group of --help, with examples at its end."""
-    lines = "".join(f"   tfdeploy {example}\n" for example in examples)
-    text = f" Examples:\n{lines}"
-    return app.command(name, cls=Command, rich_help_panel=group, epilog=text)
+    lines = "".join(f"  tfdeploy {example}\n" for example in examples)
+    text = f"\nExamples:\n{lines}"
+
+    def add(function: Function) -> Function:
+        command = name or function.__name__
+        return app.command(command, cls=Command, rich_help_panel=group, epilog=text)(function)
+
+    return add
 
 
-def _without_type(parameter: Any) -> Any:
-    """Hide Python's type of a flag or an argument; any other option has a metavar."""
-    if isinstance(parameter, TyperOption):
-        parameter.metavar = parameter.metavar or ""
-    elif parameter is not None:
-        parameter.display_type_rich = lambda ctx: None
-    return parameter
+def run(arguments: Sequence[str]) -> None:
+    """Run the application. Typer would build each command before it looks for the named one, which
+    takes longer than all the rest of a short command."""
+    named = copy(app)
+    named.registered_commands = [
+        each for each in app.registered_commands if each.name in arguments[:1]
+    ] or app.registered_commands
+    named()

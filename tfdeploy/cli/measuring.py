@@ -1,4 +1,4 @@
-"""The commands that look at collected runs and measure training: report, compare, sweep."""
+"""The commands that show and measure training: tensorboard, report, compare, sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.command import MEASURE, add_command
+from tfdeploy.cli.command import MEASURE, WATCH, add_command
 from tfdeploy.cli.completion import propose_files, propose_runs
 from tfdeploy.cli.options import (
     HOSTS,
@@ -24,7 +24,7 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.output.console import Console
@@ -32,13 +32,55 @@ if TYPE_CHECKING:
 
 
 LOG_LINES = 30  # that a report asks of each host
+Runs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN",
+        help="A run's id or name; several are shown side by side. Default: the newest run.",
+        show_default=False,
+        autocompletion=propose_runs,
+    ),
+]
+
+
+@add_command(WATCH, "tensorboard", "tensorboard wide base", "tensorboard --port 6007 --open")
+def tensorboard(
+    runs: Runs = None,
+    hosts: Hosts = HOSTS,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, metavar="PORT",
+                    help="The port of this machine. Default: 6006, or the next one that is free.")]
+    = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+    = False,
+    offline: Annotated[bool, typer.Option("--offline",
+                       help="Do not ask the hosts: show only what was fetched.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Show the events of runs in TensorBoard on this machine, as their tasks write them."""
+    from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import Console, print_json
+
+    found, console = _find_runs(hosts, runs, offline), Console(for_json=json)
+    with EventBoard(found, console, port, offline=offline) as board:
+        board.look()
+        url = board.url()
+        console.print_board(board, url)
+        if json:
+            print_json(json_output.tensorboard_document(board, url))
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(url)
+        try:
+            board.wait()
+        except KeyboardInterrupt:  # the way in which it ends
+            raise typer.Exit from None
 
 
 @add_command(MEASURE, "report", "report wide base -o both.html")
 def report(
-    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN", show_default=False,
-                    help="A run's id or name; several are shown side by side. Default: the newest "
-                    "run.", autocompletion=propose_runs)] = None,
+    runs: Runs = None,
     hosts: Hosts = HOSTS,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE",
                       help="The file to write. Default: report.html in the folder of the first "
@@ -49,16 +91,22 @@ def report(
     """Write a page about a run, or about several side by side: one file, to be sent to anybody."""
     from tfdeploy.experiments.run_report import page
     from tfdeploy.output.console import Console
-    from tfdeploy.run import load as load_record
 
-    names: list[str | None] = list(runs) if runs else [None]
-    load = load_record if offline else find_run
-    found = {run.id: run for run in [load(hosts, name) for name in names]}
-    file = output or next(iter(found.values())).folder / "report.html"
+    found = _find_runs(hosts, runs, offline)
+    file = output or found[0].folder / "report.html"
     page.check_file(file)
-    facts = [_gather_facts(run, offline) for run in found.values()]
+    facts = [_gather_facts(run, offline) for run in found]
     page.write(file, page.render(facts))
     Console().print_text(f"{file}")
+
+
+def _find_runs(hosts: Path, names: Sequence[str] | None, offline: bool) -> list[Run]:
+    """Return each run once; with `offline` from its record on the controller only."""
+    from tfdeploy.run import load as load_record
+
+    load = load_record if offline else find_run
+    found = [load(hosts, name) for name in names] if names else [load(hosts, None)]
+    return list({run.id: run for run in found}.values())
 
 
 def _gather_facts(run: Run, offline: bool) -> RunFacts:
@@ -129,6 +177,8 @@ def sweep(
     ps: Annotated[str | None, typer.Option("--ps", metavar="N,N…",
                   help="Numbers of ps, for example 0,1. Default: 1, or 0 if hosts.toml has no ps.")]
     = None,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", min=1, max=100,
+                       help="How often to measure each of them, in turns.")] = 3,
     seconds: Annotated[float, typer.Option("--seconds", metavar="S", parser=_parse_seconds,
                        help="Seconds to measure each run, from 1 to 86400.")] = 60.0,
     examples_per_step: Annotated[int | None, typer.Option("--examples-per-step", min=1, metavar="N",
@@ -139,6 +189,11 @@ def sweep(
     pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
                        help=r"Read steps from the chief's log instead of events, for example "
                             r"'step (?P<step>\d+)'.")] = None,
+    price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
+                              help="What an hour of each host costs, or HOST=PRICE for one host or "
+                              "several: gpu-[01-04]=3.06. Repeatable.")] = None,
+    predict: Annotated[int | None, typer.Option("--predict", metavar="N", min=1, max=4096,
+                       help="Predict up to N workers from what was measured.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record and the picture. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -146,27 +201,31 @@ def sweep(
     accept_new_host_keys: AcceptNew = False,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure speed with different numbers of ps and workers, in one short run each.
+    """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
-    from tfdeploy.experiments import grid, record
+    from tfdeploy.experiments import grid, speedup_plot
     from tfdeploy.experiments import sweep as command
+    from tfdeploy.experiments.speed import document, price
     from tfdeploy.output.console import Console, print_json
 
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    settings = grid.Grid(cells, seconds, pattern, examples_per_step, synchronous)
+    prices = price.parse(price_per_hour or [], grid.training_hosts(inventory))
+    counting = (examples_per_step, synchronous, prices, predict)
+    settings = grid.Grid(cells, repeats, seconds, pattern, *counting)
+    console.print_grid(settings, folder)
     with _interruptible(console), console.sweep_progress() as on_start:
         watcher = command.Watcher(on_start, console.print_cell)
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / command.PICTURE)
-    command.draw(result, folder / command.PICTURE)
+    console.print_sweep(result, folder / speedup_plot.PICTURE)
+    speedup_plot.draw(result, folder / speedup_plot.PICTURE)
     if json:
-        print_json(record.to_document(result))
+        print_json(document.to_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

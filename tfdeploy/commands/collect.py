@@ -1,6 +1,6 @@
 """`tfdeploy collect`: fetch checkpoints, outputs, events and logs into runs/<run>/.
 
-The modules in transfer/ say what is stored where: checkpoints.py, outputs.py, artifacts.py.
+The modules in transfer/ say what is stored where: checkpoints/fetch.py, outputs.py, artifacts.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
-from tfdeploy.transfer.checkpoints import (
+from tfdeploy.transfer.checkpoints.fetch import (
     BadCheckpoint,
     Checkpoint,
     SavedElsewhere,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints import FetchedCheckpoints
+    from tfdeploy.transfer.checkpoints.fetch import FetchedCheckpoints
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
 from tfdeploy.planning.task_counts import describe, with_counts
-from tfdeploy.transfer.checkpoint_handover import CheckpointCopy, hand_over_checkpoint
+from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
 from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 

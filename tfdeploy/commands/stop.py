@@ -13,6 +13,8 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
@@ -22,6 +24,8 @@ MARGIN_S = 40.0
 # Supervisors ask the chief's supervisor every second, in a cluster of 500 tasks every 10 seconds.
 HEARTBEAT_WAIT_S = 10.0
 POLL_S = 0.5
+# How long the chief's supervisor may take to exit by itself, when all tasks have ended.
+LINGER_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -59,26 +63,43 @@ def stop_reachable(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResul
     The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
     can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
-    states: dict[str, str] = {}
-    saved: tuple[str, float] | None = None
-    errors: list[TfdeployError] = []
-    for wave in _waves(run):
-        outcomes = _stop_tasks(fleet, run, wave, keep_supervisor=True, silent=silent)
-        for outcome in outcomes.values():
-            if isinstance(outcome, TfdeployError):
-                errors.append(outcome)
-                continue
-            states |= {answer.task: answer.state for answer in outcome}
-            saved = saved or _saved_checkpoint(outcome)
-            errors += [_survivors(run, answer) for answer in outcome if answer.survivors]
-    chief = _chief(run)
-    if chief and not errors:
-        _stop_tasks(fleet, run, [chief], keep_supervisor=False)
-    unasked = [p for p in run.plan.placements if str(p.task) not in states]
+    found, chief = _Answers(run), _chief(run)
+    *first, last = _waves(run)
+    for wave in first:
+        found.take(_stop_tasks(fleet, run, wave, silent=silent))
+    # With the last tasks, the chief is asked again: its supervisor exits when all have ended.
+    again = [chief] if chief and chief not in last and not found.errors else []
+    linger_s = 0.0 if found.errors else LINGER_S
+    found.take(_stop_tasks(fleet, run, [*last, *again], silent=silent, linger_s=linger_s))
+    if chief and not found.errors and not found.chief_left:
+        _stop_tasks(fleet, run, [chief], tells=False)
+    unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
-    unique = tuple({str(error): error for error in errors}.values())
-    return StopResult(states, saved, unique, ended_unasked, tuple(unconfirmed))
+    unique = tuple({str(error): error for error in found.errors}.values())
+    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed))
+
+
+class _Answers:
+    """What the hosts answered so far; `chief_left` says that the chief's supervisor has exited."""
+
+    def __init__(self, run: Run) -> None:
+        self.states: dict[str, str] = {}
+        self.saved: tuple[str, float] | None = None
+        self.errors: list[TfdeployError] = []
+        self.chief_left = False
+        self._run = run
+
+    def take(self, outcomes: Mapping[str, list[StoppedTask] | TfdeployError]) -> None:
+        chief = str(self._run.plan.chief.task) if _chief(self._run) else ""
+        for outcome in outcomes.values():
+            if isinstance(outcome, TfdeployError):
+                self.errors.append(outcome)
+                continue
+            self.states = {answer.task: answer.state for answer in outcome} | self.states
+            self.saved = self.saved or _saved_checkpoint(outcome)
+            self.errors += [_survivors(self._run, each) for each in outcome if each.survivors]
+            self.chief_left |= any(each.left for each in outcome if each.task == chief)
 
 
 def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[Placement]:
@@ -102,14 +123,16 @@ def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[
 
 
 def _waves(run: Run) -> list[list[Placement]]:
-    """Return the tasks in groups that are stopped one after another."""
+    """Return the tasks in groups that are stopped one after another, at least one group."""
     ps = [p for p in run.plan.placements if p.task.job == "ps"]
     others = [p for p in run.plan.placements if p.task.job != "ps"]
     if run.inventory.training.save_on_stop and others:
         chief = _chief(run)
         first = [chief] if chief else []
-        return [first, [p for p in others if p not in first], ps]
-    return [others, ps]
+        waves = [first, [p for p in others if p not in first], ps]
+    else:
+        waves = [others, ps]
+    return [wave for wave in waves if wave] or [[]]
 
 
 def _chief(run: Run) -> Placement | None:
@@ -130,16 +153,17 @@ def _stop_tasks(
     run: Run,
     placements: list[Placement],
     *,
-    keep_supervisor: bool,
+    tells: bool = True,
     silent: bool = False,
+    linger_s: float = 0.0,
 ) -> dict[str, list[StoppedTask] | TfdeployError]:
-    """Stop tasks; with `keep_supervisor` the chief's supervisor goes on and reports the stop."""
+    """Stop tasks; the fields of `Stop` say how."""
 
     def ask(agent: Agent) -> list[StoppedTask]:
         tasks = [str(p.task) for p in placements if p.host == agent.host]
         project = run.inventory.project
-        request = Stop(project, run.id, tasks, run.launched, keep_supervisor, silent)
-        timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
+        request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s)
+        timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S + linger_s
         return agent.ask(request, timeout_s).tasks
 
     return fleet.outcomes(dict.fromkeys(p.host for p in placements), ask)

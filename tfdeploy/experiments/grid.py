@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.plan import Intent
 from tfdeploy.errors import PlanError
-from tfdeploy.experiments.rescale import rescale
-from tfdeploy.experiments.speedup import Cell
+from tfdeploy.experiments.rescale import rescale, trains
+from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.config.inventory import Inventory
+    from tfdeploy.experiments.speed.price import Prices
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024
@@ -23,14 +24,17 @@ MAX_COUNT = 1024
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells to measure, each for `seconds`. Steps are read from the run's events, or with
-    `pattern` from its chief's log; the other fields are those of Sweep."""
+    """The cells to measure, each `repeats` times for `seconds`. Steps are read from the run's
+    events, or with `pattern` from its chief's log; the other fields are those of Sweep."""
 
     cells: tuple[Cell, ...]
+    repeats: int = 3
     seconds: float = 60.0
     pattern: str | None = None
     examples_per_step: int | None = None
     synchronous: bool = False
+    prices: Prices | None = None
+    predict: int | None = None
 
 
 def cells(ps: str, workers: str) -> tuple[Cell, ...]:
@@ -53,6 +57,12 @@ def _parse_counts(flag: str, text: str, least: int) -> set[int]:
 def default_ps(inventory: Inventory) -> str:
     """Return the default of --ps."""
     return "1" if any(host.ps for host in inventory.hosts) else "0"
+
+
+def training_hosts(inventory: Inventory) -> list[str]:
+    """Return the names of the hosts on which a cell may have tasks."""
+    idle = (host for host in inventory.hosts if not (host.spare or host.evaluator))
+    return [host.name for host in (*filter(trains, inventory.hosts), *idle)]
 
 
 def refuse_shared_checkpoints(checkpoint_dir: str) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import Load as HostLoad
 from tfdeploy.agent.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
-from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED, TaskReport
+from tfdeploy.agent.records import ENDED as TASK_ENDED
+from tfdeploy.agent.records import FAILED, LOST, SUCCEEDED, TaskReport
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.errors import HostError
-from tfdeploy.experiments import scalars, speedup
-from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.speedup import MEASURED, Load, Result
+from tfdeploy.experiments import scalars
+from tfdeploy.experiments.log_steps import LogSteps
+from tfdeploy.experiments.speed import load, results
+from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.following import may_return
 
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.speedup import Cell
+    from tfdeploy.experiments.speed.load import Load
+    from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Event, Following
     from tfdeploy.run import Run
@@ -40,8 +44,8 @@ def measure(
     fleet: Fleet, run: Run, cell: Cell, seconds: float, pattern: re.Pattern[str] | None
 ) -> Result:
     """Watch the run for `seconds` after its first step, or until its chief ends; stop it, and
-    collect its events and logs. Steps are read from the events, or with `pattern` from the chief's
-    log; then the time of a step is when its line arrived.
+    collect its events and logs. Steps are read from the events, or if these have too few or with
+    `pattern` from the chief's log; then the time of a step is when its line arrived.
 
     Raises HostError, and KeyboardInterrupt at Ctrl-C, after everything was stopped.
     """
@@ -51,10 +55,22 @@ def measure(
     if watch.failed_task:
         reason = failure_reason(status(fleet, run, LOG_LINES), watch.failed_task)
         if reason:
-            return Result(cell, run.id, speedup.FAILED, reason)
+            return Result(cell, run.id, results.FAILED, reason)
     events = scalars.step_times(scalars.read_events(run.folder / "events"))
-    steps = tuple(watch.points) if pattern else events
-    return rate_result(cell, run.id, steps, watch.load, pattern)
+    result = rate_result(cell, run.id, () if pattern else events, watch.points, watch.load, pattern)
+    if not watch.is_over:
+        return result
+    reason = ended_reason(watch.ended_task or watch.failed_task, watch.seconds, seconds)
+    return replace(result, result=ENDED, reason=reason)
+
+
+def ended_reason(task: str, watched_s: float, seconds: float) -> str:
+    """Return why a run is not compared in which a task ended by itself: its speed is that of
+    another window than the speeds of other runs, or of fewer workers."""
+    return (
+        f"{task} ended after {watched_s:.0f} of {seconds:g} s: give it more steps, or lower "
+        "--seconds"
+    )
 
 
 def watch_then_stop(watch: Callable[[], None], stop: Callable[[], object]) -> None:
@@ -76,55 +92,68 @@ def failure_reason(run_status: RunStatus, failed_task: str) -> str:
 
 
 def rate_result(
-    cell: Cell, run_id: str, steps: Series, load: Load, pattern: re.Pattern[str] | None
+    cell: Cell,
+    run_id: str,
+    events: Series,
+    log: Series,
+    used: Load,
+    pattern: re.Pattern[str] | None,
 ) -> Result:
-    """Return the result of a run that did not fail: its rate, or why it has none."""
-    rate = speedup.rate(steps)
+    """Return the result of a run that did not fail: its rate, from its events or else from its log,
+    or why it has none."""
+    rate = results.rate(events) or results.rate(log, "log")
     if rate:
-        return Result(cell, run_id, MEASURED, "", rate, load)
+        return Result(cell, run_id, MEASURED, "", rate, used)
+    steps = len(events) or len(log)
     if steps:
-        reason = f"reported only {format_count(len(steps), 'step')}: raise --seconds"
+        reason = f"reported only {format_count(steps, 'step')}: raise --seconds"
     elif pattern:
         reason = f'no line of its chief\'s log matches "{pattern.pattern}": see tfdeploy logs'
     else:
-        reason = "its chief's events have no step: pass --pattern to read its log"
-    return Result(cell, run_id, speedup.FAILED, reason, load=load)
+        reason = "its chief's events and log have no step: pass --pattern to read its log"
+    return Result(cell, run_id, results.FAILED, reason, load=used)
 
 
 class _Watch:
-    """What was observed of a run. `failed_task` is the first task that failed; `points` are the
-    steps in the chief's log."""
+    """What was observed of a run. `failed_task` is the first task that failed, `ended_task` the
+    first that ended otherwise; after either, it `is_over`. `points` are the steps in the chief's
+    log; `seconds` is how long it was watched after its first sign of training."""
 
     def __init__(self, fleet: Fleet, run: Run, pattern: re.Pattern[str] | None) -> None:
-        self.failed_task = ""
-        self.points: list[Point] = []
+        self.failed_task = self.ended_task = ""
+        self.seconds = 0.0
+        self._log = LogSteps(pattern)
         self._fleet, self._run, self._pattern = fleet, run, pattern
         self._chief = str(run.plan.chief.task)
-        self._trains = self._chief_ended = False
+        self._trains = False
         self._samples: dict[str, list[HostLoad]] = {host: [] for host in run.plan.hosts}
 
     @property
     def load(self) -> Load:
-        return speedup.load(self._samples)
+        return load.of_run(self._samples)
+
+    @property
+    def points(self) -> Series:
+        return tuple(self._log.points)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.ended_task or self.failed_task)
 
     def watch(self, seconds: float) -> None:
         """Watch for `seconds` after the first sign of training. If there is none within `seconds`,
         watch all the same: events may stay in a buffer until the session ends."""
-        logs = self._pattern is not None
         run, limit = self._run, time.monotonic() + seconds
-        with self._fleet.follow(run, run.plan.placements, logs=logs, lines=0) as following:
-            while not self._is_over and not self._has_first_step() and time.monotonic() < limit:
+        with self._fleet.follow(run, run.plan.placements, logs=True, lines=0) as following:
+            while not self.is_over and not self._has_first_step() and time.monotonic() < limit:
                 self._handle_events(following)
-            limit = time.monotonic() + seconds
-            while not self._is_over and time.monotonic() < limit:
+            begin = time.monotonic()
+            while not self.is_over and time.monotonic() < begin + seconds:
                 self._sample_load()
-                self._handle_events(following, limit)
-            if not self._is_over:
+                self._handle_events(following, begin + seconds)
+            self.seconds = time.monotonic() - begin
+            if not self.is_over:
                 self._sample_load()
-
-    @property
-    def _is_over(self) -> bool:
-        return self._chief_ended or bool(self.failed_task)
 
     def _has_first_step(self) -> bool:
         if not self._trains and not self._pattern:
@@ -138,7 +167,7 @@ class _Watch:
         deadline = min(deadline, limit or deadline)
         for host, event in following.events(deadline):
             self._handle_event(host, event)
-            if self._is_over or time.monotonic() > deadline:
+            if self.is_over or time.monotonic() > deadline:
                 return
         time.sleep(max(0.0, deadline - time.monotonic()))  # no host sends any more events
 
@@ -148,24 +177,16 @@ class _Watch:
                 raise event
         elif isinstance(event, NewCheckpoint):
             self._trains = self._trains or not self._pattern
-        elif isinstance(event, LogLines) and self._pattern and event.task == self._chief:
-            self._read_lines(self._pattern, event.lines)
+        elif isinstance(event, LogLines) and event.task == self._chief:
+            self._trains = self._log.read(event.lines, time.time()) or self._trains
         elif isinstance(event, StateChange):
             self._handle_report(event.state)
 
     def _handle_report(self, report: TaskReport) -> None:
         if report.state in (FAILED, LOST):
             self.failed_task = self.failed_task or report.task
-        elif report.task == self._chief:
-            self._chief_ended = report.state in ENDED
-
-    def _read_lines(self, pattern: re.Pattern[str], lines: list[str]) -> None:
-        """Add a point for the first line of each step; other lines may repeat the step."""
-        now = time.time()
-        for point in scalars.parse_log("\n".join(lines), pattern):
-            if not self.points or point.step > self.points[-1].step:
-                self.points.append(Point(point.step, now, None))
-        self._trains = bool(self.points)
+        elif report.state in TASK_ENDED:
+            self.ended_task = self.ended_task or report.task
 
     def _sample_load(self) -> None:
         """Ask each host for its load. A host that does not answer is left out of this sample."""

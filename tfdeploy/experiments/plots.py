@@ -31,12 +31,17 @@ METADATA = {".svg": {"Date": None}, ".png": {"Software": None}}
 
 @dataclass(frozen=True)
 class Line:
-    """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap."""
+    """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap. `ranges` are the
+    lowest and highest values of each point, drawn as bars. A line `like` another one has the colour
+    of that label, and no markers; `linestyle` is matplotlib's, by default that of its colour."""
 
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
     raw: Sequence[float] = ()
+    ranges: Sequence[tuple[float, float]] = ()
+    linestyle: str = ""
+    like: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,11 +130,11 @@ def _figure(panels: Sequence[Panel]) -> Figure:
 
     width, height = PANEL_SIZE
     figure = Figure((width * len(panels) + LEGEND_WIDTH, height), layout="constrained")
-    labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
+    labels = dict.fromkeys(line.like or line.label for panel in panels for line in panel.lines)
     style_numbers = {label: number for number, label in enumerate(labels)}
     drawn: dict[str, Line2D] = {}
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        drawn |= _draw_panel(axes, panel, style_numbers)
+        drawn = _draw_panel(axes, panel, style_numbers) | drawn  # the first panel's style counts
     texts = [_escape_formulas(label) for label in drawn]
     figure.legend([*drawn.values()], texts, loc="outside right upper", frameon=False)
     return figure
@@ -138,7 +143,10 @@ def _figure(panels: Sequence[Panel]) -> Figure:
 def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict[str, Line2D]:
     for axis in panel.log:
         axes.set(**{f"{axis}scale": "log"})
-    drawn = {line.label: _draw_line(axes, line, style_numbers[line.label]) for line in panel.lines}
+        getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 and not a power of 10
+    drawn = {}
+    for line in panel.lines:
+        drawn[line.label] = _draw_line(axes, line, style_numbers[line.like or line.label])
     if panel.ideal:
         ideal = panel.ideal
         [drawn[ideal.label]] = axes.plot(ideal.xs, ideal.ys, "--", color="grey", linewidth=1)
@@ -157,15 +165,25 @@ def _draw_line(axes: Axes, line: Line, style_number: int) -> Line2D:
     colour = COLOURS[style_number % len(COLOURS)]
     if line.raw:
         axes.plot(line.xs, line.raw, color=colour, alpha=0.25, linewidth=0.8)
+    if line.ranges:
+        _draw_ranges(axes, line, colour)
     many = len(line.xs) > 2 * MARKERS_PER_LINE
     every = len(line.xs) // MARKERS_PER_LINE if many else 1
     [drawn] = axes.plot(
         line.xs, line.ys, color=colour, linewidth=1.6, markersize=4,
-        linestyle=DASHES[style_number // len(COLOURS) % len(DASHES)],
-        marker=MARKERS[style_number % len(MARKERS)],
+        linestyle=line.linestyle or DASHES[style_number // len(COLOURS) % len(DASHES)],
+        marker="" if line.like else MARKERS[style_number % len(MARKERS)],
         markevery=(style_number * every // 3 % every, every),
     )  # fmt: skip
     return drawn
+
+
+def _draw_ranges(axes: Axes, line: Line, colour: str) -> None:
+    below = [max(0.0, y - low) for y, (low, _) in zip(line.ys, line.ranges, strict=True)]
+    above = [max(0.0, high - y) for y, (_, high) in zip(line.ys, line.ranges, strict=True)]
+    axes.errorbar(
+        line.xs, line.ys, [below, above], fmt="none", ecolor=colour, elinewidth=1, capsize=3
+    )
 
 
 def _escape_formulas(text: str) -> str:

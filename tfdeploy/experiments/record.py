@@ -1,25 +1,29 @@
 """A sweep's record on the controller: the results so far, and what they have in common.
 
-It is the document that `tfdeploy sweep --json` prints, written again after each run. A measured
-result never changes.
+It is the document that `tfdeploy sweep --json` prints, written again after each run. Only its runs
+are read again; everything else follows from them. A measured result never changes.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.machine import filesystem
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.speedup import MEASURED, Cell, Load, Rate, Result, Sweep
+from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
 from tfdeploy.file_lock import locked
 from tfdeploy.run import make_output_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from tfdeploy.experiments.speed.results import Sweep
 
 FILE = "sweep.json"
 LOCK = ".sweeping"  # it stays, and marks the folder as a sweep's
@@ -41,13 +45,14 @@ class SweepRecord:
         self.sweep = replace(empty, results=results)
 
     def put(self, result: Result) -> None:
-        """Write a result, in place of an older one of its cell. Raises RunError."""
-        self._write({**self.sweep.results, result.cell: result})
+        """Write a result, in place of an older one of its cell and repeat. Raises RunError."""
+        self._write({**self.sweep.results, (result.cell, result.repeat): result})
 
-    def delete(self, cell: Cell) -> None:
-        self._write({c: result for c, result in self.sweep.results.items() if c != cell})
+    def delete(self, result: Result) -> None:
+        key = (result.cell, result.repeat)
+        self._write({k: each for k, each in self.sweep.results.items() if k != key})
 
-    def _write(self, results: Mapping[Cell, Result]) -> None:
+    def _write(self, results: Mapping[tuple[Cell, int], Result]) -> None:
         """Replace the file at once. Raises RunError."""
         self.sweep = replace(self.sweep, results=results)
         text = json.dumps(to_document(self.sweep), indent=1) + "\n"
@@ -91,25 +96,45 @@ def _read(file: Path) -> dict[str, Any]:
     return document
 
 
-def _parse_results(file: Path, document: dict[str, Any]) -> dict[Cell, Result]:
+def _parse_results(file: Path, document: dict[str, Any]) -> dict[tuple[Cell, int], Result]:
     try:
-        results = [_parse_result(cell) for cell in document["cells"]]
-    except (AttributeError, KeyError, TypeError) as error:
+        _refuse_single_results(file, document["cells"])
+        results = [_parse_run(cell, run) for cell in document["cells"] for run in cell["runs"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{file} is not the record of a sweep: {error!r}"
         raise RunError(message, OTHER_FOLDER_HINT) from None
-    return {result.cell: result for result in results}
+    return {(result.cell, result.repeat): result for result in results}
 
 
-def _parse_result(cell: dict[str, Any]) -> Result:
-    is_measured = cell["steps_per_s"] is not None
+def _refuse_single_results(file: Path, cells: list[dict[str, Any]]) -> None:
+    """Raise RunError for a record of an older version. It has one result for each cell, also of a
+    training that ended early, so its results can't be compared with others."""
+    if any("run" in cell and "runs" not in cell for cell in cells):
+        found = (
+            f"{file} was written by an older tfdeploy, which measured each cell once and did not "
+            "report trainings that ended early"
+        )
+        raise RunError(found, OTHER_FOLDER_HINT)
+
+
+def _parse_run(cell: dict[str, Any], run: dict[str, Any]) -> Result:
+    rate = run["steps_per_s"]
     return Result(
-        cell=Cell(cell["workers"], cell["ps"]),
-        run=cell["run"],
-        result=cell["result"],
-        reason=cell["reason"],
-        rate=Rate(cell["steps_per_s"], cell["seconds"]) if is_measured else None,
-        load=Load(**cell["load"]),
+        cell=Cell(int(cell["workers"]), int(cell["ps"])),
+        run=run["run"],
+        result=run["result"],
+        reason=run["reason"],
+        rate=None if rate is None else _parse_rate(rate, run["seconds"], run["source"]),
+        load=Load(**run["load"]),
+        repeat=int(run["repeat"]),
+        hosts=tuple(run["hosts"]),
     )
+
+
+def _parse_rate(steps_per_s: float, seconds: float, source: str) -> Rate:
+    if not steps_per_s > 0:
+        raise ValueError(f"steps_per_s is {steps_per_s}")
+    return Rate(steps_per_s, seconds, source)
 
 
 def _refuse_other_terms(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -136,33 +161,3 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _shorten(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 1] + "…"
-
-
-def to_document(sweep: Sweep) -> dict[str, Any]:
-    """Return the JSON document. Speed-ups are relative to `base`. An unknown number is null."""
-    base = sweep.base and {"ps": sweep.base.cell.ps, "workers": sweep.base.cell.workers}
-    enough = {str(workers): cell.ps for workers, cell in sweep.enough().items()}
-    return {
-        "terms": dict(sweep.terms),
-        "examples_per_step": sweep.examples_per_step,
-        "synchronous": sweep.synchronous,
-        "base": base,
-        "cells": [_cell_document(sweep, result) for result in sweep],
-        "enough_ps": enough,
-    }
-
-
-def _cell_document(sweep: Sweep, result: Result) -> dict[str, Any]:
-    steps_per_s, seconds = result.rate or (None, None)
-    return {
-        "ps": result.cell.ps,
-        "workers": result.cell.workers,
-        "run": result.run,
-        "result": result.result,
-        "reason": result.reason,
-        "steps_per_s": steps_per_s,
-        "seconds": seconds,
-        "examples_per_s": sweep.examples_per_s(result),
-        "speedup": sweep.speedup(result),
-        "load": asdict(result.load),
-    }

@@ -26,7 +26,7 @@ def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inve
     training = {"replicas": 0, "save_on_stop": True, "max_duration_s": limit_s}
     rescaled = inventory.model_copy(
         update={
-            "hosts": tuple(_without_evaluator(host) for host in hosts if _trains(host)),
+            "hosts": tuple(_without_evaluator(host) for host in hosts if trains(host)),
             "restart": _without_restarts(inventory.restart),
             "training": inventory.training.model_copy(update=training),
         }
@@ -34,7 +34,8 @@ def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inve
     return _without_unread_data(rescaled)
 
 
-def _trains(host: Host) -> bool:
+def trains(host: Host) -> bool:
+    """Return whether the host has tasks that train, so that a measured run may use it."""
     return not host.spare and bool(host.ps or host.workers or host.chief)
 
 

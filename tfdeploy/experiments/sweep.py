@@ -1,4 +1,7 @@
-"""`tfdeploy sweep`: the same training with different numbers of ps and workers, one short run each.
+"""`tfdeploy sweep`: the same training with different numbers of ps and workers, in short runs.
+
+The repeats are interleaved: first each cell once, then each cell again, so that a machine that
+becomes slower or faster meanwhile does so for all cells alike.
 
 sweep/sweep.json     the results (see record.py), and
 sweep/speedup.svg    their plot
@@ -22,13 +25,13 @@ from tfdeploy.commands.push import push
 from tfdeploy.commands.start import plan_run, start_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
-from tfdeploy.errors import TaskError, TfdeployError, individual_errors
-from tfdeploy.experiments import plots, scalars
+from tfdeploy.errors import PlanError, TaskError, TfdeployError, individual_errors
+from tfdeploy.experiments import scalars
 from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
 from tfdeploy.experiments.measure import measure
-from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speedup import FAILED, GOING, Cell, Result, Sweep
+from tfdeploy.experiments.speed import model
+from tfdeploy.experiments.speed.results import FAILED, GOING, MEASURED, Result, Sweep
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust.store import refuse_untrusted
 
@@ -41,18 +44,19 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.config.models import Table
     from tfdeploy.experiments.grid import Grid
+    from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.run import Run
 
-FOLDER, PICTURE = "sweep", "speedup.svg"
+FOLDER = "sweep"
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """`on_start` is called with a cell and its run's id before the run starts, `on_result` with
-    each result."""
+    """`on_start` is called with a result that is GOING before its run starts, `on_result` with each
+    result."""
 
-    on_start: Callable[[Cell, str], None] = lambda cell, run: None
-    on_result: Callable[[Sweep, Result], None] = lambda sweep, result: None
+    on_start: Callable[[Result], None] = lambda result: None
+    on_result: Callable[[Result], None] = lambda result: None
 
 
 def sweep(
@@ -63,11 +67,12 @@ def sweep(
     *,
     accept_new: bool = False,
 ) -> Sweep:
-    """Measure every cell of the grid that the record in `folder` lacks.
+    """Measure every repeat of every cell of the grid that the record in `folder` lacks.
 
-    Raises PlanError if any cell can't be planned, and RunError if the record has other terms, both
-    before anything runs; the errors of hosts that `push`, `start` and `stop` raise; and
-    KeyboardInterrupt at Ctrl-C, after its run was stopped. Finished measurements are kept.
+    Raises PlanError if any cell can't be planned or there are too few for a prediction, and
+    RunError if the record has other terms, both before anything runs; the errors of hosts that
+    `push`, `start` and `stop` raise; and KeyboardInterrupt at Ctrl-C, after its run was stopped.
+    Finished measurements are kept.
     """
     pattern = scalars.log_pattern(grid.pattern) if grid.pattern else None
     refuse_shared_checkpoints(inventory.training.checkpoint_dir)
@@ -75,11 +80,13 @@ def sweep(
     intents = plan_cells(whole, grid)
     with lock_folder(folder):
         record = SweepRecord(folder, _empty_sweep(inventory, whole, grid))
+        _refuse_too_few(record.sweep, grid)
         _stop_orphaned_runs(inventory, record)
         with Fleet(used_hosts(whole.inventory, intents), accept_new=accept_new) as fleet:
             runner = CellRunner(CellRuns(fleet, grid.seconds, pattern), record, watcher)
-            for cell, intent in intents.items():
-                runner.measure(cell, intent)
+            for repeat in range(1, grid.repeats + 1):
+                for cell, intent in intents.items():
+                    runner.measure(cell, repeat, intent)
     return record.sweep
 
 
@@ -118,38 +125,57 @@ class CellRuns:
 
 class CellRunner:
     """Measure cell after cell. Each is written to the record before it starts, and after it ends,
-    so that the next sweep finds the run of a sweep that was killed."""
+    so that the next sweep finds the run of a sweep that was killed.
+
+    A cell that failed, or ended before its time, is not repeated by the same sweep.
+    """
 
     def __init__(self, runs: CellRuns, record: SweepRecord, watcher: Watcher) -> None:
         self._runs, self._record, self._watcher = runs, record, watcher
+        self._given_up: set[Cell] = set()
 
-    def measure(self, cell: Cell, intent: Intent) -> None:
-        """Measure a cell, unless the record has it."""
-        previous = self._record.sweep.results.get(cell)
-        if previous and previous.rate:
-            self._watcher.on_result(self._record.sweep, previous)
-            return
+    def measure(self, cell: Cell, repeat: int, intent: Intent) -> None:
+        """Measure a cell, unless the record has this repeat of it."""
+        previous = self._record.sweep.results.get((cell, repeat))
+        if previous and previous.result == MEASURED:
+            self._watcher.on_result(previous)
+        elif cell not in self._given_up:
+            self._measure(cell, repeat, intent, previous)
+
+    def _measure(self, cell: Cell, repeat: int, intent: Intent, previous: Result | None) -> None:
         next_run = self._runs.plan(intent)
-        self._watcher.on_start(cell, next_run.id)
-        self._record.put(Result(cell, next_run.id))
+        going = Result(cell, next_run.id, repeat=repeat, hosts=tuple(next_run.plan.hosts))
+        self._watcher.on_start(going)
+        self._record.put(going)
         if previous:
             self._runs.remove(intent, previous.run)
-        result = self._measure_or_forget(cell, intent, next_run)
+        result = self._measure_or_forget(going, intent, next_run)
         self._record.put(result)
-        self._watcher.on_result(self._record.sweep, result)
-        if result.rate:
+        self._watcher.on_result(result)
+        if result.result != MEASURED:
+            self._given_up.add(cell)
+        if result.result != FAILED:
             self._runs.remove(intent, result.run)
 
-    def _measure_or_forget(self, cell: Cell, intent: Intent, next_run: Run) -> Result:
+    def _measure_or_forget(self, going: Result, intent: Intent, next_run: Run) -> Result:
         """Return the result. At Ctrl-C stop the run, delete it, and raise KeyboardInterrupt."""
         try:
-            return self._runs.measure(cell, next_run)
+            result = self._runs.measure(going.cell, next_run)
         except KeyboardInterrupt:
             with delay_signals():
                 self._runs.stop(next_run)
-            self._record.delete(cell)
+            self._record.delete(going)
             self._runs.remove(intent, next_run.id)
             raise
+        return replace(result, repeat=going.repeat, hosts=going.hosts)
+
+
+def _refuse_too_few(recorded: Sweep, grid: Grid) -> None:
+    """Raise PlanError if all cells together will be too few for the prediction that is wanted."""
+    cells = {*grid.cells, *(results.cell for results in recorded)}
+    problem = model.why_too_few(cells) if grid.predict else ""
+    if problem:
+        raise PlanError(f"--predict: {problem}", "measure more, for example --workers 1,2,4")
 
 
 def _as_written(table: Table, exclude: set[str]) -> dict[str, Any]:
@@ -171,33 +197,17 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
         inventory.file.name: {**table, "hosts": hosts},
     }
     chief = any(host.chief for host in inventory.hosts)
-    return Sweep({}, terms, grid.examples_per_step, grid.synchronous, chief)
+    counting = (grid.examples_per_step, grid.synchronous, chief)
+    return Sweep({}, terms, *counting, grid.prices, grid.predict)
 
 
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
     """Stop and delete the run that a killed sweep left. A run without a record never started."""
-    for result in [each for each in record.sweep if each.result == GOING]:
+    for result in [each for each in record.sweep.results.values() if each.result == GOING]:
         if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
             orphan = run.load(inventory.file, result.run)
             refuse_untrusted(orphan.inventory, f"the record of run {orphan.id}", orphan.flags)
             with Fleet(orphan.inventory, version=orphan.agent) as fleet:
                 stop(fleet, orphan)
                 remove_run(fleet, orphan.inventory.project, orphan.id, orphan.plan.hosts)
-        record.delete(result.cell)
-
-
-def draw(measured_sweep: Sweep, file: Path) -> None:
-    """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
-    nothing if nothing was measured."""
-    measured = [result for result in measured_sweep if result.rate]
-    if not measured or not measured_sweep.base:
-        return
-    lines = []
-    for ps in sorted({result.cell.ps for result in measured}):
-        results = [result for result in measured if result.cell.ps == ps]
-        speedups = [measured_sweep.speedup(result) or 0.0 for result in results]
-        lines.append(Line(f"{ps} ps", [result.cell.workers for result in results], speedups))
-    workers = sorted({result.cell.workers for result in measured})
-    ideal = Line("ideal", workers, [measured_sweep.ideal(count) for count in workers])
-    title = f"{measured_sweep.terms['project']}: speed-up over {measured_sweep.base.cell}"
-    plots.draw(file, [Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)])
+        record.delete(result)

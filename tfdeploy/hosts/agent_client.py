@@ -91,6 +91,11 @@ class Agent:
         self.reuse(session)
         return self.parse(query, answer)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the agent is of this version of tfdeploy, and not one that started a run."""
+        return self._current
+
     def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
         """Send a request that has many answers. `silence_s` limits the time between two of them
         (None: no limit)."""
@@ -127,21 +132,21 @@ class Agent:
     def _send(
         self, query: Query[A], timeout_s: float | None, payload: Payload
     ) -> tuple[Session, Answer]:
-        session = self._session()
+        session = self._session(repeatable=query.request.REPEATABLE)
         try:
             with suppress(HostError):  # if the agent has exited, reading its answer says why
-                session.send(query.data, payload())
+                session.send(query.compressed if self._current else query.data, payload())
             return session, session.answer(timeout_s, query.request.MAX_ANSWER_BYTES)
         except BaseException:
             session.close()
             raise
 
-    def _session(self) -> Session:
+    def _session(self, *, repeatable: bool) -> Session:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         argv = ["sh", "-c", SERVE, "tfdeploy", self._path, self._python]
-        return Session(self.host, self.transport.stream(argv))
+        return Session(self.host, self.transport.stream(argv, repeatable=repeatable))
 
     def reuse(self, session: Session) -> None:
         """Keep a session, which has answered, for the next request."""

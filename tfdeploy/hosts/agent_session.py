@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 import time
+import zlib
 from collections import deque
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.agent.protocol.message import Request, to_json
-from tfdeploy.agent.verbs import MARK
+from tfdeploy.agent.verbs import COMPRESSED, MARK
 from tfdeploy.errors import AgentError, CommandTimedOut
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ Answer = dict[str, Any]
 NEXT = b"\n"
 STUCK_S = 60.0  # how long an agent may read nothing of what it is sent
 SMALL = 16 << 10  # bytes that pipes, windows and buffers always have room for
+COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packets anyway
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,15 @@ class Query(Generic[A]):
 
     request: Request[A]
     data: bytes
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """What to send to an agent of this version: most of a large request repeats itself, such
+        as the addresses of all tasks."""
+        if len(self.data) < COMPRESSED_FROM:
+            return self.data
+        packed = zlib.compress(self.data)
+        return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
 def query(request: Request[A], **more: bool) -> Query[A]:

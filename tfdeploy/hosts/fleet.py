@@ -5,8 +5,10 @@ from __future__ import annotations
 import resource
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
 from tfdeploy.agent.protocol.reports import Follow, RunEvent
 from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import TfdeployError, raise_all
@@ -15,10 +17,10 @@ from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import HostSamples, RunEvents
+from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.planning.plan import Placement
@@ -160,6 +162,20 @@ class Fleet:
                     str(chief.task) if host == chief.host else "",
                     lines,
                 )
+            )
+            for host, tasks in _tasks_by_host(run.plan.placements).items()
+        }
+        return Following(subscriptions, self.cancellation)
+
+    def follow_events(
+        self, run: Run, present: Callable[[Sequence[str]], list[tuple[str, str, int, str]]]
+    ) -> Following[EventBatch]:
+        """Report what the event files of all tasks gain until all tasks have ended. `present` is
+        asked for the tasks of a host, before each connection: task, path, size and SHA-256 of each
+        file that the controller has."""
+        subscriptions = {
+            self.agents[host]: NewEvents(
+                FollowEvents(run.inventory.project, run.id, tasks, []), partial(present, tasks)
             )
             for host, tasks in _tasks_by_host(run.plan.placements).items()
         }

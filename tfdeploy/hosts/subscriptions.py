@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
 from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateChange
 from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import AgentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tfdeploy.agent.protocol.message import Request
 
 E = TypeVar("E")
@@ -70,6 +73,26 @@ class HostSamples(Subscription[HostSample]):
         for task in (*(use.report.task for use in event.tasks), *(log.task for log in event.logs)):
             _refuse_foreign(host, task, self._request.tasks)
         self._cursors |= {log.task: log.cursor for log in event.logs}
+        return True
+
+
+class NewEvents(Subscription[EventBatch]):
+    """What event files gain. `present` returns what the controller has of them now."""
+
+    silence_s = SAMPLE_SILENCE_S
+
+    def __init__(
+        self, request: FollowEvents, present: Callable[[], list[tuple[str, str, int, str]]]
+    ) -> None:
+        self._request = request
+        self._present = present
+
+    def request(self) -> FollowEvents:
+        return FollowEvents(**{**vars(self._request), "present": self._present()})
+
+    def accept(self, host: str, event: EventBatch) -> bool:
+        for task in [each.task for each in event.pieces] + [e.task for e in event.unreadable]:
+            _refuse_foreign(host, task, self._request.tasks)
         return True
 
 

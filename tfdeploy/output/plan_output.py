@@ -19,7 +19,6 @@ from tfdeploy.formatting.humanize import (
     mask_urls,
     shorten_names,
 )
-from tfdeploy.init.document import missing_tensorflow, reasons
 from tfdeploy.output import push_progress, status_table
 from tfdeploy.output.terminal import Terminal, new_table
 from tfdeploy.planning.frameworks import title
@@ -77,6 +76,8 @@ class PlanOutput(Terminal):
 
     def print_draft(self, draft: Draft) -> None:
         """Print what was found, and why the file is as it is."""
+        from tfdeploy.init.document import missing_tensorflow, reasons
+
         table = new_table(*status_table.MACHINE_COLUMNS)
         for row in status_table.machine_rows(draft.proposal.machines):
             table.add_row(*(escape(escape_line(cell)) for cell in row))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints import BadCheckpoint, SavedElsewhere
+    from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, SavedElsewhere
     from tfdeploy.transfer.outputs import SkippedOutput
 
 MAX_FILE_LINES = 10

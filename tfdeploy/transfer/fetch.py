@@ -76,21 +76,22 @@ def is_safe_path(name: Any) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def difference(file: Path, expected: HashedFile) -> str:
-    """Return how a local file differs from what its host reported; "" if it does not."""
+def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> str:
+    """Return how a local file differs from what its host reported; "" if it does not. `arrived` is
+    its hash while it arrived, if that is known: rsync may have corrected the file since then."""
     size = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
     if size != expected.size:
         return f"{size} of {expected.size} bytes"
-    same = hashing.sha256(str(file)) == expected.sha256
+    same = arrived == expected.sha256 or hashing.sha256(str(file)) == expected.sha256
     return "" if same else "content that differs from the host's"
 
 
-def verify_file(agent: Agent, file: Path, expected: HashedFile) -> None:
+def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | None = None) -> None:
     """Delete the file and raise TransferFailed if it differs from what its host reported.
 
     If it stayed, rsync would skip it the next time, because its size and time are the same.
     """
-    differs = difference(file, expected)
+    differs = difference(file, expected, arrived)
     if differs:
         file.unlink(missing_ok=True)
         message = f"{file.name} arrived with {differs}"

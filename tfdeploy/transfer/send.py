@@ -16,11 +16,13 @@ from tfdeploy.agent.protocol.releases import (
     ReceiveFiles,
     ReceiveLastFiles,
 )
-from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed
+from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import query
+from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.fetch import BULK
+from tfdeploy.transfer.last_pushed import LastPushed
 from tfdeploy.transfer.pack import FileVanished, PackCache
 
 if TYPE_CHECKING:
@@ -70,9 +72,9 @@ def send(
     groups = shared_directory.group_by_store(fleet.inventory, names)
     shared_directory.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
-        sender = _ReleaseSender(
-            project, release, stack.enter_context(shared_directory.DirectoryClaims())
-        )
+        claims = stack.enter_context(shared_directory.DirectoryClaims())
+        last = LastPushed(fleet.inventory, release.id.rpartition("-")[0])
+        sender = _ReleaseSender(project, release, claims, last)
         if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)
 
@@ -83,24 +85,32 @@ def send(
 
             return sender.send_to(agent, on_arrived)
 
-        lacked = fleet.each(groups, send_to, on_failed)
+        lacked = fleet.outcomes(groups, send_to, on_failed)
+        reached = {h: each for h, each in lacked.items() if not isinstance(each, TfdeployError)}
+        last.record(reached, release.id)
+        raise_all(errors_of(lacked))
 
     def on_seen(host: str) -> None:
         on_progress(host, release.id, release.size)
 
     shared_directory.verify_release(fleet, project, release.id, groups, on_seen)
-    return {host: lacked.get(host, False) for host in names}
+    return {host: reached.get(host, False) for host in names}
 
 
 class _ReleaseSender:
     """One release for many hosts: requests and packs that are the same for all are made once."""
 
     def __init__(
-        self, project: str, release: Release, claims: shared_directory.DirectoryClaims
+        self,
+        project: str,
+        release: Release,
+        claims: shared_directory.DirectoryClaims,
+        last: LastPushed,
     ) -> None:
         self._request = {"project": project, "release": release.id}
         self._relay: Relay | None = None
         self._claims = claims
+        self._last = last
         self._release = release
         self._paths = list(release.manifest)
         self._timeout_s = TIMEOUT_S + release.size / MIN_READ_BYTES_PER_S
@@ -119,12 +129,13 @@ class _ReleaseSender:
 
     def send_to(self, agent: Agent, on_arrived: OnBytes) -> bool:
         """Send the release to one host; return whether the host lacked it."""
-        offer = agent.ask_encoded(self._offer)
+        lacking = self._guess_lacking(agent)
+        offer = lacking or agent.ask_encoded(self._offer)
         self._claims.claim(agent, offer.here)
         lacked = not offer.present
         if lacked:
             try:
-                self._deliver(agent, on_arrived)
+                self._deliver(agent, on_arrived, lacking)
             except (TransferFailed, AgentError) as error:
                 # Two pushes of one release use the same folder; the faster one moves it away.
                 if not agent.ask_encoded(self._offer).present:
@@ -134,9 +145,17 @@ class _ReleaseSender:
         on_arrived(self._release.size)
         return lacked
 
-    def _deliver(self, agent: Agent, on_arrived: OnBytes) -> None:
+    def _guess_lacking(self, agent: Agent) -> MissingFiles | None:
+        """Ask a host that got another release last at once what it lacks of this one: the answer
+        also says what the shorter request asks."""
+        if self._last.is_older(agent.host, self._release.id):
+            with suppress(AgentError):  # asked again in the usual order
+                return self._ask_lacking(agent)
+        return None
+
+    def _deliver(self, agent: Agent, on_arrived: OnBytes, lacking: MissingFiles | None) -> None:
         """Send what the host lacks, from another host or from the controller."""
-        lacking = self._ask_lacking(agent)
+        lacking = lacking or self._ask_lacking(agent)
         if lacking.present:
             return
         lacking_bytes = self._total_size(lacking.wanted)

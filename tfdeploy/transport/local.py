@@ -44,7 +44,7 @@ class LocalTransport:
             raise CommandFailed(self.host, f"{argv[0]} can't be run: {error.strerror}") from None
         return CompletedCommand(process.returncode, process.stdout, process.stderr)
 
-    def stream(self, argv: Sequence[str]) -> LocalStream:
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> LocalStream:
         return LocalStream(self.host, argv)
 
     def push(

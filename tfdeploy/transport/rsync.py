@@ -18,7 +18,7 @@ from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import TOO_MUCH, ignore_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfdeploy.transport import OnProgress
@@ -79,7 +79,8 @@ def installed_version() -> tuple[int, ...] | None:
 class RsyncTransfers:
     """The half of a transport that transfers files: rsync, each with its own ssh process."""
 
-    def __init__(self, host: str, ssh: Sequence[str]) -> None:
+    def __init__(self, host: str, ssh: Callable[[], Sequence[str]]) -> None:
+        """`ssh` returns the command line of ssh; it is called when files are to be transferred."""
         self.host = host
         self._ssh = ssh
 
@@ -95,7 +96,7 @@ class RsyncTransfers:
     ) -> None:
         options = _push_options(base, checksum)
         remote = f"{self.host}:{_content_of(dest)}"
-        transfer(self.host, self._ssh, _content_of(source), remote, files, options, on_progress)
+        transfer(self.host, self._ssh(), _content_of(source), remote, files, options, on_progress)
 
     def pull(
         self,
@@ -109,7 +110,7 @@ class RsyncTransfers:
         dest.mkdir(parents=True, exist_ok=True)
         remote = f"{self.host}:{_content_of(source)}"
         transfer(
-            self.host, self._ssh, remote, _content_of(dest), files, REGULAR_ONLY, on_progress,
+            self.host, self._ssh(), remote, _content_of(dest), files, REGULAR_ONLY, on_progress,
             max_bytes,
         )  # fmt: skip
 

@@ -41,7 +41,8 @@ class ControlMasterTransport(RsyncTransfers):
 
     def __init__(self, host: Host, inventory: Inventory, accept_new: bool) -> None:
         options = [word for option in MASTER for word in ("-o", option)]
-        super().__init__(host.name, ["ssh", "-F", str(inventory.ssh_config), *options])
+        super().__init__(host.name, lambda: self._ssh_command)
+        self._ssh_command = ["ssh", "-F", str(inventory.ssh_config), *options]
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         done = subprocess.run(
@@ -58,7 +59,7 @@ class ControlMasterTransport(RsyncTransfers):
         """Do nothing: the master continues to run."""
 
     def _command(self, argv: Sequence[str]) -> list[str]:
-        return [*self._ssh, self.host, shlex.join(argv)]
+        return [*self._ssh_command, self.host, shlex.join(argv)]
 
 
 fleet._transport = ControlMasterTransport

@@ -316,6 +316,34 @@ def test_one_process_answers_one_request_after_another(home, tmp_path):
     here.close()
 
 
+LONG = ListMissing("p", "f00d", {f"file{n}": ["-", f"{n:064x}"] for n in range(200)})
+
+
+def test_a_long_request_is_sent_compressed(home, monkeypatch):
+    sent = []
+    send = agent_session.Session.send
+
+    def counting(session, data, payload=()):
+        sent.append(len(data))
+        send(session, data, payload)
+
+    monkeypatch.setattr(agent_session.Session, "send", counting)
+    here = agent()
+    here.ask(OFFER)
+    assert len(here.ask(LONG).wanted) == 200
+    assert sent[-1] < len(here.query(LONG).data) / 3
+    assert here.ask(OFFER).present is False  # the next request is found after it
+
+
+def test_an_agent_of_another_version_is_sent_nothing_compressed(home, monkeypatch):
+    """It may be older than compressed requests."""
+    agent().ask(OFFER)
+    there = home / ".tfdeploy/agent"
+    (there / bundles.current_version()).rename(there / "0123456789abcdef")
+    monkeypatch.setattr(agent_session.Query, "compressed", b"compressed")
+    assert len(agent(version="0123456789abcdef").ask(LONG).wanted) == 200
+
+
 def test_a_finished_stream_returns_its_process(home, monkeypatch):
     here = agent()
     here.ask(OFFER)

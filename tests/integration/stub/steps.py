@@ -21,6 +21,7 @@ parser.add_argument(
     "--breaks", type=int, help="the number of workers with which the last one fails"
 )
 parser.add_argument("--silent", action="store_true", help="report no steps")
+parser.add_argument("--no-events", action="store_true", help="write steps only to the log")
 parser.add_argument("--coarse", action="store_true", help="report only the first step")
 FLAGS = parser.parse_args()
 PS, WORKERS = (hosts.split(",") for hosts in (FLAGS.ps_hosts, FLAGS.worker_hosts))
@@ -39,7 +40,8 @@ def main():
         step = int(PACE * (time.monotonic() - start_s))
         if IS_CHIEF and not FLAGS.silent and not (FLAGS.coarse and reported):
             print(f"step {0 if FLAGS.coarse else step} loss {1 / (1 + step):.3f}", flush=True)
-            write_event(events, 0 if FLAGS.coarse else step)
+            if not FLAGS.no_events:
+                write_event(events, 0 if FLAGS.coarse else step)
             reported = True
         if FLAGS.breaks == len(WORKERS) == FLAGS.task_index + 1 and FLAGS.job_name == "worker":
             time.sleep(1.0)

@@ -14,7 +14,7 @@ from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.transfer import fetch as fetch_module
-from tfdeploy.transfer.checkpoints import validate_checkpoints
+from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.fetch import fetch_files
 from tfdeploy.transport.local import LocalTransport
 

@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.grid import cells, default_ps
-from tfdeploy.experiments.speedup import Cell
+from tfdeploy.experiments.speed.results import Cell
 from unit.builders import make_inventory
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 

@@ -110,6 +110,24 @@ def test_an_axis_may_be_logarithmic_and_have_given_ticks():
     assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "linear")
 
 
+def test_ranges_are_drawn_as_bars_around_the_points():
+    line = Line("a", [1, 2], [10, 20], ranges=[(9, 12), (20, 20)])
+    [axes] = figure(Panel("", "x", "y", [line])).axes
+    [bars] = axes.collections
+    assert [[list(point) for point in bar] for bar in bars.get_segments()] == [
+        [[1, 9], [1, 12]],
+        [[2, 20], [2, 20]],
+    ]
+
+
+def test_a_line_like_another_has_its_colour_another_style_and_no_markers():
+    like = Line("b", [1, 2, 3], [1, 2, 3], linestyle=":", like="line 1")
+    [axes] = figure(Panel("", "x", "y", [*lines(2), like])).axes
+    first, second, third = axes.lines
+    assert third.get_color() == second.get_color() != first.get_color()
+    assert (third.get_linestyle(), third.get_marker()) == (":", "")
+
+
 @pytest.mark.parametrize("log", ["", "y"])
 def test_values_that_are_not_finite_leave_a_gap(tmp_path, log):
     odd = Line("odd", [1, 2, 3, 4, 5], [1, math.nan, math.inf, 0, -1], raw=[math.nan] * 5)

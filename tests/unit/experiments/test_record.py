@@ -8,14 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments import record
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speedup import FAILED, GOING, MEASURED, Cell, Load, Rate, Result, Sweep
+from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.results import FAILED, GOING, MEASURED, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot
 
 TERMS = {"project": "p", "release": "f00d", "hosts.toml": {"training": {"role": "flags"}}}
 ONE, TWO = Cell(1, 1), Cell(2, 1)
-MEASURED_ONE = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0), Load(0.5, 1.0, 2e6))
+USED = Load(0.5, 1.0, 1.5, 2e6, 1e6, 0.1)
+MEASURED_ONE = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0), USED, hosts=("a", "b"))
+AGAIN = replace(MEASURED_ONE, run="r5", rate=Rate(12.0, 45.0, "log"), repeat=2)
 
 
 def empty_sweep(**terms):
@@ -42,30 +45,32 @@ def refusal(folder, **terms):
 
 def test_a_written_record_can_be_read(tmp_path):
     failed = Result(TWO, "r2", FAILED, "worker:1 failed\n  | Traceback")
-    written = make_record(tmp_path, None, MEASURED_ONE, failed, Result(Cell(4, 1), "r3"))
+    written = make_record(tmp_path, None, MEASURED_ONE, failed, Result(Cell(4, 1), "r3"), AGAIN)
     assert make_record(tmp_path).sweep == written.sweep
     assert [result.result for result in written.sweep] == [MEASURED, FAILED, GOING]
+    assert next(iter(written.sweep)).runs == (MEASURED_ONE, AGAIN)
 
 
 def test_the_record_is_the_document_of_json(tmp_path):
     sweep = replace(empty_sweep(), examples_per_step=128)
     written = make_record(tmp_path, sweep, MEASURED_ONE)
     document = json.loads((tmp_path / "sweep.json").read_text())
-    assert document == record.to_document(written.sweep)
+    assert document == to_document(written.sweep)
     assert document["base"] == {"ps": 1, "workers": 1}
     assert document["cells"][0]["examples_per_s"] == 1280.0
 
 
 def test_a_result_replaces_the_older_one_of_its_cell_and_can_be_deleted(tmp_path):
     old, other = Result(ONE, "r0"), Result(TWO, "r2")
-    make_record(tmp_path, None, old, MEASURED_ONE, other).delete(TWO)
-    assert make_record(tmp_path).sweep.results == {ONE: MEASURED_ONE}
+    make_record(tmp_path, None, old, MEASURED_ONE, other).delete(other)
+    assert make_record(tmp_path).sweep.results == {(ONE, 1): MEASURED_ONE}
 
 
 def test_examples_are_counted_without_measuring_again(tmp_path):
     make_record(tmp_path, None, MEASURED_ONE)
     sweep = replace(empty_sweep(), examples_per_step=10, synchronous=True)
-    assert make_record(tmp_path, sweep).sweep.examples_per_s(MEASURED_ONE) == 100.0
+    counted = make_record(tmp_path, sweep).sweep
+    assert counted.examples_per_s(counted.base).median == 100.0
 
 
 def test_a_record_with_other_terms_is_refused_with_what_differs(tmp_path):
@@ -91,6 +96,29 @@ def test_failed_results_with_other_terms_are_accepted(tmp_path):
 def test_a_broken_record_is_refused(tmp_path, text):
     (tmp_path / "sweep.json").write_text(text)
     assert str(tmp_path / "sweep.json") in refusal(tmp_path)
+
+
+OLD_CELL = {
+    **{"ps": 1, "workers": 1, "run": "r1", "result": "measured", "reason": "", "seconds": 3.0},
+    **{"steps_per_s": 9.0, "load": {"ps_cores": None, "network_bytes_per_s": 9.0}},
+}
+
+
+def test_the_record_of_an_older_version_is_refused_with_a_reason(tmp_path):
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps({"terms": TERMS, "cells": [OLD_CELL]}))
+    assert refusal(tmp_path) == (
+        f"{file} was written by an older tfdeploy, which measured each cell once and did not "
+        "report trainings that ended early"
+    )
+
+
+def test_a_speed_that_is_not_positive_is_refused(tmp_path):
+    make_record(tmp_path, None, MEASURED_ONE)
+    document = json.loads((tmp_path / "sweep.json").read_text())
+    document["cells"][0]["runs"][0]["steps_per_s"] = 0.0
+    (tmp_path / "sweep.json").write_text(json.dumps(document))
+    assert "steps_per_s is 0.0" in refusal(tmp_path)
 
 
 # The folder

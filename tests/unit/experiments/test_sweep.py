@@ -6,8 +6,18 @@ import pytest
 
 from tfdeploy.errors import HostError
 from tfdeploy.experiments.record import SweepRecord
-from tfdeploy.experiments.speedup import FAILED, GOING, MEASURED, Cell, Rate, Result, Sweep
-from tfdeploy.experiments.sweep import PICTURE, CellRunner, Watcher, draw
+from tfdeploy.experiments.speed.results import (
+    ENDED,
+    FAILED,
+    GOING,
+    MEASURED,
+    Cell,
+    Rate,
+    Result,
+    Sweep,
+)
+from tfdeploy.experiments.speedup_plot import PICTURE, PREDICTED, draw, panels
+from tfdeploy.experiments.sweep import CellRunner, Watcher
 from unit.test_run import make_run
 
 ONE, TWO = Cell(1, 1), Cell(2, 1)
@@ -54,19 +64,40 @@ def runner(runs, record):
     return CellRunner(runs, record, Watcher())
 
 
-def test_a_measured_run_is_deleted_from_the_hosts_and_a_failed_one_stays(runner, runs):
+def test_a_measured_run_is_deleted_from_the_hosts_and_a_failed_one_stays(runs, record):
     runs.result = Result(ONE, runs.run.id, FAILED, "it failed")
-    runner.measure(ONE, INTENT)
+    CellRunner(runs, record, Watcher()).measure(ONE, 1, INTENT)
     assert runs.actions == []
     runs.result = Result(ONE, "second", MEASURED, "", Rate(1.0, 1.0))
-    runner.measure(ONE, INTENT)
+    CellRunner(runs, record, Watcher()).measure(ONE, 1, INTENT)
     assert runs.actions == [("remove", runs.run.id), ("remove", "second")]
+
+
+def test_each_repeat_of_a_cell_is_measured_once_and_recorded_with_its_hosts(runner, runs, record):
+    runs.result = Result(ONE, "r", MEASURED, "", Rate(1.0, 1.0))
+    for repeat in (1, 2, 1, 2):
+        runner.measure(ONE, repeat, INTENT)
+    assert runs.actions == [("remove", "r"), ("remove", "r")]
+    [results] = record.sweep
+    assert [run.repeat for run in results.runs] == [1, 2]
+    assert {run.hosts for run in results.runs} == {tuple(runs.run.plan.hosts)}
+
+
+@pytest.mark.parametrize("outcome", [FAILED, ENDED])
+def test_a_cell_that_was_not_measured_is_not_repeated_by_the_same_sweep(runs, record, outcome):
+    runs.result = Result(ONE, "r", outcome, "a reason", Rate(1.0, 1.0))
+    runner = CellRunner(runs, record, Watcher())
+    for repeat in (1, 2):
+        runner.measure(ONE, repeat, INTENT)
+    assert list(record.sweep.results) == [(ONE, 1)]
+    CellRunner(runs, record, Watcher()).measure(ONE, 2, INTENT)
+    assert list(record.sweep.results) == [(ONE, 1), (ONE, 2)]
 
 
 def test_ctrl_c_stops_the_run_before_its_result_is_deleted(runner, runs, record):
     runs.result = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        runner.measure(ONE, INTENT)
+        runner.measure(ONE, 1, INTENT)
     assert runs.actions == [("stop", runs.run.id), ("remove", runs.run.id)]
     assert record.sweep.results == {}
 
@@ -74,20 +105,51 @@ def test_ctrl_c_stops_the_run_before_its_result_is_deleted(runner, runs, record)
 def test_a_run_that_can_not_be_stopped_at_ctrl_c_stays_in_the_record(runner, runs, record):
     runs.result, runs.stop_error = KeyboardInterrupt(), HostError("p", "it is gone")
     with pytest.raises(HostError):
-        runner.measure(ONE, INTENT)
-    assert record.sweep.results[ONE].result == GOING
+        runner.measure(ONE, 1, INTENT)
+    assert record.sweep.results[ONE, 1].result == GOING
 
 
 # The plot
 
 
+def measured_sweep(*speeds, **fields):
+    """Return a sweep of 1 ps and 1, 2 … workers, each with these steps/s of its repeats."""
+    results = {
+        (Cell(workers, 1), repeat): Result(
+            Cell(workers, 1), "r", MEASURED, "", Rate(speed, 45.0), repeat=repeat
+        )
+        for workers, of_cell in enumerate(speeds, 1)
+        for repeat, speed in enumerate(of_cell, 1)
+    }
+    return Sweep(results, TERMS, **fields)
+
+
 def test_the_plot_has_a_line_for_each_number_of_ps_and_the_ideal(tmp_path):
-    one = Result(ONE, "r1", MEASURED, "", Rate(10.0, 45.0))
-    two = Result(TWO, "r2", MEASURED, "", Rate(18.0, 45.0))
-    draw(Sweep({ONE: one, TWO: two}, TERMS), tmp_path / PICTURE)
+    draw(measured_sweep([10.0], [18.0]), tmp_path / PICTURE)
     text = (tmp_path / PICTURE).read_text()
     assert "speed-up over 1 ps, 1 worker" in text
     assert "ideal" in text
+
+
+def test_the_plot_has_the_median_and_the_range_of_each_cell():
+    [panel] = panels(measured_sweep([10.0, 10.0, 10.0], [16.0, 18.0, 19.0]))
+    [line] = panel.lines
+    assert (line.xs, line.ys) == ([1, 2], [1.0, 1.8])
+    assert line.ranges == [(1.0, 1.0), (1.6, 1.9)]
+
+
+def test_a_prediction_has_a_panel_of_its_own_with_other_lines(tmp_path):
+    sweep = measured_sweep([10.0], [18.0], [25.0], predict=16)
+    _, predicted = panels(sweep)
+    assert predicted.title == PREDICTED
+    assert [line.linestyle for line in predicted.lines] == ["none", ":"]
+    assert list(predicted.lines[1].xs) == [1, 2, 4, 8, 16]
+    draw(sweep, tmp_path / PICTURE)
+    assert PREDICTED in (tmp_path / PICTURE).read_text()
+
+
+def test_too_few_cells_leave_the_prediction_out_of_the_plot():
+    assert len(panels(measured_sweep([10.0], [18.0], predict=16))) == 1
 
 
 def test_without_results_there_is_no_plot(tmp_path):

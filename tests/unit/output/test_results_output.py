@@ -8,7 +8,7 @@ import pytest
 
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.run import FinishedRun
-from tfdeploy.transfer.checkpoints import BadCheckpoint, Checkpoint, SavedElsewhere
+from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint, SavedElsewhere
 from tfdeploy.transfer.outputs import Output, Outputs, SkippedOutput, UnlistedFiles
 
 from .samples import RUN_ID, make_run

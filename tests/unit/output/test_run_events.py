@@ -10,7 +10,7 @@ from tfdeploy.commands.stop import StopResult
 from tfdeploy.errors import Unreachable
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import SINGLE_REPORTS
-from tfdeploy.transfer.checkpoint_handover import CheckpointCopy
+from tfdeploy.transfer.checkpoints.handover import CheckpointCopy
 
 from .samples import RUN_ID, make_report, make_run
 

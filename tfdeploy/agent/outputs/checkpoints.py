@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from .. import TYPE_CHECKING, parallel, paths, records
 from ..machine import filesystem, hashing
 from ..protocol.message import Done
-from ..protocol.outputs import BadCheckpoint, Checkpoint, HashedFile, Pinned
+from ..protocol.outputs import BadCheckpoint, Checkpoint, HashedFile, Linked, PinAnswer, Pinned
 from ..records import Launch
 from . import saves, state_file, verify
 
@@ -28,23 +28,28 @@ MAX_TRIES = 100
 MAX_NAMES = 6
 
 
-def pin(project: str, run: str, task: str, every: bool) -> Pinned:
-    """Pin the newest good checkpoint of `task` (or `every` one).
+def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
+    """Pin the newest good checkpoint of `task` (or `every` one). Yield what is linked, so that it
+    can be fetched while it is read and hashed; then what is good.
 
     `bad` are complete checkpoints that could not be read to their end. All fields are empty for a
     task that was never started.
     """
     if task not in paths.tasks(project, run):
-        return Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
+        yield Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
+        return
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
     folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
     pin_dir = os.path.join(folder, PIN)
-    found, bad = pin_good(folder, pin_dir, every)
-    return Pinned(
+    linked = pin_complete(folder, pin_dir, every)
+    if linked:
+        yield Linked(pin_dir, [_without_hashes(found) for found in linked])
+    good, bad = _find_good(folder, pin_dir, linked, every)
+    yield Pinned(
         checkpoint_dir=folder,
         pin=pin_dir,
-        checkpoints=found,
+        checkpoints=good,
         bad=[BadCheckpoint(name, error) for name, error in bad.items()],
         there=_visible_names(folder),
         elsewhere=saves.saved_elsewhere(task_dir, launch),
@@ -59,18 +64,8 @@ def unpin(project: str, run: str, task: str) -> Done:
 
 def pin_good(folder: str, pin_dir: str, every: bool) -> Tuple[List[Checkpoint], Dict[str, str]]:
     """Link the newest good checkpoint of `folder` (or `every` one) into `pin_dir`, and hash it.
-
-    If the newest is bad, all older ones are linked until one of them is good. Return the good ones,
-    and the error of each bad one by its name.
-    """
-    bad: Dict[str, str] = {}
-    for pin_all in (every, True):
-        complete = pin_complete(folder, pin_dir, pin_all)
-        pinned = [found for found in complete if found["name"] not in bad]
-        good = _verify(folder, pin_dir, [_hash_files(pin_dir, f) for f in pinned], every, bad)
-        if good:
-            return good, bad
-    return [], bad
+    Return as `_find_good` does."""
+    return _find_good(folder, pin_dir, pin_complete(folder, pin_dir, every), every)
 
 
 def pin_newest(checkpoint_dir: str, pin_dir: str) -> Optional[Found]:
@@ -152,13 +147,34 @@ def _visible_names(folder: str) -> Optional[List[str]]:
         return None
 
 
+def _find_good(
+    folder: str, pin_dir: str, linked: List[Found], every: bool
+) -> Tuple[List[Checkpoint], Dict[str, str]]:
+    """Return the good ones of the `linked` checkpoints, and the error of each bad one by its name.
+    If none is good, all older ones are linked until one of them is."""
+    bad: Dict[str, str] = {}
+    good = _verify(folder, pin_dir, linked, every, bad)
+    if not good:
+        older = pin_complete(folder, pin_dir, True)
+        untried = [found for found in older if found["name"] not in bad]
+        good = _verify(folder, pin_dir, untried, every, bad)
+    return good, bad
+
+
 def _verify(
-    folder: str, pin_dir: str, pinned: List[Checkpoint], every: bool, bad: Dict[str, str]
+    folder: str, pin_dir: str, linked: List[Found], every: bool, bad: Dict[str, str]
 ) -> List[Checkpoint]:
-    """Return the good ones of `pinned`, or only the first; add the others' errors to `bad`."""
-    verified = verify.verified_before(folder, pinned)
-    candidates = pinned if every else _before_first_verified(pinned, verified)
-    prefixes = [os.path.join(pin_dir, f.name) for f in candidates if f.name not in verified]
+    """Return the good ones of `linked`, or only the first; add the others' errors to `bad`.
+
+    They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
+    """
+    hashed = parallel.begin(lambda: [_hash_files(pin_dir, found) for found in linked])
+    names = [found["name"] for found in linked]
+    verified: Set[str] = set()
+    if verify.remembered_names(folder).intersection(names):
+        verified = verify.verified_before(folder, hashed())
+    wanted = names if every else takewhile(lambda name: name not in verified, names)
+    prefixes = [os.path.join(pin_dir, name) for name in wanted if name not in verified]
     with closing(verify.find_errors(prefixes)) as results:
         for prefix, error in results:
             name = os.path.basename(prefix)
@@ -168,6 +184,7 @@ def _verify(
             verified.add(name)
             if not every:
                 break
+    pinned = hashed()
     verify.remember_verified(folder, [found for found in pinned if found.name in verified])
     for found in pinned:
         found.verified = found.name in verified
@@ -175,9 +192,9 @@ def _verify(
     return good if every else sorted(good, key=lambda found: not found.verified)[:1]
 
 
-def _before_first_verified(pinned: List[Checkpoint], verified: Set[str]) -> List[Checkpoint]:
-    """Return the checkpoints that are newer than the first one that is verified already."""
-    return list(takewhile(lambda found: found.name not in verified, pinned))
+def _without_hashes(found: Found) -> Checkpoint:
+    files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
+    return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _hash_files(pin_dir: str, found: Found) -> Checkpoint:

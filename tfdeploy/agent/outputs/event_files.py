@@ -18,11 +18,13 @@ MAX_ENTRIES = 50000
 
 
 class EventFile:
-    """`path` is relative to `folder`; `changed` is its mtime in seconds, by this host's clock."""
+    """`path` is relative to `folder`; `changed` is its mtime in seconds, by this host's clock.
+    `version` differs when the file was written to, or replaced."""
 
     def __init__(self, folder: str, path: str, stat: os.stat_result) -> None:
         self.folder, self.path = folder, path
         self.changed, self.size = stat.st_mtime, stat.st_size
+        self.version = stat.st_ino, stat.st_size, stat.st_mtime_ns
 
     @property
     def full_path(self) -> str:
@@ -33,16 +35,23 @@ def events(project: str, run: str, task: str) -> EventFiles:
     """List a task's event files; none for a task that was never started on this host."""
     from ..protocol.outputs import EventFiles  # `status` loads this module, and does not need it
 
-    if task not in paths.tasks(project, run):
-        return EventFiles({})
-    task_dir = paths.task(project, run, task)
-    launch = records.load(records.Launch, paths.launch(task_dir))
-    # If all tasks share one checkpoint directory, only the chief reports its files.
-    is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
     folders: Dict[str, List[str]] = {}
-    for file in of_task(task_dir, "." if is_shared else launch.checkpoint_dir):
+    for file in of_run(project, run, task):
         folders.setdefault(file.folder, []).append(file.path)
     return EventFiles({folder: sorted(names) for folder, names in folders.items()})
+
+
+def of_run(project: str, run: str, task: str) -> List[EventFile]:
+    """Return the event files of a task, which may not exist on this host.
+
+    If all tasks share one checkpoint directory, its files are the chief's.
+    """
+    if task not in paths.tasks(project, run):
+        return []
+    task_dir = paths.task(project, run, task)
+    launch = records.load(records.Launch, paths.launch(task_dir))
+    is_shared = os.path.isabs(launch.checkpoint_dir) and not launch.is_chief
+    return of_task(task_dir, "." if is_shared else launch.checkpoint_dir)
 
 
 def of_task(task_dir: str, checkpoint_dir: str) -> List[EventFile]:

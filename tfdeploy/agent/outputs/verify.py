@@ -70,8 +70,17 @@ def task_python(path: str) -> str:
     return sys.executable
 
 
+def remembered_names(folder: str) -> Set[str]:
+    """Return the names of the checkpoints that `remember_verified` has stored."""
+    try:
+        return set(records.read(os.path.join(folder, VERIFIED)))
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
 def verified_before(folder: str, checkpoints: List[Checkpoint]) -> Set[str]:
-    """Return the names of those checkpoints that `remember_verified` has stored."""
+    """Return the names of those checkpoints that `remember_verified` has stored with the same
+    hashes."""
     try:
         stored = records.read(os.path.join(folder, VERIFIED))
         return {

@@ -45,7 +45,19 @@ class SavedPath(Message):
     exists: bool
 
 
-class Pinned(Message):
+class PinAnswer(Message):
+    """What `Pin` reports, in this order."""
+
+
+class Linked(PinAnswer):
+    """The checkpoints that are held in the folder `linked`, the newest first, before they are read:
+    without hashes. They can be fetched from now on; `Pinned` says whether they are good."""
+
+    linked: str
+    checkpoints: List[Checkpoint]
+
+
+class Pinned(PinAnswer):
     """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
     from `checkpoint_dir`, None if it does not exist. `elsewhere` is None from an agent that does
     not report it."""
@@ -58,10 +70,11 @@ class Pinned(Message):
     elsewhere: Optional[List[SavedPath]] = None
 
 
-class Pin(Request[Pinned]):
+class Pin(Request[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -88,6 +101,7 @@ class ListEvents(Request[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -124,6 +138,7 @@ class ListOutputs(Request[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -148,6 +163,7 @@ class FindFiles(Request[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -240,6 +256,7 @@ class ListReplicas(Request[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -262,6 +279,7 @@ class ListResults(Request[RunResults]):
     """List what came, or would come, to the controller from these runs."""
 
     VERB = "results"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     runs: List[str]

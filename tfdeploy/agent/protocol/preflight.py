@@ -49,6 +49,7 @@ class Survey(Request[HostFacts]):
     `environment` is the tasks' Python environment, "" for none."""
 
     VERB = "survey"
+    REPEATABLE = True
     python: str
     env: Dict[str, str]
     gpus: List[int]
@@ -84,6 +85,7 @@ class Explore(Request[MachineFacts]):
     """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
 
     VERB = "explore"
+    REPEATABLE = True
     pythons: List[str]
 
 
@@ -137,6 +139,7 @@ class FindHolders(Request[Holders]):
     """Ask which of the ports of these tasks, and of these GPUs, are in use. Nothing is taken."""
 
     VERB = "holders"
+    REPEATABLE = True
     ports: Dict[str, List[int]]
     gpus: List[int]
 
@@ -169,6 +172,7 @@ class Peers(Request[PeersAsked]):
     """Connect to tasks on other hosts, and to the chief's supervisor."""
 
     VERB = "peers"
+    REPEATABLE = True
     project: str
     run: str
     peers_asked: List[Peer]
@@ -185,6 +189,7 @@ class Going(Request[StillRunning]):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
     VERB = "going"
+    REPEATABLE = True
     project: str
     run: str
     task: str

@@ -20,24 +20,28 @@ class FindRelease(Request[ReleaseState]):
     """Ask whether a host has a release."""
 
     VERB = "offer"
+    REPEATABLE = True
     project: str
     release: str
 
 
 class MissingFiles(Message):
     """What a host needs to complete a release: positions in the manifest (`wanted`), the folder in
-    which the release grows (`incoming`), and a similar release beside it (`base`)."""
+    which the release grows (`incoming`), and a similar release beside it (`base`). `here` is the id
+    of the agent's directory."""
 
     present: bool
     wanted: List[int]
     incoming: str
     base: Optional[str]
+    here: str = ""
 
 
 class ListMissing(Request[MissingFiles]):
     """Begin a release, or continue with one, from the files that the host has already."""
 
     VERB = "lacks"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     release: str

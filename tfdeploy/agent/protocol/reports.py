@@ -20,6 +20,7 @@ class Status(Request[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     VERB = "status"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -37,26 +38,37 @@ class Logs(Request[LogFiles]):
     """Ask which log files a host has of a run."""
 
     VERB = "logs"
+    REPEATABLE = True
     project: str
     run: str
+
+
+class Connection(Message):
+    """What one TCP socket of a task has received and sent since it was opened, in bytes. No two
+    sockets of a host have the same `inode` at the same time."""
+
+    task: str
+    inode: int
+    received: int
+    sent: int
 
 
 class Load(Message):
     """What a run uses, since some fixed moment: ask twice and subtract. `at` is this host's
     monotonic clock; `cpu_s` the CPU seconds of each live task; `busy_s` those of the whole host;
-    `received` and `sent` the bytes of all its network interfaces."""
+    `connections` those that the tasks have now, None if the kernel does not report them."""
 
     at: float
     cpu_s: Dict[str, float]
     busy_s: float
-    received: int
-    sent: int
+    connections: Optional[List[Connection]] = None
 
 
 class MeasureLoad(Request[Load]):
     """Measure what a run uses on a host."""
 
     VERB = "load"
+    REPEATABLE = True
     project: str
     run: str
 
@@ -99,6 +111,7 @@ class Follow(Request[RunEvent]):
     """
 
     VERB = "follow"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
@@ -124,6 +137,7 @@ class ReadFiles(Request[Piece]):
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
     VERB = "give"
+    REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]
     limit: int

@@ -53,6 +53,7 @@ class Enter(Request[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     VERB = "enter"
+    REPEATABLE = True
     project: str
     run: str
     task: str
@@ -66,12 +67,14 @@ class SavedCheckpoint(Message):
 
 
 class StoppedTask(Message):
-    """`survivors` are processes that could not be ended."""
+    """`survivors` are processes that could not be ended. `left` says that the supervisor has
+    exited, too (an older agent does not say it)."""
 
     task: str
     state: str
     survivors: List[int]
     saved: Optional[SavedCheckpoint] = None
+    left: bool = False
 
 
 class Stopped(Message):
@@ -81,15 +84,18 @@ class Stopped(Message):
 class Stop(Request[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch. With `tells`, the chief's supervisor stays to tell the others that the run ends; with
-    `silent` it then notifies nobody."""
+    `silent` it then notifies nobody. It exits when all others have told it their ends: the answer
+    waits up to `linger_s` seconds for that."""
 
     VERB = "stop"
+    REPEATABLE = True
     project: str
     run: str
     tasks: List[str]
     launched: str = ""
     tells: bool = False
     silent: bool = False
+    linger_s: float = 0.0
 
 
 class KnownRun(Message):
@@ -108,6 +114,7 @@ class ListRecords(Request[KnownRuns]):
     """List the newest runs that have a record on the host."""
 
     VERB = "recorded"
+    REPEATABLE = True
     project: str
 
 
@@ -122,6 +129,7 @@ class ReadRecord(Request[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
+    REPEATABLE = True
     project: str
     run: str
 
@@ -181,6 +189,7 @@ class MeasureDisk(Request[DiskUse]):
     """Measure what a project stores on a host."""
 
     VERB = "disk"
+    REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
 

@@ -44,10 +44,9 @@ def see(project: str, release: str, digest: str) -> Seen:
 
 def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> MissingFiles:
     """Start or resume a release from what this host has already."""
-    already_present = MissingFiles(present=True, wanted=[], incoming="", base=None)
     final, folder = paths.release(project, release), paths.incoming(project, release)
     if os.path.isdir(final):  # another push was faster
-        return already_present
+        return _already_present()
     base = _newest_release(project, data_set_name(release))
     try:
         started = StagedRelease(folder, manifest)
@@ -55,9 +54,10 @@ def lacks(project: str, release: str, manifest: Dict[str, List[Any]]) -> Missing
     except OSError:
         if not os.path.isdir(final):
             raise
-        return already_present
+        return _already_present()
     staged[project, release] = started
-    return MissingFiles(present=False, wanted=started.missing(), incoming=folder, base=base)
+    wanted, here = started.missing(), shared_directory.store_id()
+    return MissingFiles(present=False, wanted=wanted, incoming=folder, base=base, here=here)
 
 
 def add(project: str, release: str, size: int) -> Done:
@@ -102,6 +102,11 @@ def abandon(project: str, release: str) -> Done:
     make_writable(abandoned)
     shutil.rmtree(abandoned, ignore_errors=True)
     return Done()
+
+
+def _already_present() -> MissingFiles:
+    here = shared_directory.store_id()
+    return MissingFiles(present=True, wanted=[], incoming="", base=None, here=here)
 
 
 def not_started(release: str) -> Refusal:

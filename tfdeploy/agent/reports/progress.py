@@ -15,9 +15,9 @@ import re
 import struct
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 
 from .. import TYPE_CHECKING
+from ..outputs.event_records import masked_crc
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, Tuple
@@ -70,7 +70,7 @@ def events(data: bytes) -> Iterator[bytes]:
     while header:
         start = header.end()
         end = start + int.from_bytes(header[1], "little")
-        complete = end + 4 <= len(data) and header[2] == _masked_crc(header[1])
+        complete = end + 4 <= len(data) and header[2] == masked_crc(header[1])
         if complete and end - start > 9:
             yield data[start:end]
         header = RECORD_HEADER.search(data, end + 4 if complete else header.start() + 1)
@@ -123,16 +123,3 @@ def _step(event: bytes) -> Optional[int]:
     except (IndexError, ValueError):
         return None
     return None if step >> 63 else step
-
-
-@lru_cache(maxsize=1024)
-def _masked_crc(data: bytes) -> bytes:
-    """Source: RFC 3720, appendix B.4, and Mask() of tensorflow/core/lib/hash/crc32c.h."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    masked = (crc >> 15 | crc << 17) + 0xA282EAD8
-    return (masked & 0xFFFFFFFF).to_bytes(4, "little")

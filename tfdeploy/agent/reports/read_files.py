@@ -31,7 +31,7 @@ def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator
     regular, and one of which more than `limit` bytes are missing.
     """
     for path, size, sha256 in files:
-        file = _open_regular(os.path.join(folder, path))
+        file = open_regular(os.path.join(folder, path))
         if file is None:
             continue
         with file:
@@ -42,7 +42,8 @@ def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator
                     yield Piece(path, mtime_ns=info.st_mtime_ns, begin=begin, data=data)
 
 
-def _open_regular(path: str) -> Optional[BinaryIO]:
+def open_regular(path: str) -> Optional[BinaryIO]:
+    """Open a file; None if it is not a regular one, or cannot be read."""
     try:
         # Do not block on a fifo that no process writes to.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

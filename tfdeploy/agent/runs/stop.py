@@ -26,32 +26,41 @@ def stop(
     launched: str = "",
     tells: bool = False,
     silent: bool = False,
+    linger_s: float = 0.0,
 ) -> Stopped:
     """Stop `tasks` in parallel.
 
     `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
     `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
     stopped once more or all of them have ended; if `silent` is true as well, it notifies nobody.
+    The answer waits up to `linger_s` seconds for its exit.
     """
     number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if tells else signal.SIGTERM
-    return Stopped(
-        parallel.each(lambda task: _stop_launch(launched, project, run, task, number), tasks)
-    )
+
+    def stop_one(task: str) -> StoppedTask:
+        return _stop_launch(launched, project, run, task, number, linger_s)
+
+    return Stopped(parallel.each(stop_one, tasks))
 
 
-def _stop_launch(launch_name: str, project: str, run: str, task: str, number: int) -> StoppedTask:
+def _stop_launch(
+    launch_name: str, project: str, run: str, task: str, number: int, linger_s: float
+) -> StoppedTask:
     task_dir = paths.task(project, run, task)
     launch = _read_launch(task_dir)
     if launch_name and launch and launch.heartbeat.launch_name != launch_name:
         from ..reports import status  # rarely needed: most stops are for the current launch
 
         return StoppedTask(task, status.read_state(task_dir).state, [])
-    return stop_task(project, run, task, number)
+    return stop_task(project, run, task, number, linger_s)
 
 
-def stop_task(project: str, run: str, task: str, number: int = signal.SIGTERM) -> StoppedTask:
+def stop_task(
+    project: str, run: str, task: str, number: int = signal.SIGTERM, linger_s: float = 0.0
+) -> StoppedTask:
     """Stop the task through its supervisor, which gets the signal `number` (see
-    supervision/watch.py); if it is gone, end all processes with the task's mark."""
+    supervision/watch.py); if it is gone, end all processes with the task's mark. Wait up to
+    `linger_s` seconds for a supervisor that stays."""
     task_dir = paths.task(project, run, task)
     mark = process.mark(project, run, task)
     grace_s = _stop_grace_s(task_dir)
@@ -62,11 +71,15 @@ def stop_task(project: str, run: str, task: str, number: int = signal.SIGTERM) -
     if supervisor is not None:
         _stop_supervisor(supervisor, task_dir, grace_s, number)
     survivors = process.end_all(mark, None, grace_s)
+    deadline = time.monotonic() + linger_s
+    while lock.holder(task_dir) is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
     return StoppedTask(
         task=task,
         state=_final_state(task_dir),
         survivors=survivors,
         saved=_newest_checkpoint(task_dir),
+        left=lock.holder(task_dir) is None,
     )
 
 

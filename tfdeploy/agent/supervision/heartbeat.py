@@ -7,6 +7,8 @@ no part in it, and no other process does.
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import socket
 import threading
@@ -59,9 +61,10 @@ class HeartbeatServer:
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
     offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
     tasks that have not reported their end) and `sources` (the addresses of the run's hosts: those
-    of both ends of each connection, and those in the requests). A request with the key `advance`
-    also gets the count of run_progress.py, and one with `file` and `offset` a piece of an offered
-    file from `read`. Raises OSError if the port is taken.
+    of both ends of each connection, and those in the requests). The last two grow with the run: a
+    request whose `known` is the digest of the current ones, `lists`, gets neither. A request with
+    the key `advance` also gets the count of run_progress.py, and one with `file` and `offset` a
+    piece of an offered file from `read`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -100,13 +103,15 @@ class HeartbeatServer:
         self.sources.update(body.get("sources", []))
         if "state" in body and sender in self.reports:
             self._store(sender, body)
+        lists = {"going": self.unfinished_tasks(), "sources": sorted(self.sources)}
         answer: Body = {
             "ended": self.ended,
             "checkpoint": self.checkpoint,
             "outputs": self.outputs,
-            "going": self.unfinished_tasks(),
-            "sources": sorted(self.sources),
+            "lists": _digest(lists),
         }
+        if body.get("known") != answer["lists"]:
+            answer.update(lists)
         if "advance" in body:
             answer["advance"] = self._progress_count()
         if "file" in body:
@@ -134,7 +139,8 @@ class HeartbeatServer:
 class HeartbeatClient:
     """The side of the other tasks: sends reports from its own thread.
 
-    `answer` is the server's last answer, and `acknowledged` the report that it answers.
+    `answer` is the server's last answer, with the lists of an earlier one if they have not changed,
+    and `acknowledged` the report that it answers.
     `answered_at` is when it arrived, and `ended_at` when an answer first said that the run has
     ended, on this host's monotonic clock. `get_report` returns the body of the current report.
     """
@@ -159,13 +165,21 @@ class HeartbeatClient:
         with self._sending:
             try:
                 report = self._get_report()
-                self.answer, _ = request(self.settings, {**report, "asked": time.monotonic_ns()})
+                self.answer = {**self._lists(), **self._request(report)}
             except (OSError, signing.Untrusted):  # the chief may have ended before this task
                 return False
             self.acknowledged, self.answered_at = report, time.monotonic()
             if self.answer.get("ended") and self.ended_at is None:
                 self.ended_at = self.answered_at
             return True
+
+    def _request(self, report: Body) -> Body:
+        known = self.answer.get("lists", "")
+        answer, _ = request(self.settings, {**report, "asked": time.monotonic_ns(), "known": known})
+        return answer
+
+    def _lists(self) -> Body:
+        return {name: self.answer[name] for name in ("going", "sources") if name in self.answer}
 
     def _send_forever(self) -> None:
         interval_s = max(INTERVAL_S, len(self.settings.tasks) / MAX_REQUESTS_PER_S)
@@ -195,6 +209,10 @@ def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: Binary
         if not data:
             raise ValueError("{} is shorter than announced".format(file))
         target.write(data)
+
+
+def _digest(lists: Body) -> str:
+    return hashlib.sha256(json.dumps(lists).encode()).hexdigest()
 
 
 def _others(settings: HeartbeatSettings) -> List[str]:

@@ -16,7 +16,7 @@ from tfdeploy.commands.collect import (
 )
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.hosts.following import HostIsBack, may_return
-from tfdeploy.transfer.checkpoints import remove_checkpoint
+from tfdeploy.transfer.checkpoints.fetch import remove_checkpoint
 from tfdeploy.transfer.outputs import remove_output
 from tfdeploy.transfer.units import local_path
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints import Checkpoint
+    from tfdeploy.transfer.checkpoints.fetch import Checkpoint
     from tfdeploy.transfer.outputs import Output, Outputs
 
 

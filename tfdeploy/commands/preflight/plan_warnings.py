@@ -51,8 +51,8 @@ def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
     endpoints = [placement.endpoint for placement in plan.placements if placement.port]
     if inventory.network == OPEN and endpoints:
         yield TfdeployError(
-            f'network = "open": whoever reaches {shorten_names(endpoints)} can run programs there '
-            "as the tasks' user",
+            f'network = "open": anyone who reaches {shorten_names(endpoints)} can run programs '
+            "there as the tasks' user",
             'network = "guarded", the default, admits only the hosts of the run',
         )
 

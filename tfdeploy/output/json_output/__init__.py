@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.output.json_output.results import (
         collect_document,
         fetch_document,
+        tensorboard_document,
     )
     from tfdeploy.output.json_output.runs import (
         resume_document,
@@ -51,6 +52,7 @@ __all__ = [
     "start_document",
     "status_document",
     "stop_document",
+    "tensorboard_document",
     "watch_document",
 ]
 
@@ -60,7 +62,7 @@ _FUNCTIONS = {
     "live": ("watch_document",),
     "planning": ("check_document", "plan_document", "push_document"),
     "problems": ("failure_document",),
-    "results": ("collect_document", "fetch_document"),
+    "results": ("collect_document", "fetch_document", "tensorboard_document"),
     "runs": (
         "resume_document",
         "run_document",

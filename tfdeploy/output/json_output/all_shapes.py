@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
-from tfdeploy.output.json_output.experiments import CompareDocument, SweepDocument
+from tfdeploy.output.json_output.experiments import CompareDocument
 from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument
-from tfdeploy.output.json_output.results import CollectDocument, FetchDocument
+from tfdeploy.output.json_output.results import (
+    CollectDocument,
+    FetchDocument,
+    TensorBoardDocument,
+)
 from tfdeploy.output.json_output.runs import (
     ResumeDocument,
     RunDocument,
@@ -15,6 +19,7 @@ from tfdeploy.output.json_output.runs import (
     StartDocument,
     StopDocument,
 )
+from tfdeploy.output.json_output.sweeps import SweepDocument
 from tfdeploy.output.json_output.watching import LogLine, StatusDocument
 
 SHAPES: dict[str, type] = {
@@ -29,6 +34,7 @@ SHAPES: dict[str, type] = {
     "status": StatusDocument,
     "watch": WatchDocument,
     "logs": LogLine,
+    "tensorboard": TensorBoardDocument,
     "collect": CollectDocument,
     "fetch": FetchDocument,
     "stop": StopDocument,

@@ -1,10 +1,10 @@
-"""The documents of commands that measure training: compare, sweep."""
+"""The document of compare."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tfdeploy.output.json_output.shape import Shape
 
@@ -85,70 +85,6 @@ class CompareDocument(Shape):
     """The path of the plot."""
     runs: list[ComparedRun]
     """The runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellName(Shape):
-    """Numbers of tasks."""
-
-    ps: int
-    """The number of ps."""
-    workers: int
-    """The number of workers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Load(Shape):
-    """What the busiest tasks and hosts used; null if no host reported it."""
-
-    ps_cores: float | None
-    """The CPU cores that the busiest ps used."""
-    worker_cores: float | None
-    """The CPU cores that the busiest worker used."""
-    network_bytes_per_s: float | None
-    """What the busiest host received or sent, whichever is more."""
-    other_cores: float | None
-    """The CPU cores that a host used for anything else, the largest number of all hosts."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepCell(CellName):
-    """The run with these numbers of tasks."""
-
-    run: str
-    """The run's id."""
-    result: str
-    """`measured`, `failed` or `running`."""
-    reason: str
-    """Why it failed."""
-    steps_per_s: float | None
-    """The steps per second."""
-    seconds: float | None
-    """The seconds that were measured."""
-    examples_per_s: float | None
-    """The examples per second; null without --examples-per-step."""
-    speedup: float | None
-    """The speed relative to `base`."""
-    load: Load
-    """What the tasks used."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepDocument(Shape):
-    """The measurements, as in sweep.json."""
-
-    terms: dict[str, Any]
-    """What all runs have in common: keys of hosts.toml, the release, the options."""
-    examples_per_step: int | None
-    """The value of --examples-per-step."""
-    synchronous: bool
-    """Whether each step takes its examples from every worker."""
-    base: CellName | None
-    """The measured numbers of tasks with the fewest workers: `speedup` is relative to them."""
-    cells: list[SweepCell]
-    """One object for each run."""
-    enough_ps: dict[str, int]
-    """For each number of workers, the fewest ps that are as fast as any, or nearly so."""
 
 
 def compare_document(comparison: Comparison, picture: Path) -> CompareDocument:

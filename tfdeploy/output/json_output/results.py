@@ -1,4 +1,4 @@
-"""The documents of commands that fetch what tasks wrote: collect, fetch."""
+"""The documents of commands that fetch what tasks wrote: collect, fetch, tensorboard."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfdeploy.output.json_output.shape import Shape
 if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.run import Run
 
 
@@ -140,6 +141,47 @@ class FetchDocument(Shape):
     """The errors of hosts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskEvents(Shape):
+    """The event files of a task on the controller."""
+
+    task: str
+    """The task that wrote them."""
+    files: int
+    """Their number."""
+    size: int
+    """Their size in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvents(Shape):
+    """A run in TensorBoard."""
+
+    run: str
+    """The run's id."""
+    label: str
+    """What TensorBoard calls it: its name, or its id."""
+    folder: str
+    """The folder of the copies on the controller."""
+    tasks: list[TaskEvents]
+    """The tasks that have written events so far."""
+    live: bool
+    """Whether a host that answers may still send events."""
+    errors: list[Problem]
+    """The errors of hosts that do not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorBoardDocument(Shape):
+    """What TensorBoard shows. It is printed when TensorBoard answers, which it does until the
+    command ends."""
+
+    url: str
+    """Its address, for programs of the controller."""
+    runs: list[RunEvents]
+    """The runs that it shows."""
+
+
 def collect_document(run: Run, collected: CollectResult) -> CollectDocument:
     return CollectDocument(
         run=run.id,
@@ -161,6 +203,21 @@ def fetch_document(run: Run, fetched: FetchResult) -> FetchDocument:
         left=[SkippedOutput.of(skipped) for skipped in fetched.skipped],
         errors=to_problems(fetched.errors),
     )
+
+
+def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
+    runs = []
+    for fetcher in board.fetchers:
+        counts = fetcher.copies.counts().items()
+        runs.append(RunEvents(
+            run=fetcher.run.id,
+            label=board.labels[fetcher.run.id],
+            folder=str(fetcher.copies.folder),
+            tasks=[TaskEvents(task=task, files=files, size=size) for task, (files, size) in counts],
+            live=fetcher.is_live,
+            errors=to_problems(list(fetcher.errors.values())),
+        ))  # fmt: skip
+    return TensorBoardDocument(url=url, runs=runs)
 
 
 def written_files(collected: CollectResult) -> dict[str, list[Any]]:

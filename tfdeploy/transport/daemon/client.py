@@ -25,7 +25,7 @@ from tfdeploy.transport.daemon.ipc import (
 )
 from tfdeploy.transport.daemon.locate import connect, stop_daemons
 from tfdeploy.transport.rsync import RsyncTransfers
-from tfdeploy.transport.ssh import config
+from tfdeploy.transport.ssh.ciphers import transfer_command
 from tfdeploy.transport.ssh.route import resolve_route
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class DaemonTransport(RsyncTransfers):
     """One host. The daemon owns its connection and keeps it open."""
 
     def __init__(self, host: Host, inventory: Inventory) -> None:
-        super().__init__(host.name, config.ssh_command(host, inventory))
+        super().__init__(host.name, lambda: transfer_command(host, inventory))
         self._host = host
         self._inventory = inventory
         self._direct: SshTransport | None = None
@@ -67,8 +67,8 @@ class DaemonTransport(RsyncTransfers):
         finally:
             stream.close()
 
-    def stream(self, argv: Sequence[str]) -> Stream:
-        frames = self._start(argv, None)
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
+        frames = self._start(argv, None, repeatable=repeatable)
         if frames is None:
             return self._direct_transport().stream(argv)
         return DaemonStream(self.host, argv[0], frames)
@@ -77,7 +77,9 @@ class DaemonTransport(RsyncTransfers):
         if self._direct:
             self._direct.close()
 
-    def _start(self, argv: Sequence[str], run_s: float | None) -> FrameConnection | None:
+    def _start(
+        self, argv: Sequence[str], run_s: float | None, *, repeatable: bool = False
+    ) -> FrameConnection | None:
         """Let the daemon start a command: one that ends within `run_s`, or a stream (None). Return
         None if there is no daemon, or if the host needs a direct connection."""
         route = resolve_route(self._host, self._inventory)  # the settings may have changed
@@ -85,7 +87,10 @@ class DaemonTransport(RsyncTransfers):
         if route.config.proxy_command or (frames := connect()) is None:
             return None
         keep_s = self._inventory.keep_connections_s
-        request = {"route": route.to_json(), "argv": list(argv), "run_s": run_s, "keep_s": keep_s}
+        request = {
+            "route": route.to_json(), "argv": list(argv), "run_s": run_s, "keep_s": keep_s,
+            "repeatable": repeatable,
+        }  # fmt: skip
         try:
             frames.send(REQUEST, json.dumps(request).encode())
             kind, data = frames.next(START_TIMEOUT_S)

@@ -83,7 +83,7 @@ class ConnectionDaemon:
     def _serve_request(self, frames: FrameConnection, request: dict[str, Any]) -> None:
         pool = self._enter_pool(request["route"], request["keep_s"])
         try:
-            pool.serve(frames, request["argv"], request["run_s"])
+            pool.serve(frames, request["argv"], request["run_s"], request["repeatable"])
         finally:
             with self._lock:
                 pool.leave()
@@ -119,7 +119,8 @@ class ConnectionDaemon:
             connections = sum(len(pool) for pool in self._pools.values())
             removed = []
             for route, pool in sorted(idle.items(), key=lambda item: item[1].last_used):
-                if pool.is_expired or connections > MAX_CONNECTIONS:
+                # One without connections remembers whether its host was silent.
+                if pool.is_expired or (len(pool) and connections > MAX_CONNECTIONS):
                     connections -= len(pool)
                     removed.append(self._pools.pop(route))
             return removed

@@ -72,6 +72,23 @@ def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
     return _read_answer(_query_cached(jump, argv, inventory), jump)
 
 
+def ciphers(host: Host, inventory: Inventory) -> str:
+    """Return the ciphers of connections to a host, the first one preferred. Raises Unreachable."""
+    argv = [*ssh_command(host, inventory), "-G", "--", host.name]
+    return _find_ciphers(_query_cached(host.name, argv, inventory))
+
+
+def default_ciphers(inventory: Inventory) -> str:
+    """Return the ciphers of ssh without any configuration. Raises Unreachable."""
+    argv = ["ssh", "-F", "none", "-G", "--", "default"]
+    return _find_ciphers(_query_cached("default", argv, inventory))
+
+
+def _find_ciphers(text: str) -> str:
+    found = re.search(r"^ciphers (.*)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def _config_file(inventory: Inventory) -> list[str]:
     return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
 

@@ -13,6 +13,7 @@ import fabric
 import paramiko
 
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S, PORT
+from tfdeploy.transport.ssh.dial import PATIENT, HostSilent, Patience, dial
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
     NO_ANSWER,
@@ -104,22 +105,23 @@ class SshConnection:
         _close([self._connection, *self._gateways])
 
 
-def connect(route: Route, accept_new: bool) -> SshConnection:
+def connect(route: Route, accept_new: bool, patience: Patience | None = None) -> SshConnection:
     """Open a connection; retry a handshake that sshd dropped.
 
     Raises SSH_ERRORS (see errors.py), and HostError for a jump host.
     """
+    patience = patience or PATIENT
     for attempt in range(1, ATTEMPTS):
         try:
-            return _connect_once(route, accept_new)
+            return _connect_once(route, accept_new, patience)
         except SSH_ERRORS as error:
             if not _was_dropped(error):
                 raise
             time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
-    return _connect_once(route, accept_new)
+    return _connect_once(route, accept_new, patience)
 
 
-def _connect_once(route: Route, accept_new: bool) -> SshConnection:
+def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConnection:
     gateways: list[fabric.Connection] = []
     try:
         gateway: fabric.Connection | str | None = route.config.proxy_command
@@ -127,7 +129,10 @@ def _connect_once(route: Route, accept_new: bool) -> SshConnection:
             gateway = _make_connection(settings, gateways[0] if gateways else None, accept_new)
             gateways.insert(0, gateway)
             _open_jump_host(route.name, jump, gateway)
-        connection = _make_connection(route.config, gateway, accept_new)
+        connection = _make_connection(route.config, gateway, accept_new, patience.handshake_s)
+        if gateway is None:
+            sock = dial(route.config.hostname, route.config.port, patience.tries_s)
+            connection.connect_kwargs["sock"] = sock
         _open(connection)
     except BaseException:
         _close(gateways)
@@ -148,7 +153,10 @@ def _open_jump_host(name: str, jump: str, gateway: fabric.Connection) -> None:
 
 
 def _make_connection(
-    config: SshConfig, gateway: fabric.Connection | str | None, accept_new: bool
+    config: SshConfig,
+    gateway: fabric.Connection | str | None,
+    accept_new: bool,
+    handshake_s: float = CONNECT_TIMEOUT_S,
 ) -> fabric.Connection:
     """Return a connection that is not open yet."""
     keys = known_keys(config)
@@ -157,7 +165,7 @@ def _make_connection(
         user=config.user,
         port=config.port,
         gateway=gateway,
-        connect_timeout=CONNECT_TIMEOUT_S,
+        connect_timeout=handshake_s,
         config=fabric.Config(overrides={"load_ssh_configs": False}, lazy=True),
         connect_kwargs={
             "key_filename": [str(key) for key in config.identity_files if key.exists()],
@@ -195,10 +203,12 @@ def _open(connection: fabric.Connection) -> None:
         if isinstance(error, paramiko.ChannelException) and error.code == CONNECT_FAILED:
             # No session was requested yet, so this is the jump host's answer.
             raise JumpHostCannotConnect from None
-        if NO_ANSWER in str(error) and transport and transport.remote_version:
-            raise HandshakeTimedOut(
-                f"the handshake was not finished within {CONNECT_TIMEOUT_S} s"
-            ) from None
+        if NO_ANSWER in str(error):
+            limit_s = connection.connect_timeout
+            if transport and transport.remote_version:
+                message = f"the handshake was not finished within {limit_s:g} s"
+                raise HandshakeTimedOut(message) from None
+            raise HostSilent(limit_s) from None
         raise
 
 

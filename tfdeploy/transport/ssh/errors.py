@@ -10,6 +10,7 @@ from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
 from tfdeploy.transport.ssh import config
+from tfdeploy.transport.ssh.dial import HostSilent
 from tfdeploy.transport.ssh.host_keys import (
     ChangedHostKey,
     RefusedHostKey,
@@ -115,8 +116,8 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             return Unreachable(host, f"its name is unknown: {error.strerror}")
         case JumpHostCannotConnect():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
-        case paramiko.SSHException() if NO_ANSWER in str(error):
-            return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")
+        case HostSilent():
+            return Unreachable(host, f"no SSH answer within {error.seconds:g} s")
         case TimeoutError():
             return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")
         case paramiko.SSHException() | OSError() | EOFError():

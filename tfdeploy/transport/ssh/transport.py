@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import CommandTimedOut, Unreachable
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.rsync import RsyncTransfers
-from tfdeploy.transport.ssh import config
 from tfdeploy.transport.ssh.channels import CHUNK, ChannelPool, run_to_end
+from tfdeploy.transport.ssh.ciphers import transfer_command
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.errors import SSH_ERRORS, translate
 from tfdeploy.transport.ssh.route import resolve_route
@@ -35,7 +35,9 @@ class SshTransport(RsyncTransfers):
     """One host; connects on first use."""
 
     def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
-        super().__init__(host.name, config.ssh_command(host, inventory, accept_new=accept_new))
+        super().__init__(
+            host.name, lambda: transfer_command(host, inventory, accept_new=accept_new)
+        )
         self._channels = ChannelPool(
             host.name, lambda: connect(resolve_route(host, inventory), accept_new)
         )
@@ -43,7 +45,7 @@ class SshTransport(RsyncTransfers):
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         return run_to_end(self.host, argv[0], self._channels.open(argv), stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str]) -> SshStream:
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> SshStream:
         return SshStream(self.host, argv[0], self._channels.open(argv))
 
     def close(self) -> None:

@@ -21,7 +21,8 @@ def folder(root):
 
 
 def pin(every=False):
-    return checkpoints.pin(*TASK, every)
+    *_, answer = checkpoints.pin(*TASK, every)
+    return answer
 
 
 def pin_complete(folder, every=False):

@@ -23,7 +23,8 @@ def elsewhere(root, tmp_path):
         text = recorded if is_text else json.dumps([str(tmp_path / name) for name in recorded])
         with open(paths.saves(paths.task(*TASK)), "w") as file:
             file.write(text)
-        found = checkpoints.pin(*TASK, False).elsewhere
+        *_, pinned = checkpoints.pin(*TASK, False)
+        found = pinned.elsewhere
         return {os.path.relpath(saved.path, tmp_path): saved.exists for saved in found}
 
     return answer

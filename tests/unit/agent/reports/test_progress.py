@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.outputs import event_files
+from tfdeploy.agent.outputs import event_files, event_records
 from tfdeploy.agent.reports import progress
 from tfdeploy.agent.reports.progress import Progress
 
@@ -85,7 +85,7 @@ def test_crc32c_yields_its_published_check_value():
     """Source: RFC 3720, appendix B.4: 32 bytes of zeros have the crc 0x8a9136aa."""
     crc = 0x8A9136AA
     mask = ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
-    assert masked_crc(bytes(32)) == progress._masked_crc(bytes(32)) == struct.pack("<I", mask)
+    assert masked_crc(bytes(32)) == event_records.masked_crc(bytes(32)) == struct.pack("<I", mask)
 
 
 def test_the_last_step_is_returned_with_its_age(tmp_path):

@@ -74,7 +74,7 @@ def test_a_report_is_stored_and_answered():
         answer, data = request(settings, report_of("ps:0", "BACKOFF", "exit 1"))
         no_news = {"ended": None, "checkpoint": None, "outputs": None}
         hosts = {"going": ["ps:0", "worker:1"], "sources": ["127.0.0.1"]}
-        assert answer == {**no_news, **hosts}
+        assert answer == {**no_news, **hosts, "lists": answer["lists"]}
         assert data == b""
         assert stored(server, "ps:0") == ("BACKOFF", "exit 1")
         assert stored(server, "worker:1") == ("", "")
@@ -85,6 +85,38 @@ def test_the_addresses_from_which_hosts_connect_are_passed_on():
         request(settings, {**report_of("ps:0", "READY"), "sources": ["192.0.2.7"]})
         answer, _ = request(settings, report_of("worker:1", "READY"))
         assert answer["sources"] == ["127.0.0.1", "192.0.2.7"]
+
+
+def test_lists_that_the_sender_knows_are_not_sent_again():
+    with heartbeat_server() as (_, settings):
+        first, _ = request(settings, report_of("ps:0"))
+        again, _ = request(settings, {**report_of("ps:0"), "known": first["lists"]})
+        assert not {"going", "sources"} & {*again}
+        changed = {**report_of("worker:1", "SUCCEEDED"), "known": first["lists"]}
+        answer, _ = request(settings, changed)
+        assert answer["going"] == ["ps:0"]
+
+
+def test_a_client_keeps_the_lists_that_are_not_sent_again(start_client):
+    with heartbeat_server() as (server, settings):
+        client = start_client(settings, lambda: report_of("ps:0"))
+        eventually(lambda: server.reports["ps:0"].sent)
+        for _ in range(3):
+            assert client.send()
+            assert client.answer["going"] == ["ps:0", "worker:1"]
+            assert client.answer["sources"] == ["127.0.0.1"]
+        request(settings, report_of("worker:1", "SUCCEEDED"))
+        assert client.send()
+        assert client.answer["going"] == ["ps:0"]
+
+
+@pytest.mark.parametrize("count", [16, 200, 1000])
+def test_an_answer_to_a_task_that_knows_the_lists_does_not_grow_with_the_run(count):
+    tasks = ["ps:0", "worker:0", *(f"worker:{n}" for n in range(1, count))]
+    with heartbeat_server(tasks=tasks) as (_, settings):
+        first, _ = request(settings, report_of("ps:0"))
+        again, _ = request(settings, {**report_of("ps:0"), "known": first["lists"]})
+        assert len(str(again)) < 300
 
 
 def test_the_last_report_of_a_task_counts():

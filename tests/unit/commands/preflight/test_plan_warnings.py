@@ -51,7 +51,7 @@ def test_gpus_that_no_task_uses_give_a_warning(host, warning):
 def test_an_open_network_gives_a_warning():
     [warning] = warnings_of("[hosts.w]\nworkers = 2", top='network = "open"')
     assert [line.strip() for line in warning.splitlines()] == [
-        'network = "open": whoever reaches w:2222, w:2223 can run programs there as the tasks\' '
+        'network = "open": anyone who reaches w:2222, w:2223 can run programs there as the tasks\' '
         "user",
         'network = "guarded", the default, admits only the hosts of the run',
     ]

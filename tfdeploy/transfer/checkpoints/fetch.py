@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.outputs import Checkpoint as PinnedCheckpoint
-from tfdeploy.agent.protocol.outputs import Pin, Pinned, Unpin
+from tfdeploy.agent.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import parallel
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
+from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
 from tfdeploy.transfer.fetch import (
     check_free_space,
     difference,
@@ -88,10 +89,13 @@ class FetchedCheckpoints:
 
 def fetch_checkpoints(agent: Agent, run: Run, *, every: bool = False) -> FetchedCheckpoints:
     """Fetch the chief's newest good checkpoint, or `every` one. Raises as `fetch_files` does."""
-    with _pinned(agent, run, every) as answer:
+    (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    incoming = run.folder / ".incoming"
+    incoming.mkdir(exist_ok=True)
+    with _pinned(agent, run, every, EarlyFetch(agent, incoming)) as (answer, early):
         for checkpoint in answer.checkpoints:
-            _fetch(agent, run, answer, checkpoint)
-    shutil.rmtree(run.folder / ".incoming", ignore_errors=True)  # remains of older collects
+            _fetch(agent, run, answer, checkpoint, early)
+    shutil.rmtree(incoming, ignore_errors=True)  # remains of older collects
     return FetchedCheckpoints(
         answer.checkpoint_dir,
         tuple(_parse(checkpoint) for checkpoint in answer.checkpoints),
@@ -137,17 +141,54 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) 
 
 
 @contextmanager
-def _pinned(agent: Agent, run: Run, every: bool) -> Iterator[Pinned]:
-    """Have the chief's host keep its checkpoints unchanged; yield its answer to `pin`."""
+def _pinned(
+    agent: Agent, run: Run, every: bool, early: EarlyFetch
+) -> Iterator[tuple[Pinned, EarlyFetch]]:
+    """Have the chief's host keep its checkpoints unchanged; yield its last answer to `pin`, and the
+    fetch that was begun with its first one."""
     request = task_request(run, run.plan.chief)
-    with agent.transfers.begin(agent.host, note="reading its checkpoints"):
-        answer = agent.ask(Pin(**request, every=every), PIN_TIMEOUT_S)
+    pin = ""
+    pinned: Pinned | None = None
     try:
-        validate_checkpoints(agent, answer.checkpoints)
-        yield answer
+        with agent.transfers.begin(agent.host, note="reading its checkpoints"):
+            for answer in _answers(agent, Pin(**request, every=every)):
+                if isinstance(answer, Linked) and not pin:
+                    validate_checkpoints(agent, answer.checkpoints)
+                    pin = answer.linked
+                    early.begin(pin, _absent_files(run, answer))
+                elif isinstance(answer, Pinned):
+                    validate_checkpoints(agent, answer.checkpoints)
+                    pin, pinned = answer.pin, answer
+        if not pinned:
+            raise AgentError(agent.host, "it did not say which of its checkpoints are good")
+        yield pinned, early
     finally:
-        if answer.pin:
+        if pin:
             agent.ask(Unpin(**request))
+
+
+def _answers(agent: Agent, request: Pin) -> Iterable[PinAnswer]:
+    """An agent of another version may have only one answer."""
+    if agent.is_current:
+        return agent.stream(request, PIN_TIMEOUT_S)
+    return [agent.ask(request, PIN_TIMEOUT_S)]
+
+
+def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
+    """Return the sizes of the linked files that are certainly not on the controller, by name, and
+    of the indexes that belong to them."""
+    sizes: dict[str, int] = {}
+    for checkpoint in linked.checkpoints:
+        listed = {file.path: file.size for file in checkpoint.files}
+        absent = {name for name, size in listed.items() if _size(run, name) != size}
+        names = _index_last({*absent, f"{checkpoint.name}.index"}) if absent else []
+        sizes |= {name: listed[name] for name in names}
+    return sizes
+
+
+def _size(run: Run, name: str) -> int | None:
+    file = run.folder / "checkpoints" / name
+    return file.stat().st_size if file.is_file() else None
 
 
 def _parse(checkpoint: PinnedCheckpoint) -> Checkpoint:
@@ -155,25 +196,28 @@ def _parse(checkpoint: PinnedCheckpoint) -> Checkpoint:
     return Checkpoint(checkpoint.name, checkpoint.step, files, checkpoint.verified)
 
 
-def _fetch(agent: Agent, run: Run, answer: Pinned, checkpoint: PinnedCheckpoint) -> None:
+def _fetch(
+    agent: Agent, run: Run, answer: Pinned, checkpoint: PinnedCheckpoint, early: EarlyFetch
+) -> None:
     """Fetch one checkpoint into .incoming, then move it into checkpoints/.
 
     The data files move first, then the index, which makes TensorFlow see them. Last the state file
     is written, with the newest checkpoint on top. So no part of a checkpoint is ever visible.
     """
     folder, incoming = run.folder / "checkpoints", run.folder / ".incoming"
-    folder.mkdir(parents=True, exist_ok=True)
-    incoming.mkdir(exist_ok=True)
     expected = {file.path: file for file in checkpoint.files}
     missing = [name for name, file in expected.items() if difference(folder / name, file)]
     if missing:
         index = f"{checkpoint.name}.index"
         missing = _index_last({*missing, index})
-        sizes = [expected[name].size for name in missing]
-        check_free_space(agent, incoming, sizes)
-        fetch_files(agent, answer.pin, incoming, missing, sum(sizes))
+        if set(missing).intersection(early.names):
+            early.wait()
+        if rest := [name for name in missing if name not in early.names]:
+            sizes = [expected[name].size for name in rest]
+            check_free_space(agent, incoming, sizes)
+            fetch_files(agent, answer.pin, incoming, rest, sum(sizes))
         parallel.each(
-            lambda name: verify_file(agent, incoming / name, expected[name]),
+            lambda name: verify_file(agent, incoming / name, expected[name], early.hash(name)),
             missing,
             hashing.THREADS,
         )

@@ -16,7 +16,7 @@ from tfdeploy.agent.protocol.runs import (
 )
 from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
-from tfdeploy.transfer.checkpoints import validate_checkpoints
+from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.fetch import check_free_space, pull_limit, verify_file
 from tfdeploy.transfer.outputs import task_request
 

@@ -1,0 +1,111 @@
+"""How many round trips each command waits for, over a line that delays all that passes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from ports import ADDRESS
+
+from tfdeploy.transport.daemon import locate
+
+from .delaying_proxy import DelayingProxy, RoundTrips
+from .projects import Project, ssh_hosts
+from .sshd import Keys, Sshd, public, write_ssh_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+ROUND_TRIP_S = 0.5  # far above what a busy machine adds: then pieces that are sent at the same time
+# belong to the same round trip
+ATTEMPTS = 3  # a machine that is busy for longer adds round trips, and never hides one
+
+
+@dataclass
+class DistantHosts:
+    """A project whose two hosts are behind proxies."""
+
+    project: Project
+    proxies: list[DelayingProxy]
+
+    def round_trips(self, *words: str) -> int:
+        """Run a command; return how many round trips it waited for."""
+        for proxy in self.proxies:
+            proxy.reset()
+            proxy.round_trip_s = ROUND_TRIP_S
+        self.project.ok(*words)
+        count = self.proxies[0].trips.answered
+        time.sleep(ROUND_TRIP_S)  # what was sent last arrives before the next command
+        return count
+
+    def at_once(self, *words: str) -> None:
+        """Run a command without delay."""
+        for proxy in self.proxies:
+            proxy.round_trip_s = 0.0
+        self.project.ok(*words)
+
+    def change(self) -> None:
+        (self.project.folder / "changed.txt").write_text(str(time.monotonic_ns()))
+
+
+@pytest.fixture
+def distant(tmp_path: Path, keys: Keys, base: Path) -> Iterator[DistantHosts]:
+    trips = RoundTrips()
+    sshds = [Sshd(base, keys) for _ in range(2)]
+    proxies = [DelayingProxy(sshd.port, trips) for sshd in sshds]
+    known_hosts = tmp_path / "known_hosts"
+    lines = (f"[{ADDRESS}]:{proxy.port} {public(keys.host)}" for proxy in proxies)
+    known_hosts.write_text("".join(lines))
+    ports = zip(("one", "two"), proxies, strict=True)
+    entries = {name: {"HostName": ADDRESS, "Port": str(proxy.port)} for name, proxy in ports}
+    write_ssh_config(tmp_path / "ssh_config", keys, known_hosts, entries)
+    top = {"ssh_config": str(tmp_path / "ssh_config"), "source": {"exclude": ["/*.toml"]}}
+    hosts, flags = ssh_hosts(tmp_path / "hosts"), ["--hold", "--steps=2"]
+    project = Project(tmp_path / "project", hosts, top, flags=flags)
+    yield DistantHosts(project, proxies)
+    for proxy in proxies:
+        proxy.round_trip_s = 0.0
+    project.end()
+    locate.stop_daemons()
+    for proxy in proxies:
+        proxy.close()
+    for sshd in sshds:
+        sshd.stop()
+
+
+def fewest(distant: DistantHosts, *words: str, before=lambda: None) -> int:
+    """Return the fewest round trips of a few attempts, each after `before()`."""
+    counts = []
+    for _ in range(ATTEMPTS):
+        before()
+        counts.append(distant.round_trips(*words))
+    return min(counts)
+
+
+def test_a_push_waits_for_one_round_trip_and_one_more_for_a_change(distant):
+    distant.at_once("push")
+    assert fewest(distant, "push") == 1
+    assert fewest(distant, "push", before=distant.change) == 2
+
+
+def test_the_state_and_the_logs_of_a_run_take_one_round_trip(distant):
+    distant.at_once("push")
+    distant.at_once("start")
+    assert fewest(distant, "status") == 1
+    assert fewest(distant, "logs") == 1
+    assert fewest(distant, "collect") <= 8
+
+
+def test_a_start_and_a_stop_wait_for_few_round_trips(distant):
+    distant.at_once("push")
+    starts, stops = [], []
+    for _ in range(ATTEMPTS):
+        starts.append(distant.round_trips("start"))
+        stops.append(distant.round_trips("stop"))
+    assert min(starts) <= 5
+    assert min(stops) == 2

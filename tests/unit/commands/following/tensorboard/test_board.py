@@ -1,0 +1,51 @@
+"""TensorBoard is found or asked for, its port is free, and its runs have names."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tfdeploy.commands.following.tensorboard.board import run_labels
+from tfdeploy.commands.following.tensorboard.server import require_tensorboard
+from tfdeploy.errors import RunError
+from unit.test_run import make_run
+
+ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
+
+
+def folder_spec(name):
+    """Return what Python finds for a folder of this name without __init__.py."""
+    return importlib.machinery.ModuleSpec(name, None, is_package=True)
+
+
+@pytest.mark.parametrize("find_spec", [lambda name: None, folder_spec])
+def test_a_missing_tensorboard_is_one_command_away(monkeypatch, find_spec):
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
+    with pytest.raises(RunError) as missing:
+        require_tensorboard()
+    assert str(missing.value) == (
+        "TensorBoard is not installed beside tfdeploy\n"
+        "  '/opt/my tools/bin/python' -m pip install 'tfdeploy[tensorboard]'"
+    )
+
+
+def test_an_installed_tensorboard_is_accepted():
+    require_tensorboard()
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [(("", ""), [ONE, TWO]), (("base", "wide"), ["base", "wide"]), (("base", ""), ["base", TWO]),
+     (("base", "base"), [ONE, TWO])],
+)  # fmt: skip
+def test_tensorboard_calls_a_run_by_its_name_if_no_other_has_it(tmp_path, names, labels):
+    runs = [
+        replace(make_run(tmp_path, run_id=run_id), name=name)
+        for run_id, name in zip((ONE, TWO), names, strict=True)
+    ]
+    assert list(run_labels(runs).values()) == labels

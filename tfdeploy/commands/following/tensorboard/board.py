@@ -1,0 +1,85 @@
+"""The events of runs in TensorBoard: fetched, and served until the user ends it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from tfdeploy.commands.following.signals import delay_signals
+from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+from tfdeploy.commands.following.tensorboard.server import (
+    TensorBoard,
+    require_free,
+    require_tensorboard,
+)
+from tfdeploy.errors import RunError, raise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfdeploy.commands.following.tensorboard.fetching import Watcher
+    from tfdeploy.run import Run
+
+FIRST_LOOK_S = 20.0  # later, what hosts that are slow have is added
+WRITERS = "keras.callbacks.TensorBoard and tf.summary.create_file_writer (SummaryWriter) write them"
+
+
+class EventBoard:
+    """Runs, the fetchers of their events, and TensorBoard. Leaving the context ends all of it; the
+    copies stay."""
+
+    def __init__(
+        self, runs: Sequence[Run], watcher: Watcher, port: int | None = None, *, offline: bool
+    ) -> None:
+        require_tensorboard()
+        if port is not None:
+            require_free(port)
+        self.fetchers = [EventFetcher(run, watcher, offline=offline) for run in runs]
+        self.labels = run_labels(runs)
+        self._port = port
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for fetcher in self.fetchers:
+                stack.enter_context(fetcher)
+            folders = {self.labels[f.run.id]: f.copies.folder for f in self.fetchers}
+            self._server = stack.enter_context(TensorBoard(folders, self._port))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with delay_signals():
+            self._stack.close()
+
+    def look(self) -> None:
+        """Wait until every host has sent what it has, or FIRST_LOOK_S.
+
+        Raises the errors of the hosts, or RunError, if there is nothing to show and no task that
+        could still write something.
+        """
+        deadline = time.monotonic() + FIRST_LOOK_S
+        for fetcher in self.fetchers:
+            fetcher.looked.wait(max(0.0, deadline - time.monotonic()))
+        for fetcher in self.fetchers:
+            fetcher.reports = True
+        if any(fetcher.copies.counts() or fetcher.is_live for fetcher in self.fetchers):
+            return
+        raise_all([error for fetcher in self.fetchers for error in fetcher.errors.values()])
+        ids = ", ".join(fetcher.run.id for fetcher in self.fetchers)
+        raise RunError(f"no task of run {ids} has written events", WRITERS)
+
+    def url(self) -> str:
+        """Wait until TensorBoard answers, and return its address. Raises RunError."""
+        return self._server.url()
+
+    def wait(self) -> None:
+        """Wait until TensorBoard exits. Raises RunError."""
+        self._server.wait()
+
+
+def run_labels(runs: Sequence[Run]) -> dict[str, str]:
+    """Return what TensorBoard calls each run: its name, if it has one of its own, or its id."""
+    names = [run.name for run in runs]
+    return {run.id: run.name if run.name and names.count(run.name) == 1 else run.id for run in runs}

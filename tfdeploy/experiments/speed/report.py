@@ -1,0 +1,219 @@
+"""The report of a sweep, in rows and sentences: how many ps for how many workers? Pure."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tfdeploy.experiments.speed import price, verdicts
+from tfdeploy.experiments.speed.results import ENDED
+from tfdeploy.experiments.speed.spread import MIN_RUNS
+from tfdeploy.formatting.humanize import KILO, format_count, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.experiments.speed.model import Model, PredictedSpeed, Prediction
+    from tfdeploy.experiments.speed.price import Cheapest
+    from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
+    from tfdeploy.experiments.speed.spread import Spread
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
+
+UNKNOWN = "-"
+NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
+LOAD_COLUMNS = (
+    *("PS", "WORKERS", "PS CORES", "WORKER CORES", "ALL CORES"),
+    *("OTHERS", "PS NETWORK", "NETWORK"),
+)
+EXPLANATION = (
+    "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
+    "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
+)
+LOAD_EXPLANATION = (
+    "cores and TCP bytes of the run's own processes: the busiest ps and worker, and all tasks.",
+    "OTHERS are cores that a host used for anything else: if they are many, the speeds say little",
+)
+
+
+def line(result: Result) -> str:
+    """Return one line such as `1 ps, 2 workers: 31.2 steps/s (repeat 2)`."""
+    if result.result == ENDED or result.rate is None:
+        verb = "not compared" if result.result == ENDED else result.result
+        return f"{result.cell}: {verb}: {_first_line(result)}"
+    return f"{result.cell}: {figure(result.rate.steps_per_s)} steps/s (repeat {result.repeat})"
+
+
+def columns(sweep: Sweep) -> tuple[str, ...]:
+    examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
+    money = (f"PRICE/M {unit(sweep).upper()}",) if sweep.prices else ()
+    speed = ("STEPS/S", "RANGE", *examples, "SPEED-UP", "RANGE", "EFFICIENCY")
+    return ("PS", "WORKERS", "RUNS", *speed, *money, "")
+
+
+def row(sweep: Sweep, results: CellResults) -> tuple[str, ...]:
+    speed, speedup = results.steps_per_s, sweep.speedup(results)
+    efficiency = sweep.efficiency(results)
+    examples = (_median(sweep.examples_per_s(results)),) if sweep.examples_per_step else ()
+    money = (_median(price.per_million(sweep, results)),) if sweep.prices else ()
+    return (
+        str(results.cell.ps),
+        str(results.cell.workers),
+        _counted(results),
+        _median(speed) if speed else results.result,
+        _range(speed),
+        *examples,
+        f"{speedup.median:.2f}x" if speedup else UNKNOWN,
+        f"{speedup.low:.2f}-{speedup.high:.2f}" if speedup and speedup.n > 1 else UNKNOWN,
+        UNKNOWN if efficiency is None else f"{efficiency:.0%}",
+        *money,
+        f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
+    )
+
+
+def load_row(results: CellResults) -> tuple[str, ...]:
+    used = results.load
+    cores = (used.ps_cores, used.worker_cores, used.cores, used.other_cores)
+    traffic = (used.ps_network_bytes_per_s, used.network_bytes_per_s)
+    cell = results.cell
+    return (str(cell.ps), str(cell.workers), *map(figure, cores), *map(_per_second, traffic))
+
+
+def remarks(sweep: Sweep) -> Iterator[str]:
+    """Yield the lines below the table: what the speed-up means, and which differences were
+    measured. If nothing was measured, yield the whole reason of the first failure."""
+    if not sweep.base:
+        yield from (results.failure.reason for results in list(sweep)[:1] if results.failure)
+        return
+    counted = "examples: a step takes a batch from every worker" if sweep.synchronous else "steps"
+    yield f"speed-up over {sweep.base.cell}, in {counted}"
+    yield from EXPLANATION
+    yield from _sources(sweep)
+    if any(len(results.measured) < MIN_RUNS for results in sweep.measured):
+        yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
+    yield from _more_workers(sweep)
+    yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
+    yield from map(_too_fast, verdicts.too_fast(sweep))
+    cheapest = price.cheapest(sweep)
+    if cheapest:
+        yield _cheapest(sweep, cheapest)
+
+
+def predicted_columns(prediction: Prediction) -> tuple[str, ...]:
+    ps = sorted({cell.ps for cell in prediction.cells})
+    return ("WORKERS", *(f"{each} PS" for each in ps))
+
+
+def predicted_rows(prediction: Prediction) -> Iterator[tuple[str, ...]]:
+    """Yield the speed-ups of each number of workers."""
+    for workers, cells in groupby(prediction.cells, key=lambda cell: cell.workers):
+        yield str(workers), *(_predicted(prediction.cells[cell]) for cell in cells)
+
+
+def prediction_remarks(fitted: Model) -> Iterator[str]:
+    """Yield the lines below a prediction: the model, and how wrong it may be."""
+    compute, update, bandwidth = (
+        _milliseconds(fitted.terms.get(name)) for name in ("compute", "update", "bandwidth")
+    )
+    terms = [f"{compute} compute", f"{bandwidth} bandwidth x workers / ps"]
+    terms[1:1] = [f"{update} update / ps"] if "update" in fitted.terms else []
+    yield f"model of a worker's step: {' + '.join(terms)}"
+    error = f"{fitted.median_error:.0%} (median), at most {fitted.max_error:.0%} ({fitted.worst})"
+    yield f"its error for each measured cell, fitted to the others: {error}"
+    yield "in parentheses: the same by models that are each fitted to one repeat alone"
+    if not fitted.is_trusted:
+        yield "the model does not describe these measurements: do not rely on the prediction"
+    yield "it knows nothing of cores, links and disks that tasks share"
+
+
+def unit(sweep: Sweep) -> str:
+    """Return what a price is per million of."""
+    if sweep.examples_per_step:
+        return "examples"
+    return "batches" if sweep.synchronous else "steps"
+
+
+def figure(value: float | None) -> str:
+    """Return a number with three digits, or with all digits before the point."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:.3g}" if abs(value) < KILO else f"{value:.0f}"
+
+
+# Cells
+
+
+def _median(spread: Spread | None) -> str:
+    return figure(spread.median if spread else None)
+
+
+def _range(spread: Spread | None) -> str:
+    if not spread or spread.n == 1:
+        return UNKNOWN
+    return f"{figure(spread.low)}-{figure(spread.high)}"
+
+
+def _counted(results: CellResults) -> str:
+    measured, runs = len(results.measured), len(results.runs)
+    return f"{measured}" if measured == runs else f"{measured} of {runs}"
+
+
+def _predicted(speed: PredictedSpeed) -> str:
+    low, high = speed.speedup_range or (speed.speedup, speed.speedup)
+    return f"{speed.speedup:.1f}x" + (f" ({low:.1f}-{high:.1f})" if low != high else "")
+
+
+def _per_second(bytes_per_s: float | None) -> str:
+    return UNKNOWN if bytes_per_s is None else f"{format_size(int(bytes_per_s))}/s"
+
+
+def _first_line(result: Result) -> str:
+    return (result.reason.splitlines() or [""])[0]
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return f"{figure(1000 * (seconds or 0.0))} ms"
+
+
+# Sentences
+
+
+def _sources(sweep: Sweep) -> Iterator[str]:
+    rates = [run.rate for results in sweep.measured for run in results.measured if run.rate]
+    from_log = sum(rate.source == "log" for rate in rates)
+    if from_log:
+        runs = format_count(from_log, "run")
+        yield f"the steps of {runs} are those in the chief's log, at the times its lines arrived"
+
+
+def _more_workers(sweep: Sweep) -> Iterator[str]:
+    for ps, changes in groupby(verdicts.more_workers(sweep), key=lambda each: each.ps):
+        repeated = (each for each in changes if each.verdict != verdicts.FEW_RUNS)
+        parts = [f"{each.workers} workers after {each.before}: {each.verdict}" for each in repeated]
+        if parts:
+            yield f"with {ps} ps: {'; '.join(parts)}"
+
+
+def _enough_ps(verdict: PsVerdict) -> str:
+    """Return a sentence; "" if there are too few runs."""
+    workers = format_count(verdict.workers, "worker")
+    if verdict.enough is not None:
+        verb = "is" if verdict.enough == 1 else "are"
+        return f"for {workers}: {verdict.enough} ps {verb} enough ({NEAR_THE_FASTEST})"
+    compared = " and ".join(map(str, verdict.compared))
+    found = f"for {workers}: {verdict.reason} between {compared} ps"
+    return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
+
+
+def _too_fast(found: TooFast) -> str:
+    return (
+        f"{found.cell}: {found.speedup:.2f} times as fast as {found.base} can't be believed: "
+        f"{found.ideal:.3g} is the most if its workers are alike and do the same work. Was the "
+        "smaller cell disturbed, or does a step mean less?"
+    )
+
+
+def _cheapest(sweep: Sweep, found: Cheapest) -> str:
+    cost = f"{figure(found.price.median)} per million {unit(sweep)}"
+    equal = " or ".join(map(str, found.equal))
+    from_others = f"; no difference measured from {equal}" if equal else ""
+    return f"cheapest: {found.cell}, {cost}{from_others}"

@@ -1,0 +1,173 @@
+"""Speed of the runs of a sweep: steps per second, and the speed-up over the smallest cell. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfdeploy.experiments.speed import load
+from tfdeploy.experiments.speed.load import Load
+from tfdeploy.experiments.speed.spread import spread_of
+from tfdeploy.formatting.humanize import format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.speed.price import Prices
+    from tfdeploy.experiments.speed.spread import Spread
+
+# The first part of the time, in which sessions, queues and caches reach their normal speed.
+WARM_UP = 0.25
+
+GOING = "going"
+MEASURED = "measured"
+ENDED = "ended"
+FAILED = "failed"
+
+
+class Cell(NamedTuple):
+    """A number of workers and a number of ps. The smallest cell sorts first: all others are
+    compared with it."""
+
+    workers: int
+    ps: int
+
+    def __str__(self) -> str:
+        return f"{self.ps} ps, {format_count(self.workers, 'worker')}"
+
+
+class Rate(NamedTuple):
+    """Steps per second, measured over `seconds` after the warm-up. They were read from the chief's
+    `source`: "events" or "log"."""
+
+    steps_per_s: float
+    seconds: float
+    source: str = "events"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of a cell: GOING, MEASURED, ENDED before its time, or FAILED, the last two for a
+    `reason`. Only the rates of measured runs are compared. `repeat` counts from 1."""
+
+    cell: Cell
+    run: str
+    result: str = GOING
+    reason: str = ""
+    rate: Rate | None = None
+    load: Load = field(default_factory=Load)
+    repeat: int = 1
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """All runs of a cell so far, at least one, in the order of their repeats."""
+
+    cell: Cell
+    runs: tuple[Result, ...]
+
+    @property
+    def measured(self) -> tuple[Result, ...]:
+        return tuple(run for run in self.runs if run.result == MEASURED)
+
+    @property
+    def failure(self) -> Result | None:
+        """The first run that was not measured."""
+        return next((run for run in self.runs if run.result in (ENDED, FAILED)), None)
+
+    @property
+    def result(self) -> str:
+        return MEASURED if self.measured else self.runs[-1].result
+
+    @property
+    def steps_per_s(self) -> Spread | None:
+        rates = [run.rate.steps_per_s for run in self.measured if run.rate]
+        return spread_of(rates) if rates else None
+
+    @property
+    def load(self) -> Load:
+        return load.typical(run.load for run in self.measured or self.runs)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All results so far by their cell and repeat, and the `terms` that they have in common.
+
+    A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
+    there is a `chief` of its own, it trains like a worker in cells without ps. `prices` are those
+    of the hosts; up to `predict` workers are predicted.
+    """
+
+    results: Mapping[tuple[Cell, int], Result]
+    terms: Mapping[str, Any]
+    examples_per_step: int | None = None
+    synchronous: bool = False
+    chief: bool = False
+    prices: Prices | None = None
+    predict: int | None = None
+
+    def __iter__(self) -> Iterator[CellResults]:
+        return iter(self._cells)
+
+    @cached_property
+    def _cells(self) -> tuple[CellResults, ...]:
+        runs: dict[Cell, list[Result]] = {}
+        for cell, repeat in sorted(self.results):
+            runs.setdefault(cell, []).append(self.results[cell, repeat])
+        return tuple(CellResults(cell, tuple(of_cell)) for cell, of_cell in runs.items())
+
+    @property
+    def measured(self) -> tuple[CellResults, ...]:
+        return tuple(each for each in self if each.measured)
+
+    @property
+    def base(self) -> CellResults | None:
+        """The measured cell with the fewest workers, and of these with the fewest ps."""
+        return next(iter(self.measured), None)
+
+    def examples_per_s(self, results: CellResults) -> Spread | None:
+        batches = self.batches_per_s(results)
+        if batches is None or self.examples_per_step is None:
+            return None
+        return batches.scaled(self.examples_per_step)
+
+    def batches_per_s(self, results: CellResults) -> Spread | None:
+        """Return the batches of all workers per second; None if the cell was not measured."""
+        steps = results.steps_per_s
+        return steps and steps.scaled(self.batches_per_step(results.cell))
+
+    def batches_per_step(self, cell: Cell) -> int:
+        return self.training_tasks(cell) if self.synchronous else 1
+
+    def speedup(self, results: CellResults, base: CellResults | None = None) -> Spread | None:
+        """Return the speed-up over another measured cell, by default the sweep's base."""
+        over = base or self.base
+        speed, base_speed = self.batches_per_s(results), over and self.batches_per_s(over)
+        return speed.over(base_speed) if speed and base_speed else None
+
+    def efficiency(self, results: CellResults) -> float | None:
+        """Return which part of the ideal speed-up was reached."""
+        speedup = self.speedup(results)
+        return speedup.median / self.ideal(results.cell) if speedup else None
+
+    def ideal(self, cell: Cell, base: Cell | None = None) -> float:
+        """Return the speed-up if each training task were as fast as one of the base."""
+        over = base or (self.base.cell if self.base else cell)
+        return self.training_tasks(cell) / self.training_tasks(over)
+
+    def training_tasks(self, cell: Cell) -> int:
+        return cell.workers + (self.chief and not cell.ps)
+
+
+def rate(series: Series, source: str = "events") -> Rate | None:
+    """Return the rate after the warm-up, or None if fewer than two times are left."""
+    if not series:
+        return None
+    begin = series[0].time_s + WARM_UP * (series[-1].time_s - series[0].time_s)
+    points = [point for point in series if point.time_s >= begin]
+    seconds = points[-1].time_s - points[0].time_s
+    steps = points[-1].step - points[0].step
+    return Rate(steps / seconds, seconds, source) if seconds > 0 else None

@@ -1,0 +1,115 @@
+"""What a sweep allows to say: only differences that exceed the spread of its repeats. Pure."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfdeploy.experiments.speed.spread import MIN_RUNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
+    from tfdeploy.experiments.speed.spread import Spread
+
+# The fewest ps with which workers reach this part of their best speed are enough.
+ENOUGH = 0.95
+
+FEW_RUNS = f"fewer than {MIN_RUNS} runs"
+NO_DIFFERENCE = "no difference measured"
+FASTER, SLOWER = "faster", "slower"
+
+
+class PsVerdict(NamedTuple):
+    """Of the `compared` numbers of ps, `enough` is the smallest that suffices for these workers;
+    None if they have too few runs, or don't differ."""
+
+    workers: int
+    compared: tuple[int, ...]
+    enough: int | None
+    reason: str = ""
+
+
+class WorkerVerdict(NamedTuple):
+    """How the cell with more workers compares with the one before it, which has as many ps."""
+
+    ps: int
+    before: int
+    workers: int
+    verdict: str
+
+
+class TooFast(NamedTuple):
+    """A cell that is faster than its workers can be, if each is as fast as one of `base`."""
+
+    cell: Cell
+    base: Cell
+    speedup: float
+    ideal: float
+
+
+def enough_ps(sweep: Sweep) -> Iterator[PsVerdict]:
+    """Yield a verdict for each number of workers that was measured with several numbers of ps."""
+    for workers in sorted({results.cell.workers for results in sweep.measured}):
+        rows = [results for results in sweep.measured if results.cell.workers == workers]
+        if len(rows) > 1:
+            yield _enough_ps(sweep, workers, rows)
+
+
+def _enough_ps(sweep: Sweep, workers: int, rows: list[CellResults]) -> PsVerdict:
+    speeds = {results.cell.ps: _speed(sweep, results) for results in rows}
+    best = max(speeds.values())
+    compared = tuple(speeds)
+    if not all(speed.is_enough for speed in speeds.values()):
+        return PsVerdict(workers, compared, None, FEW_RUNS)
+    if not any(speed.differs_from(best) for speed in speeds.values()):
+        return PsVerdict(workers, compared, None, NO_DIFFERENCE)
+    return PsVerdict(workers, compared, next(ps for ps in speeds if _suffices(speeds[ps], best)))
+
+
+def _suffices(speed: Spread, best: Spread) -> bool:
+    return not speed.differs_from(best) or speed.median >= ENOUGH * best.median
+
+
+def more_workers(sweep: Sweep) -> Iterator[WorkerVerdict]:
+    """Yield a verdict for each measured cell and the next larger one with as many ps."""
+    for line in _lines(sweep):
+        for small, large in pairwise(line):
+            before, after = _speed(sweep, small), _speed(sweep, large)
+            workers = (small.cell.workers, large.cell.workers)
+            yield WorkerVerdict(small.cell.ps, *workers, _compare(after, before))
+
+
+def _compare(speed: Spread, before: Spread) -> str:
+    if not (speed.is_enough and before.is_enough):
+        return FEW_RUNS
+    if not speed.differs_from(before):
+        return NO_DIFFERENCE
+    return FASTER if speed.median > before.median else SLOWER
+
+
+def too_fast(sweep: Sweep) -> Iterator[TooFast]:
+    """Yield each cell whose speed-up over the smallest cell with as many ps exceeds the ideal by
+    more than the spread, which of fewer than three runs is taken to be a few percent larger.
+
+    More ps than the base has may speed up each worker, so cells with other ps are not compared.
+    """
+    for base, *others in _lines(sweep):
+        for results in others:
+            speedup = sweep.speedup(results, base)
+            ideal = sweep.ideal(results.cell, base.cell)
+            if speedup and speedup.low * (1.0 if speedup.is_enough else ENOUGH) > ideal:
+                yield TooFast(results.cell, base.cell, speedup.median, ideal)
+
+
+def _lines(sweep: Sweep) -> Iterator[list[CellResults]]:
+    """Yield the measured cells of each number of ps, the fewest workers first."""
+    for ps in sorted({results.cell.ps for results in sweep.measured}):
+        yield [results for results in sweep.measured if results.cell.ps == ps]
+
+
+def _speed(sweep: Sweep, results: CellResults) -> Spread:
+    speed = sweep.batches_per_s(results)
+    assert speed  # only of measured cells
+    return speed
