@@ -12,7 +12,7 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes replication clean
+.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes figures replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
@@ -28,8 +28,10 @@ help:
 	@echo "make docs    build the documentation into build/site"
 	@echo "make schemas write docs/schemas/ and the tables of docs/json.md from the shapes of --json"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
-	@echo "make recipes run the algorithms of examples/ side by side, and write docs/recipes.md (some minutes)"
+	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (some minutes)"
+	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
 	@echo "make replication    measure serial, in-graph and between-graph training in batches per second (some minutes)"
+	@echo "make docs-pictures  make the pictures of the documentation from a real training (some minutes)"
 	@echo "make clean   remove the containers, .venv and all generated files"
 	@echo
 	@echo "PYTHON=...   the interpreter that creates .venv (3.11 or newer; now: $(PYTHON))"
@@ -85,10 +87,19 @@ bench: .venv/.ready-to-develop
 	tests/bench/render
 
 recipes: .venv/.ready-to-run
-	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/side_by_side.py
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures real
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
+
+figures: .venv/.ready-to-run
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures simulate
+	cd examples && PATH="$(CURDIR)/.venv/bin:$$PATH" python -m figures draw
 
 replication: .venv/.ready-to-run
 	PATH="$(CURDIR)/.venv/bin:$$PATH" python examples/replication.py
+
+docs-pictures: .venv/.ready-to-develop
+	tests/hosts/install-missing rsync ssh chromium
+	PYTHONPATH=docs:tests .venv/bin/python -m make_pictures
 
 clean:
 	tests/hosts/down

@@ -11,9 +11,10 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
+from digits import data, model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 v1 = tf.compat.v1
 # Much of what these recipes show is deprecated; TensorFlow would warn at each use.
@@ -58,7 +59,29 @@ def flags(doc: str, steps: str = "of all workers together") -> argparse.Argument
     add("--steps", type=int, default=600, help=steps)
     add("--batch_size", type=int, default=64, help="of each worker")
     add("--save_steps", type=int, default=1000, help="steps between two checkpoints")
+    add("--slow_worker", type=int, default=0, help="the index of the worker that --slow_ms slows")
+    add("--slow_ms", type=float, default=0, help="added to each of its batches, in milliseconds")
     return parser
+
+
+def algorithm_flags(doc: str, steps: str = "of all workers together") -> argparse.ArgumentParser:
+    """Return a parser with the flags of the training algorithms as well."""
+    parser = flags(doc, steps)
+    add = parser.add_argument
+    add("--net", choices=model.NETS, default="convolutions", help="dense is smaller and faster")
+    add("--measure_every", type=int, default=0, metavar="STEPS", help="see centre.py; 0: never")
+    return parser
+
+
+def batches(
+    examples: data.Examples, role: Role, given: argparse.Namespace
+) -> Iterator[data.Examples]:
+    """Yield this worker's random batches; the worker that is to be slow waits before each."""
+    slow = given.slow_ms and role.index == given.slow_worker
+    for batch in data.batches(examples, given.batch_size, seed=role.index):
+        if slow:
+            time.sleep(given.slow_ms / 1000)
+        yield batch
 
 
 def role(given: argparse.Namespace) -> Role:

@@ -53,7 +53,8 @@ if TYPE_CHECKING:
         TransferFailed,
         Unreachable,
     )
-    from tfdeploy.experiments.compare import Comparison, compare
+    from tfdeploy.experiments.comparing.compare import compare
+    from tfdeploy.experiments.comparing.comparison import Comparison
 
 _PUBLIC = {
     "agent.records": ("TaskReport",),
@@ -77,7 +78,8 @@ _PUBLIC = {
         *("LeaseConflict", "NotTrusted", "PlanError", "RunError", "TaskError", "TaskFailed"),
         *("TaskNotReady", "TfdeployError", "TransferFailed", "Unreachable"),
     ),
-    "experiments.compare": ("Comparison", "compare"),
+    "experiments.comparing.compare": ("compare",),
+    "experiments.comparing.comparison": ("Comparison",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
 __all__ = [

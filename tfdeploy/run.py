@@ -17,6 +17,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,10 +177,7 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
 
     Raises RunError, NoRecord among them.
     """
-    if not hosts_file.is_file():
-        raise RunError(
-            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
-        )
+    check_hosts_file(hosts_file)
     base = hosts_file.absolute().parent / FOLDER
     chosen = _named_run(base, run_id) if run_id else _newest_run(base, hosts_file)
     try:
@@ -187,6 +185,14 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     except OSError:
         hint = newest_hint(base) or "it has no runs yet"
         raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+
+
+def check_hosts_file(hosts_file: Path) -> None:
+    """Raise RunError if there is no such file: its folder has the runs."""
+    if not hosts_file.is_file():
+        raise RunError(
+            f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"
+        )
 
 
 def release_id(hosts_file: Path, release: str) -> str:
@@ -247,7 +253,14 @@ def _named_run(base: Path, run: str) -> str:
     """Return the id of the newest run with this name, or else `run` itself: it is an id."""
     if (base / run / "run.json").is_file():
         return run
-    return next((run_id for run_id, values in _records(base) if values["name"] == run), run)
+    return next(iter(ids_by_name(base, run)), run)
+
+
+def ids_by_name(base: Path, pattern: str) -> list[str]:
+    """Return the ids of the runs with this name, the newest first. `base` is the folder runs/. A
+    `*` in the pattern stands for any characters, as in a shell."""
+    found = _records(base)
+    return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -35,7 +35,7 @@ def main() -> int:
     flags = parse_flags()
     try:
         checkpoint = latest_checkpoint(flags.checkpoint_dir)
-        result = measure(checkpoint, data.load("test", flags.data_dir))
+        result = measure(checkpoint, data.load("test", flags.data_dir), flags.net)
     except (CheckpointError, data.DataError) as error:
         print(f"eval.py: {error}", file=sys.stderr)
         return 2
@@ -51,6 +51,7 @@ def parse_flags() -> argparse.Namespace:
     add = parser.add_argument
     add("checkpoint_dir", type=Path)
     add("--data-dir", type=Path, help="as for the training; default: the small digits")
+    add("--net", choices=model.NETS, default="convolutions", help="if it was trained with --net")
     add("--min-accuracy", type=float, default=0.0, help="exit with 1 below it")
     add("--json", action="store_true")
     return parser.parse_args()
@@ -75,21 +76,22 @@ def latest_checkpoint(directory: Path) -> str:
     return prefix
 
 
-def measure(checkpoint: str, tests: data.Examples) -> Result:
+def measure(checkpoint: str, tests: data.Examples, net: str = "convolutions") -> Result:
     try:
-        return _measure(checkpoint, tests)
+        return _measure(checkpoint, tests, net)
     # Variables of another shape are restored silently, and fail only when they are used.
     except (tf.errors.OpError, ValueError) as error:
         raise CheckpointError(
             f"{checkpoint} does not fit this net ({type(error).__name__}): "
-            "it is damaged, or it was trained on other data, see --data-dir"
+            "it is damaged, or of other data or another net, see --data-dir and --net"
         ) from None
 
 
-def _measure(checkpoint: str, tests: data.Examples) -> Result:
+def _measure(checkpoint: str, tests: data.Examples, net: str) -> Result:
     with tf.Graph().as_default(), v1.Session() as session:
         images, labels = model.placeholders(tests.side)
-        accuracy = model.accuracy(model.logits(images), labels)
+        outputs = model.outputs(images, model.weights(tests.side, net))
+        accuracy = model.accuracy(outputs, labels)
         step = v1.train.get_or_create_global_step()
         v1.train.Saver().restore(session, checkpoint)
         right = 0.0

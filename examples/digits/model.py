@@ -1,10 +1,21 @@
-"""A small convolutional net for images of digits, used by train.py and eval.py."""
+"""Two small nets for images of digits: one with convolutions, and a faster one without."""
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 CLASSES = 10
+# The units of each layer below the last one, by its name.
+NETS = {
+    "convolutions": {"convolution_1": 32, "convolution_2": 64},
+    "dense": {"hidden": 32},
+}
 
 
 def placeholders(side: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -15,13 +26,36 @@ def placeholders(side: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def logits(images: tf.Tensor) -> tf.Tensor:
-    """Return the logits of two convolutions, each halving the image, and one dense layer."""
+    """Return the logits of the convolutional net, with weights that it creates."""
+    return outputs(images, weights(int(images.shape[1])))
+
+
+def weights(side: int, net: str = "convolutions") -> list[tf.Variable]:
+    """Create the weights of a net for square images: a kernel and a bias for each layer."""
+    created, features = [], [side, side, 1]
+    for name, width in NETS[net].items():
+        if net == "convolutions":
+            created += _layer(name, [3, 3, features[-1], width])
+            # Each pool halves the image.
+            features = [(features[0] + 1) // 2, (features[1] + 1) // 2, width]
+        else:
+            created += _layer(name, [math.prod(features), width])
+            features = [width]
+    return created + _layer("dense", [math.prod(features), CLASSES])
+
+
+def outputs(images: tf.Tensor, weights: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the logits that these weights give: a worker's own, or those that all share."""
+    *below, last = zip(weights[::2], weights[1::2], strict=True)
     maps = tf.expand_dims(images, -1)
-    maps = _convolution("convolution_1", maps, 32)
-    maps = _convolution("convolution_2", maps, 64)
-    # The size is known when the graph is built, so the variables have fixed shapes.
-    features = tf.reshape(maps, [-1, maps.shape[1:].num_elements()])
-    return _dense("dense", features, CLASSES)
+    for number, (kernel, bias) in enumerate(below, start=1):
+        if len(kernel.shape) == 4:
+            with tf.name_scope(f"convolution_{number}"):
+                maps = tf.nn.relu(tf.nn.conv2d(maps, kernel, 1, "SAME") + bias)
+                maps = tf.nn.max_pool2d(maps, 2, 2, "SAME")
+        else:
+            maps = tf.nn.relu(_dense(maps, kernel, bias))
+    return _dense(maps, *last)
 
 
 def loss(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -34,19 +68,12 @@ def accuracy(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(tf.cast(tf.equal(tf.argmax(outputs, 1), labels), tf.float32))
 
 
-def _convolution(name: str, maps: tf.Tensor, filters: int) -> tf.Tensor:
+def _layer(name: str, shape: list[int]) -> list[tf.Variable]:
     with tf.compat.v1.variable_scope(name):
-        kernel = tf.compat.v1.get_variable("kernel", [3, 3, maps.shape[-1], filters])
-        maps = tf.nn.relu(tf.nn.conv2d(maps, kernel, 1, "SAME") + _bias(filters))
-        return tf.nn.max_pool2d(maps, 2, 2, "SAME")
+        zeros = tf.compat.v1.zeros_initializer()
+        kernel = tf.compat.v1.get_variable("kernel", shape)
+        return [kernel, tf.compat.v1.get_variable("bias", shape[-1:], initializer=zeros)]
 
 
-def _dense(name: str, features: tf.Tensor, width: int) -> tf.Tensor:
-    with tf.compat.v1.variable_scope(name):
-        kernel = tf.compat.v1.get_variable("kernel", [features.shape[-1], width])
-        return tf.matmul(features, kernel) + _bias(width)
-
-
-def _bias(width: int) -> tf.Variable:
-    zeros = tf.compat.v1.zeros_initializer()
-    return tf.compat.v1.get_variable("bias", [width], initializer=zeros)
+def _dense(maps: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(tf.reshape(maps, [-1, kernel.shape[0]]), kernel) + bias

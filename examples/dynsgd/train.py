@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import cluster
 import replica
 import tensorflow as tf
+from digits import model
 
 if TYPE_CHECKING:
     import argparse
@@ -27,32 +28,54 @@ v1 = tf.compat.v1
 
 
 def main() -> None:
-    parser = cluster.flags(__doc__)
+    parser = cluster.algorithm_flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.2, help="η")
     parser.add_argument("--window", type=int, default=5, help="n, in batches")
-    replica.run(parser.parse_args(), dynsgd)
+    replica.run(parser.parse_args(), DynSgd)
 
 
-def dynsgd(copy: replica.Replica, given: argparse.Namespace) -> replica.Steps:
-    pushes = v1.get_variable("pushes", [], tf.int64, v1.zeros_initializer(), trainable=False)
-    pulled_at = copy.local(pushes.read_value(), "pulled_at")
-    accrued = copy.accrued()
-    computed = tf.group(copy.descend(given.learning_rate), copy.accrue(accrued))
-    with tf.control_dependencies([computed]):
-        staleness = pushes.read_value() - pulled_at.read_value()
-        share = 1 / tf.cast(staleness + 1, tf.float32)
-        push = [share * a.read_value() for a in accrued]
-    update = v1.train.GradientDescentOptimizer(given.learning_rate)
-    pushed = update.apply_gradients(zip(push, copy.central, strict=True))
-    with tf.control_dependencies([pushed]):
-        counted = tf.group(pushes.assign_add(1), copy.step.assign_add(given.window))
-    # First the count, then the weights: a push in between makes this one count less, never more.
-    with tf.control_dependencies([counted]):
-        noted = pulled_at.assign(pushes.read_value())
-    with tf.control_dependencies([noted]):
-        communicated = tf.group(copy.pull(), replica.forget(accrued))
-    v1.summary.scalar("staleness", staleness)
-    return copy.steps(computed, communicated)
+class DynSgd:
+    """w and the count t are on the ps; the copy x, the sum a and the count v on this worker.
+
+    Nothing orders the operations of one session's run except tf.control_dependencies.
+    """
+
+    def __init__(self, role: cluster.Role, side: int, given: argparse.Namespace) -> None:
+        rate, step = given.learning_rate, v1.train.get_or_create_global_step()
+        self.images, self.labels = model.placeholders(side)
+        self.central = model.weights(side, given.net)
+        self.own = replica.copies(role, self.central)
+        accrued = replica.zeros(role, self.central, "accrued")
+        pushes = v1.get_variable("pushes", [], tf.int64, v1.zeros_initializer(), trainable=False)
+        pulled_at = replica.local(role, pushes.read_value(), "pulled_at")
+        self.loss = model.loss(model.outputs(self.images, self.own), self.labels)
+        gradients = tf.gradients(self.loss, self.own)
+
+        # For each batch: x ← x - η g(x), a ← a + g(x)
+        self.compute = tf.group(
+            *[x.assign_sub(rate * g) for x, g in zip(self.own, gradients, strict=True)],
+            *[a.assign_add(g) for a, g in zip(accrued, gradients, strict=True)],
+        )
+        # At the end of a window: s = t - v, push a / (s + 1); the ps does w ← w - η a / (s + 1)
+        with tf.control_dependencies([self.compute]):
+            staleness = pushes.read_value() - pulled_at.read_value()
+            share = 1 / tf.cast(staleness + 1, tf.float32)
+            push = [share * a.read_value() for a in accrued]
+        descent = v1.train.GradientDescentOptimizer(rate)
+        pushed = descent.apply_gradients(zip(push, self.central, strict=True))
+        with tf.control_dependencies([pushed]):
+            counted = [pushes.assign_add(1), step.assign_add(given.window)]
+        # v ← t, a ← 0, x ← w. First the count, then the weights: a push in between makes the next
+        # one of this worker count less, never more.
+        with tf.control_dependencies(counted):
+            noted = pulled_at.assign(pushes.read_value())
+        with tf.control_dependencies([noted]):
+            forgot = [a.assign(tf.zeros(a.shape)) for a in accrued]
+            pairs = zip(self.own, self.central, strict=True)
+            pulled = [x.assign(w.read_value()) for x, w in pairs]
+        with tf.control_dependencies([*forgot, *pulled]):
+            self.communicate = step.read_value()
+        v1.summary.scalar("staleness", staleness)
 
 
 if __name__ == "__main__":

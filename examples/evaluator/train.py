@@ -51,7 +51,7 @@ def train(role: cluster.Role, given: argparse.Namespace, examples: data.Examples
         print("weights on", cluster.places(v1.trainable_variables()), flush=True)
     hooks = [cluster.Progress(loss)]
     with cluster.open_session(server.target, role, given, hooks) as session:
-        batches = data.batches(examples, given.batch_size, seed=role.index)
+        batches = cluster.batches(examples, role, given)
         while not session.should_stop():
             batch = next(batches)
             session.run(update, {images: batch.images, labels: batch.labels})

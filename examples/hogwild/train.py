@@ -1,9 +1,10 @@
 """Hogwild!: every worker changes the shared weights at any time, without a lock.
 
-    worker, for each batch:   w  ←  w - η g(w)
+    worker, for each batch:   g  =  g(w),   w  ←  w - η g · min(1, 2 / ‖g‖)
 
-The weights may change while they are read, and two changes at the same moment may damage each
-other. That costs less than waiting would.
+‖g‖ is the norm of the gradient of all weights: a longer one is clipped to 2, which the paper does
+not do. The weights may change while they are read, and two changes at the same moment may damage
+each other. That costs less than waiting would.
 
 TensorFlow locks a resource variable at each update, whatever use_locking says; so these are the
 older reference variables, use_resource=False.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import centre
 import cluster
 import tensorflow as tf
 from digits import data, model
@@ -40,7 +42,7 @@ def main() -> None:
 
 
 def parse_flags() -> argparse.Namespace:
-    parser = cluster.flags(__doc__)
+    parser = cluster.algorithm_flags(__doc__)
     parser.add_argument("--learning_rate", type=float, default=0.1, help="η")
     return parser.parse_args()
 
@@ -50,25 +52,27 @@ def train(role: cluster.Role, given: argparse.Namespace) -> None:
     server = cluster.server(role)
     with tf.Graph().as_default():
         with cluster.on_ps(role):
-            net = Hogwild(examples.side, given.learning_rate)
-        print("weights on", cluster.places(net.weights), flush=True)
-        hooks = [cluster.Progress(net.loss)]
+            net = Hogwild(examples.side, given.learning_rate, given.net)
+            measured = centre.hooks(role, given, net.central)
+        print("weights on", cluster.places(net.central), flush=True)
+        hooks = [cluster.Progress(net.loss), *measured]
         with cluster.open_session(server.target, role, given, hooks) as session:
-            run(session, net, given, data.batches(examples, given.batch_size, seed=role.index))
+            run(session, net, given, cluster.batches(examples, role, given))
 
 
 class Hogwild:
     """The weights, only on the ps; each worker applies its gradients directly to them."""
 
-    def __init__(self, side: int, learning_rate: float) -> None:
+    def __init__(self, side: int, learning_rate: float, net: str) -> None:
         self.images, self.labels = model.placeholders(side)
         with v1.variable_scope("", use_resource=False):
-            self.loss = model.loss(model.logits(self.images), self.labels)
-        self.weights = v1.trainable_variables()
+            self.central = model.weights(side, net)
+        self.loss = model.loss(model.outputs(self.images, self.central), self.labels)
         self.step = v1.train.get_or_create_global_step()  # locked: counts every batch
         descent = v1.train.GradientDescentOptimizer(learning_rate, use_locking=False)
-        gradients, _ = tf.clip_by_global_norm(tf.gradients(self.loss, self.weights), STEEPEST)
-        self.updated = descent.apply_gradients(zip(gradients, self.weights, strict=True), self.step)
+        # g · min(1, 2 / ‖g‖)
+        gradients, _ = tf.clip_by_global_norm(tf.gradients(self.loss, self.central), STEEPEST)
+        self.updated = descent.apply_gradients(zip(gradients, self.central, strict=True), self.step)
         with tf.control_dependencies([self.updated]):
             self.step_after = self.step.read_value()
         v1.summary.scalar("loss", self.loss)

@@ -61,7 +61,7 @@ def main() -> None:
             print(f"using {given.placement}: weights on {where}", flush=True)
         hooks = [cluster.Progress(net.loss)]
         with cluster.open_session(server.target, role, given, hooks) as session:
-            batches = data.batches(examples, given.batch_size, seed=role.index)
+            batches = cluster.batches(examples, role, given)
             while not session.should_stop():
                 batch = next(batches)
                 session.run(net.update, {net.images: batch.images, net.labels: batch.labels})

@@ -52,7 +52,7 @@ def main() -> None:
         if role.is_chief:
             print("weights on", cluster.places(v1.trainable_variables()), flush=True)
         with supervisor.managed_session(server.target, cluster.config(role)) as session:
-            batches = data.batches(examples, given.batch_size, seed=role.index)
+            batches = cluster.batches(examples, role, given)
             train(supervisor, session, net, batches, given.steps)
             if role.is_chief:
                 save_the_end(supervisor, session)

@@ -62,8 +62,13 @@ class RecipeRun:
         return done.stdout
 
 
-def run(recipe: str, folder: Path, *, hosts: str = "hosts.toml") -> RecipeRun:
-    """Run `tfdeploy run` in a copy of the examples in `folder`; it must exit with 0."""
+def run(
+    recipe: str, folder: Path, *, hosts: str = "hosts.toml", words: tuple[str, ...] = ()
+) -> RecipeRun:
+    """Run `tfdeploy run` in a copy of the examples in `folder`; it must exit with 0.
+
+    `words` are added to the recipe's command.
+    """
     copy = folder / "examples"
     if not copy.exists():
         shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("runs", "__pycache__"))
@@ -71,11 +76,11 @@ def run(recipe: str, folder: Path, *, hosts: str = "hosts.toml") -> RecipeRun:
         for file in copy.glob("*/hosts*.toml"):  # other tests may use most of the CPU time
             text = file.read_text()
             file.write_text(text.replace("[training]\n", "[training]\nready_timeout_s = 900\n"))
-    words = ["run", "--hosts", hosts, "--json"]
     env = environment(copy)
     env["PATH"] = f"{Path(tf_python()).parent}:{env['PATH']}"
     done = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", *words], cwd=copy / recipe, env=env,
+        [sys.executable, "-m", "tfdeploy", "run", "--hosts", hosts, "--json", "--", *words],
+        cwd=copy / recipe, env=env,
         capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"

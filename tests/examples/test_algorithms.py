@@ -15,10 +15,13 @@ from examples.recipes import EXAMPLES, run
 pytestmark = pytest.mark.slow
 
 ARITHMETIC = Path(__file__).parent / "scripts" / "arithmetic.py"
+CENTRE = re.compile(r"^centre at step (\d+) loss (\S+) after", re.MULTILINE)
 ROUNDING = 1e-6  # A single forgotten gradient changes some weight by a thousand times as much.
 
 NET = [f"{layer}/{part}" for layer in ("convolution_1", "convolution_2", "dense")
        for part in ("bias", "kernel")]  # fmt: skip
+ALGORITHMS = ["hogwild", "downpour", "downpour-sgd", "adag", "dynsgd", "aeasgd", "aeamsgd", "ssgd",
+              "sagn"]  # fmt: skip
 ADAGRAD = [f"{name}/Adagrad" for name in NET]
 
 
@@ -27,7 +30,7 @@ def arithmetic():
     """Return what two workers computed in their first batches, and the same formula in NumPy."""
     done = warm.run(ARITHMETIC, *free_addresses(4), cwd=EXAMPLES, PYTHONPATH=str(EXAMPLES))
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,8 @@ def arithmetic():
         "downpour_loses_no_push",
         "downpour_forgets_what_it_pushed",
         "downpour_adagrad",
+        "downpour_adagrad_on_the_worker",
+        "downpour_pushes_and_fetches_separately",
         "adag_pushes_the_mean",
         "sagn_applies_the_mean_of_all",
         "ssgd_with_differing_rates",
@@ -54,10 +59,16 @@ def test_the_weights_are_what_the_formula_gives(arithmetic, check):
     assert arithmetic["differences"][check] < ROUNDING
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_simulation_of_the_figures_computes_what_the_recipe_computes(arithmetic, name):
+    """Of the figures of docs/recipes.md: after two windows of each of two workers."""
+    assert arithmetic["simulated"][name] < ROUNDING
+
+
 @pytest.mark.parametrize(
     ("recipe", "saved", "not_saved"),
     [
-        ("downpour", NET + ADAGRAD, ["accrued", "own"]),
+        ("downpour", NET + ADAGRAD, ["accrued", "own", "sent"]),
         ("adag", NET, ["accrued", "own"]),
         ("sagn", NET, ["accrued", "own"]),
         ("dynsgd", [*NET, "pushes"], ["accrued", "own", "pulled_at"]),
@@ -82,6 +93,23 @@ def test_downpour_learns(hosts, serial, tmp_path):
     done = run("downpour", tmp_path, hosts=hosts)
     assert_learned(done, serial)
     assert_own_copies(done)
+
+
+def test_downpour_learns_with_background_pushes_and_adagrad_on_the_workers(serial, tmp_path):
+    words = ("--push=background", "--local=adagrad", "--n_push=5", "--n_fetch=10")
+    done = run("downpour", tmp_path, words=words)
+    assert_learned(done, serial)
+    assert_own_copies(done)
+
+
+def test_the_centre_is_measured_by_the_chief_alone(tmp_path):
+    done = run("adag", tmp_path, words=("--measure_every=100", "--net=dense", "--steps=400"))
+    measured = CENTRE.findall(done.log("worker:0"))
+    steps = [int(step) for step, _ in measured]
+    assert steps == sorted(steps)
+    assert steps[-1] >= 400
+    assert float(measured[-1][1]) < float(measured[0][1])
+    assert not CENTRE.search(done.log("worker:1"))
 
 
 @pytest.mark.parametrize("recipe", ["adag", "dynsgd", "aeasgd", "aeamsgd"])

@@ -64,6 +64,34 @@ def test_synchronous_replicas_take_every_step_together(tmp_path, serial):
     assert {stopped_at(done, worker) for worker in done.ended_workers()} == {(300, 300)}
 
 
+def test_a_slow_worker_holds_up_every_step_and_with_a_backup_none(tmp_path):
+    """The slowed worker is the chief, whose log is always complete; a step needs two workers."""
+    words = ("--net=dense", "--slow_worker=0", "--slow_ms=200")
+    waiting = backup_run(tmp_path, (*words, "--backup=0", "--steps=30"))
+    assert stopped_at(waiting, "worker:0") == (30, 30)
+    done = backup_run(tmp_path, (*words, "--backup=1", "--steps=300"))
+    step, own = stopped_at(done, "worker:0")
+    assert step >= 300
+    # The others alone make steps while it computes a batch.
+    assert own <= step / 2
+
+
+def backup_run(tmp_path, words):
+    done = run("sync_replicas", tmp_path, hosts="hosts.backup.toml", words=words)
+    assert done.tasks["worker:0"] == "SUCCEEDED"
+    return done
+
+
+@pytest.mark.parametrize("backup", [2, -1])
+def test_a_backup_that_leaves_no_worker_is_refused_in_one_sentence(backup):
+    role = ["--job_name=worker", "--task_index=0", "--ps_hosts=a:1", "--worker_hosts=b:1,c:1"]
+    done = warm.run("-m", "sync_replicas.train", *role, f"--backup={backup}", cwd=EXAMPLES)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"--backup={backup}, but at least one of 2 workers must count"
+    )
+
+
 def test_balanced_ps_share_the_bytes(tmp_path, serial):
     done = run("ps_balance", tmp_path)
     assert_ended_by_themselves(done, ps=2)

@@ -16,7 +16,7 @@ from tfdeploy.trust import sensitive_values
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
 # No training: they call tfdeploy.
-MEASURING = {EXAMPLES / "side_by_side.py", EXAMPLES / "replication.py"}
+MEASURING = {*EXAMPLES.glob("figures/*.py"), EXAMPLES / "replication.py"}
 SCRIPTS = sorted({*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*/*.py")} - MEASURING)
 HOSTS = sorted(EXAMPLES.glob("*/hosts*.toml"))
 INDEX = (EXAMPLES / "README.md").read_text()
@@ -70,5 +70,5 @@ def test_every_recipe_is_in_the_index_and_tested(recipe):
 
 
 def test_the_index_names_only_recipes():
-    named = set(re.findall(r"\]\((\w+)/", INDEX))
+    named = set(re.findall(r"\]\((\w+)/(?:README\.md)?\)", INDEX))
     assert named == {recipe.name for recipe in RECIPES}

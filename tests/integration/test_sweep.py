@@ -200,7 +200,7 @@ def test_the_run_of_a_killed_sweep_is_stopped_first(world):
         sweeping.process.wait()
     [orphan] = read_record(project).values()
     [run] = orphan["runs"]
-    assert (run["result"], run["run"]) == ("going", project.runs[-1])
+    assert (run["result"], run["run"]) == ("running", project.runs[-1])
     assert project.processes()
     assert runs_on_hosts(project) == {run["run"]}
     project.ok(*arguments)

@@ -10,6 +10,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <store>/<project>/envs/<environment>/         a Python environment, see environments/
 <root>/agent/<hash>/                          one version of the agent
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
+<root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)

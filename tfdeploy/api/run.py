@@ -93,12 +93,12 @@ class Run:
         lines of each task. Raises PlanError for an unknown task, and at the end the errors of hosts
         that were given up; with `follow`, a host that is lost is asked again until it answers.
         """
-        from tfdeploy.commands.logs import logs
+        from tfdeploy.commands.logs import Selection, logs
 
         record = self.record
         with (
             _open_fleet(record, cancel) as fleet,
-            closing(logs(fleet, record, tasks, lines=lines, follow=follow)) as logged,
+            closing(logs(fleet, record, tasks, Selection(lines), follow=follow)) as logged,
         ):
             for new in logged:
                 yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)

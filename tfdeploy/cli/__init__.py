@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
@@ -25,7 +26,7 @@ __all__ = [
 
 def main() -> None:
     """Run the command line. An error becomes a message, a hint and an exit code."""
-    _handle_as_ctrl_c(signal.SIGTERM, signal.SIGHUP)
+    _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     try:
         command.run(sys.argv[1:])
@@ -59,12 +60,26 @@ def _own_arguments() -> list[str]:
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a signal that means the same.
+
+    It is not KeyboardInterrupt itself: if that interrupts source code that Python compiles and runs
+    (`exec` of a string, as @dataclass does while a module is imported), Python ends itself by
+    SIGINT at its exit, whatever exit code the command has chosen. Source: run_eval_code_obj in
+    CPython's pythonrun.c.
+    """
+
+
 def _handle_as_ctrl_c(*signals: signal.Signals) -> None:
-    """Let these signals end a command as Ctrl-C does: a scheduler sends SIGTERM, a terminal that is
-    closed sends SIGHUP. A signal that is ignored, such as SIGHUP under nohup, stays ignored."""
+    """Let these signals end a command: a scheduler sends SIGTERM, a terminal that is closed sends
+    SIGHUP. A signal that is ignored, such as SIGHUP under nohup, stays ignored."""
     for number in signals:
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise Interrupted
 
 
 def _print_interrupted() -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfdeploy.cli.command import DISK, add_command
+from tfdeploy.cli.completion import propose_files
 from tfdeploy.cli.options import (
     HOSTS,
     Hosts,
@@ -23,14 +25,30 @@ if TYPE_CHECKING:
     from tfdeploy.transfer.stored_results import StoredResult
 
 
-@add_command(DISK, "runs")
-def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
+@add_command(DISK, "runs", "runs --html")
+def runs(
+    hosts: Hosts = HOSTS,
+    html: Annotated[bool, typer.Option("--html",
+                    help="Ask no host: write a page about all runs on the controller, with links "
+                    "to their reports.")] = False,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE",
+                   help="The page to write. Default: index.html in runs/.", show_default=False,
+                   autocompletion=propose_files)] = None,
+    json: Json = False,
+) -> None:  # fmt: skip
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
+    if json and html:
+        raise typer.BadParameter("--html writes a page; expected no --json")
+    if out and not html:
+        raise typer.BadParameter("--out names the page of --html; expected --html, too")
+    if html:
+        _write_page(hosts, out)
+        return
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
@@ -39,6 +57,20 @@ def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     else:
         Console().print_runs(project_runs)
     exit_if_failed(project_runs.errors)
+
+
+def _write_page(hosts: Path, out: Path | None) -> None:
+    from tfdeploy.experiments.run_index import page
+    from tfdeploy.experiments.run_report.page import check_file, write
+    from tfdeploy.output.console import Console
+
+    console, file = Console(), out or page.default_file(hosts)
+    if out:
+        check_file(out)
+    with console.report_progress() as on_report:
+        index = page.gather_index(hosts, file, on_report)
+    write(file, page.render(index))
+    console.print_text(f"{file}")
 
 
 @add_command(DISK, "prune --dry-run", "prune --keep 2")

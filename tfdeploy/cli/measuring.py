@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     load_inventory,
     open_fleet,
 )
+from tfdeploy.experiments.comparing.axis import Axis  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -121,12 +122,14 @@ def _gather_facts(run: Run, offline: bool) -> RunFacts:
 
 @add_command(
     MEASURE,
-    "compare 20260501-101500-3f2a 20260501-113000-91c4",
+    "compare nightly 20260501-113000-91c4",
     "compare small=RUN large=RUN --tag accuracy --target 0.9",
+    "compare 'adam=adam-*' sgd=RUN,RUN,RUN --x examples --examples-per-step 128",
 )
 def compare(
     runs: Annotated[list[str], typer.Argument(metavar="RUN",
-                    help="A run's id or folder. LABEL=RUN gives it a label.",
+                    help="A run's id, name or folder. LABEL=RUN gives it a label. LABEL=RUN,RUN "
+                    "and 'NAME*' are repeated runs: one line, with a band.",
                     autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
@@ -142,22 +145,36 @@ def compare(
     picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
                        autocompletion=propose_files,
                        help="The .svg or .png to write. Default: compare.svg in runs/.")] = None,
-    log: Annotated[bool, typer.Option("--log", help="Use a logarithmic y axis.")] = False,
+    x: Annotated[Axis | None, typer.Option("--x", metavar="AXIS", help="The x axis: step, time or "
+                 "examples. Default: a panel for each that is known.")] = None,
+    examples_per_step: Annotated[list[str] | None, typer.Option("--examples-per-step",
+                                 metavar="N", help="Examples in one step: add an axis of them. "
+                                 "LABEL=N: of one line. Repeatable.")] = None,
+    synchronous: Annotated[bool, typer.Option("--synchronous",
+                           help="Each step takes that many examples from every worker.")] = False,
+    log: Annotated[bool | None, typer.Option("--log/--linear", help="The y axis. Default: "
+                   "logarithmic for losses.", show_default=False)] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
-    """Compare a scalar of collected runs, such as the loss, over steps and over time."""
-    from tfdeploy.experiments import compare as command
+    """Compare a scalar of collected runs, such as the loss, over steps, time and examples."""
     from tfdeploy.experiments import plots, scalars
+    from tfdeploy.experiments.comparing import compare as command
+    from tfdeploy.experiments.comparing import panels as plot
+    from tfdeploy.experiments.comparing.examples import parse_examples
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     picture = picture or command.default_picture(hosts)
     plots.check_file(picture)
     regex = scalars.log_pattern(pattern) if pattern else None
-    comparison = command.compare(hosts, runs, tag=tag, pattern=regex, smooth=smooth, target=target)
+    examples = parse_examples(examples_per_step or (), synchronous)
+    comparison = command.compare(
+        hosts, runs, tag=tag, pattern=regex, smooth=smooth, target=target, examples=examples
+    )
+    panels = plot.panels(comparison, x, log)
     if not json:
         Console().print_comparison(comparison, picture)  # first, because drawing may fail
-    plots.draw(picture, command.panels(comparison, "y" if log else ""))
+    plots.draw(picture, panels)
     if json:
         print_json(json_output.compare_document(comparison, picture))
 

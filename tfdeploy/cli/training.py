@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -179,6 +180,8 @@ def run(
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch",
+                     help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
     notify: NotifyTarget = None,
     json: Json = False,
@@ -191,16 +194,21 @@ def run(
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
-    console = Console(for_json=json)
+    if watch and resilient:
+        raise typer.BadParameter("--watch shows one plan; expected no --resilient")
+    console, cancel = Console(for_json=json), threading.Event() if watch else None
     wait_s = parse_wait(wait)
     notice = EndNotice(notify, console)
     intent = load_intent(hosts, words, env, counts, name, release)
     secret_values(intent.inventory)  # a missing one is found before the push
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         _push(fleet, intent, console, intent.hosts)
         current_run = _start(fleet, intent, console, wait_s)
         with notice.of(fleet, current_run):
-            current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
+            if cancel and not json and _has_screen(console):
+                current_run, ended = _follow_on_screen(fleet, current_run, console, cancel)
+            else:
+                current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
             notice.ended(current_run, ended)
             finished = _finish(fleet, current_run, ended, console)
     _exit_with_end(console, current_run, finished, json)
@@ -298,16 +306,39 @@ def _follow(
     fleet: Fleet, current_run: Run, console: Console, *, resilient: bool
 ) -> tuple[Run, RunEnd]:
     """Follow the run to its end; return it as it was last resumed."""
-    from tfdeploy.commands.run import follow_resiliently, follow_to_end
-
-    follow = follow_resiliently if resilient else follow_to_end
     try:
+        # Within the try: the user may type Ctrl-C while these modules are imported.
+        from tfdeploy.commands.run import follow_resiliently, follow_to_end
+
+        follow = follow_resiliently if resilient else follow_to_end
         with console.fetch_progress(fleet.transfers, beside_events=True):
             return follow(fleet, current_run, _watcher(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
             text = f"interrupted; run {current_run.id} may be partly stopped. Next:"
             exit_interrupted(console, current_run, text, COMMANDS_TO_INSPECT)
+        exit_from_following(console, current_run)
+
+
+def _has_screen(console: Console) -> bool:
+    from tfdeploy.live.show import has_screen
+
+    return has_screen() and not console.is_quiet
+
+
+def _follow_on_screen(
+    fleet: Fleet, current_run: Run, console: Console, cancel: threading.Event
+) -> tuple[Run, RunEnd]:
+    """Follow the run to its end in the view of `watch`; leaving the view is as Ctrl-C."""
+    try:
+        from tfdeploy.commands.run import follow_to_end
+        from tfdeploy.live.run_view import follow_on_screen
+
+        def follow(watcher: Watcher) -> tuple[Run, RunEnd]:
+            return follow_to_end(fleet, current_run, watcher)
+
+        return follow_on_screen(fleet, current_run, follow, _watcher(console), cancel)
+    except KeyboardInterrupt:
         exit_from_following(console, current_run)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,8 +26,11 @@ from tfdeploy.cli.options import (
 from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from tfdeploy.commands.collect import CollectResult
-    from tfdeploy.commands.watch import Samples, WatchedRun
+    from tfdeploy.commands.logs import NewLines
+    from tfdeploy.commands.watch import Ending, WatchedRun
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
@@ -74,50 +75,49 @@ def watch(
                     help="Print JSON lines: one document every 5 seconds.")] = False,
 ) -> None:  # fmt: skip
     """Watch a run: tasks, CPU, memory, GPUs, training, logs. Quitting does not affect the run."""
-    from tfdeploy.commands.watch import FIRST_LINES, WatchedRun
+    from tfdeploy.commands.watch import Ending
     from tfdeploy.output.console import Console
 
     found, console = find_run(hosts, run or run_id), Console(for_json=json)
-    watched = WatchedRun(found)
-    try:
-        with open_fleet(found) as fleet, fleet.watch(found, FIRST_LINES) as following:
-            interrupted = _show(watched, following, console, json)
-    except KeyboardInterrupt:
-        interrupted = True
-    if interrupted and not watched.has_ended:
+    watched, ending = _watch(found, console, json)
+    while ending is Ending.OVER:
+        found = find_run(hosts, found.id)
+        console.print_text(f"run {found.id} was started again; watching it")
+        watched, ending = _watch(found, console, json)
+    if ending is Ending.INTERRUPTED and not watched.has_ended:
         exit_from_following(console, found)
     if watched.has_ended:
         exit_if_failed(watched.errors)
         raise typer.Exit(watched.exit_code)
-    console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
+    if watched.continues:
+        console.print_text(f"run {found.id} continues. Next: tfdeploy attach {found.flags}")
+    else:
+        text = f"no host has reported how run {found.id} is. Next: tfdeploy status {found.flags}"
+        console.print_text(text)
     exit_if_failed([host.error for host in watched.hosts.values() if host.gave_up and host.error])
 
 
-def _show(watched: WatchedRun, following: Samples, console: Console, json: bool) -> bool:
-    """Show the run until it has ended or, on a terminal, until the user quits. Return whether
-    Ctrl-C ended it."""
-    from tfdeploy.live import plain
+def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
+    """Watch a run as its last start has planned it."""
+    from tfdeploy.commands.watch import FIRST_LINES, Ending, WatchedRun, started_again
+    from tfdeploy.live.show import show
 
-    if json:
-        plain.print_documents(watched, following, console)
-    elif not _has_screen():
-        plain.print_changes(watched, following, console)
-    else:
-        from tfdeploy.live.app import WatchApp
-
-        interrupted = WatchApp(watched, following.events()).run()
-        plain.print_end(watched, console)
-        return bool(interrupted)
-    return False
+    watched = WatchedRun(run)
+    try:
+        with open_fleet(run) as fleet, fleet.watch(run, FIRST_LINES) as following:
+            return watched, show(watched, following, console, json, lambda: started_again(run))
+    except KeyboardInterrupt:
+        return watched, Ending.INTERRUPTED
 
 
-def _has_screen() -> bool:
-    """Return whether there is a terminal that a view can be drawn on."""
-    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
-
-
-@add_command(WATCH, "logs -f", "logs worker:[0-3] ps:0 -n 20", "logs --on gpu-03")
+@add_command(
+    WATCH,
+    "logs -f",
+    "logs worker:[0-3] ps:0 -n 20",
+    "logs --on gpu-03",
+    "logs --grep 'Error|nan' --since 10m",
+    "logs --fold",
+)
 def logs(
     tasks: TaskArguments = None,
     hosts: Hosts = HOSTS,
@@ -126,31 +126,84 @@ def logs(
     on: TasksOn = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs as they grow.")]
     = False,
-    lines: Annotated[int | None, typer.Option("-n", "--lines", min=0, metavar="N",
+    lines: Annotated[int | None, typer.Option("-n", "--lines", "--tail", min=0, metavar="N",
                      help="Start with the last N lines of each task. Default: all lines.")] = None,
+    grep: Annotated[str, typer.Option("--grep", metavar="PATTERN",
+                    help="Only lines that this regular expression matches. Hosts select them.",
+                    show_default=False)] = "",
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME",
+                     help="Only lines written since: 90s, 10m, 2h, 1d, 14:30, 2026-05-01T14:30.")]
+    = None,
+    fold: Annotated[bool, typer.Option("--fold",
+                    help="Print lines that tasks have in common once.")] = False,
+    explain: Annotated[bool, typer.Option("--explain",
+                       help="Say what known messages mean, also without a terminal.")] = False,
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
-    from tfdeploy.commands import logs as command
-    from tfdeploy.output import json_output
-    from tfdeploy.output.console import Console, print_json_lines
+    from datetime import datetime
 
+    from tfdeploy.commands import logs as command
+    from tfdeploy.config.option_values import parse_since
+    from tfdeploy.output.console import Console
+
+    selection = command.Selection(lines, grep, parse_since(since, datetime.now().astimezone()))
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
+    console.explains = explain
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
-                fleet, run, [*(tasks or ()), *(task or ())], lines=lines, follow=follow,
+                fleet, run, [*(tasks or ()), *(task or ())], selection, follow=follow,
                 on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
             )
         ) as logged:  # fmt: skip
-            for new in logged:
-                if json:
-                    print_json_lines(json_output.log_lines(new.task, new.host, new.lines))
-                else:
-                    console.print_log_lines(new.task, new.host, new.lines)
+            if fold:
+                _print_folded(logged, run, console, follow=follow, json=json)
+            else:
+                _print_lines(logged, console, json=json)
     except KeyboardInterrupt:
         exit_from_following(console, run)
+
+
+def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
+    from tfdeploy.output import json_output
+    from tfdeploy.output.console import print_json_lines
+
+    for new in logged:
+        if json:
+            print_json_lines(json_output.log_lines(new.task, new.host, new.lines))
+        else:
+            console.print_log_lines(new.task, new.host, new.lines)
+
+
+def _print_folded(
+    logged: Iterable[NewLines], run: Run, console: Console, *, follow: bool, json: bool
+) -> None:
+    """Print lines that tasks have in common once: with `follow` those of a second together."""
+    from tfdeploy.commands.logs import fold
+    from tfdeploy.output import json_output
+    from tfdeploy.output.batching import Batch
+    from tfdeploy.output.console import print_json_lines
+
+    hosts = {str(placement.task): placement.host for placement in run.plan.placements}
+
+    def print_blocks(new: Sequence[NewLines]) -> None:
+        blocks = fold(run, new)
+        if json:
+            print_json_lines(json_output.folded_lines(blocks, hosts))
+        else:
+            console.print_folded(blocks)
+
+    if not follow:
+        print_blocks(list(logged))
+        return
+    batch = Batch(print_blocks, single=0)
+    try:
+        for new in logged:
+            batch.add(new)
+    finally:
+        batch.flush()
 
 
 @add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")

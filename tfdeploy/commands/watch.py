@@ -1,14 +1,18 @@
 """`tfdeploy watch`: what is known of a run while its hosts send samples. Watching changes nothing.
 
-Pure: the clock of the controller is an argument. Clocks of hosts are only compared with themselves.
+Pure, except for `started_again`: the clock of the controller is an argument. Clocks of hosts are
+only compared with themselves.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
+from tfdeploy import run as runs
 from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
@@ -29,6 +33,15 @@ FIRST_LINES = 50  # of each log
 MAX_LINES = 1000  # of each log that are kept
 SIGTERM_EXIT = 143
 UNKNOWN_VERB = "KeyError: 'watch'"
+
+
+class Ending(Enum):
+    """Why the watching has ended: the user quit, or a signal came, or it is over, because another
+    command has started the run again, or because the run has ended."""
+
+    QUIT = "quit"
+    INTERRUPTED = "interrupted"
+    OVER = "over"
 
 
 @dataclass
@@ -134,6 +147,11 @@ class WatchedRun:
         """Return the errors of the hosts that do not report now."""
         return [host.error for host in self.hosts.values() if host.error]
 
+    @property
+    def continues(self) -> bool:
+        """Return whether a host has reported a task that has not ended."""
+        return any(task.report and not task.has_ended for task in self.tasks.values())
+
     def checkpoint_age_s(self, now: float) -> float:
         return max(0.0, now - self._checkpoint_at)
 
@@ -169,6 +187,16 @@ class WatchedRun:
             self._trainer, self.history = trainer, TrainingHistory()
         self.training = saying[trainer]
         self.history.add(saying[trainer], now)
+
+
+def started_again(run: Run) -> bool:
+    """Return whether another command has started the run again since (resume, scale), by its record
+    on the controller."""
+    with suppress(OSError, TfdeployError):
+        text = (run.folder / "run.json").read_text()
+        starts: int = runs.parse_run_json(text, run.folder)["starts"]
+        return starts > run.starts
+    return False
 
 
 def explain(error: TfdeployError) -> TfdeployError:

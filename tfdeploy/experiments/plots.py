@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import YAxis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -26,14 +27,16 @@ DASHES = ("-", "--", ":")
 MARKERS_PER_LINE = 8  # if it has more than twice as many points
 PANEL_SIZE = (4.6, 3.8)  # inches
 LEGEND_WIDTH = 1.6
+SHORT_AXIS = 1000.0  # its highest value over its lowest one
 METADATA = {".svg": {"Date": None}, ".png": {"Software": None}}
 
 
 @dataclass(frozen=True)
 class Line:
     """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap. `ranges` are the
-    lowest and highest values of each point, drawn as bars. A line `like` another one has the colour
-    of that label, and no markers; `linestyle` is matplotlib's, by default that of its colour."""
+    lowest and highest values of each point, drawn as bars; `low` and `high` those of a band around
+    the line. A line `like` another one has the colour of that label, and no markers; `linestyle` is
+    matplotlib's, by default that of its colour. `note` stands below the label in the legend."""
 
     label: str
     xs: Sequence[float]
@@ -42,6 +45,9 @@ class Line:
     ranges: Sequence[tuple[float, float]] = ()
     linestyle: str = ""
     like: str = ""
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,10 @@ def _figure(panels: Sequence[Panel]) -> Figure:
     drawn: dict[str, Line2D] = {}
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         drawn = _draw_panel(axes, panel, style_numbers) | drawn  # the first panel's style counts
-    texts = [_escape_formulas(label) for label in drawn]
+    notes = {line.label: line.note for panel in panels for line in panel.lines}
+    texts = [
+        _escape_formulas("\n".join(filter(None, (label, notes.get(label))))) for label in drawn
+    ]
     figure.legend([*drawn.values()], texts, loc="outside right upper", frameon=False)
     return figure
 
@@ -150,6 +159,8 @@ def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict
     if panel.ideal:
         ideal = panel.ideal
         [drawn[ideal.label]] = axes.plot(ideal.xs, ideal.ys, "--", color="grey", linewidth=1)
+    if "y" in panel.log:
+        _label_plainly(axes.yaxis)
     texts = {"title": panel.title, "xlabel": panel.xlabel, "ylabel": panel.ylabel}
     axes.set(**{name: _escape_formulas(text) for name, text in texts.items()})
     if panel.ticks:
@@ -160,6 +171,18 @@ def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict
     return drawn
 
 
+def _label_plainly(axis: YAxis) -> None:
+    """Label a logarithmic axis with plain numbers: 0.2 says more than 2×10⁻¹. A short axis gets
+    more of them. It has its lines already, so its limits are known."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high < SHORT_AXIS * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _draw_line(axes: Axes, line: Line, style_number: int) -> Line2D:
     """Markers start at a different point in each line, to tell lines apart where they overlap."""
     colour = COLOURS[style_number % len(COLOURS)]
@@ -167,6 +190,8 @@ def _draw_line(axes: Axes, line: Line, style_number: int) -> Line2D:
         axes.plot(line.xs, line.raw, color=colour, alpha=0.25, linewidth=0.8)
     if line.ranges:
         _draw_ranges(axes, line, colour)
+    if line.low:
+        axes.fill_between(line.xs, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
     many = len(line.xs) > 2 * MARKERS_PER_LINE
     every = len(line.xs) // MARKERS_PER_LINE if many else 1
     [drawn] = axes.plot(

@@ -31,7 +31,7 @@ from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, use
 from tfdeploy.experiments.measure import measure
 from tfdeploy.experiments.record import SweepRecord, lock_folder
 from tfdeploy.experiments.speed import model
-from tfdeploy.experiments.speed.results import FAILED, GOING, MEASURED, Result, Sweep
+from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Result, Sweep
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust.store import refuse_untrusted
 
@@ -52,7 +52,7 @@ FOLDER = "sweep"
 
 @dataclass(frozen=True)
 class Watcher:
-    """`on_start` is called with a result that is GOING before its run starts, `on_result` with each
+    """`on_start` is called with a RUNNING result before its run starts, `on_result` with each
     result."""
 
     on_start: Callable[[Result], None] = lambda result: None
@@ -203,7 +203,7 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
 
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
     """Stop and delete the run that a killed sweep left. A run without a record never started."""
-    for result in [each for each in record.sweep.results.values() if each.result == GOING]:
+    for result in [each for each in record.sweep.results.values() if each.result == RUNNING]:
         if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
             orphan = run.load(inventory.file, result.run)
             refuse_untrusted(orphan.inventory, f"the record of run {orphan.id}", orphan.flags)

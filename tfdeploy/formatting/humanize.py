@@ -19,6 +19,8 @@ URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s@\"']*@)?([^/\s?#\"']*)
 def escape_control(text: str) -> str:
     """Return `text` with its control characters, such as terminal escapes, written out; newlines
     and tabs stay."""
+    if text.isprintable():  # almost every line of a log
+        return text
     return "".join(
         char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
     )
@@ -26,6 +28,8 @@ def escape_control(text: str) -> str:
 
 def escape_json(text: str) -> str:
     r"""Return a JSON document with `\u....` for each character that is not printable."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )

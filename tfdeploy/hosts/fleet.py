@@ -5,11 +5,12 @@ from __future__ import annotations
 import resource
 import threading
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
-from tfdeploy.agent.protocol.reports import Follow, RunEvent
+from tfdeploy.agent.protocol.reports import Follow, RunEvent, SelectLines
 from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts import parallel
@@ -144,6 +145,29 @@ class Fleet:
                     forever,
                     chief=str(chief.task) if announce and host == chief.host else "",
                 )
+            )
+            for host, tasks in _tasks_by_host(placements).items()
+        }
+        return Following(subscriptions, self.cancellation)
+
+    def select_lines(
+        self,
+        run: Run,
+        placements: Iterable[Placement],
+        lines: int | None,
+        grep: str,
+        since: timedelta | datetime | None,
+        *,
+        forever: bool,
+    ) -> Following[RunEvent]:
+        """As `follow` with logs, but report only lines that `grep` matches and that were written
+        since a time, or within a duration until now, by the host's clock."""
+        project = run.inventory.project
+        since_s = since.total_seconds() if isinstance(since, timedelta) else None
+        since_at = since.timestamp() if isinstance(since, datetime) else None
+        subscriptions = {
+            self.agents[host]: RunEvents(
+                SelectLines(project, run.id, tasks, lines, forever, grep, since_s, since_at)
             )
             for host, tasks in _tasks_by_host(placements).items()
         }

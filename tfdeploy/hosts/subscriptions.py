@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
-from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, StateChange
+from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, SelectLines, StateChange
 from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import AgentError
 
@@ -38,13 +38,14 @@ class Subscription(ABC, Generic[E]):
 class RunEvents(Subscription[RunEvent]):
     """State changes, log lines and new results. No line is lost or repeated."""
 
-    def __init__(self, request: Follow) -> None:
+    def __init__(self, request: Follow | SelectLines) -> None:
         self.forever = request.forever
         self._request = request
         self._cursors: dict[str, str] = {}
 
-    def request(self) -> Follow:
-        return Follow(**{**vars(self._request), "cursors": {**self._cursors} or None})
+    def request(self) -> Follow | SelectLines:
+        cursors = {**self._cursors} or None
+        return type(self._request)(**{**vars(self._request), "cursors": cursors})
 
     def accept(self, host: str, event: RunEvent) -> bool:
         """Return False for an event that only reports where a log begins."""

@@ -14,7 +14,8 @@ from textual.app import App
 from textual.binding import Binding
 from textual.widgets import RichLog, Static
 
-from tfdeploy.formatting import terminal_text
+from tfdeploy.commands.watch import Ending
+from tfdeploy.formatting import known_messages, terminal_text
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
@@ -37,8 +38,8 @@ KEYS_AT_END = "arrows or 1-9: task   PgUp/PgDn: scroll   q: quit"
 KEYS = f"{KEYS_AT_END}, the run continues"
 
 
-class WatchApp(App[bool]):
-    """Show a run until the user quits. Returns whether Ctrl-C ended it.
+class WatchApp(App[Ending]):
+    """Show a run until the user quits, or until `is_over()`. Returns which of these came first.
 
     `events` are those of a Following; a thread takes them until the application has ended.
     """
@@ -68,9 +69,11 @@ class WatchApp(App[bool]):
         watched: WatchedRun,
         events: Iterable[tuple[str, Event]],
         clock: Callable[[], float] = time.monotonic,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(ansi_color=True)
         self._watched, self._events, self._clock = watched, events, clock
+        self._is_over = is_over
         self._selected = str(watched.run.plan.chief.task)
         self._rows: list[Row] = []
         self._shown = ("", 0)  # the task whose log is shown, and how many of its lines
@@ -89,7 +92,7 @@ class WatchApp(App[bool]):
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(number, self.action_leave, True)
         threading.Thread(target=self._receive, daemon=True).start()
-        self.set_interval(REFRESH_S, self.refresh_view)
+        self.set_interval(REFRESH_S, self._refresh_or_leave)
         self.call_after_refresh(self.refresh_view)
 
     def on_resize(self) -> None:
@@ -98,7 +101,7 @@ class WatchApp(App[bool]):
     # Keys
 
     def action_leave(self, interrupted: bool) -> None:
-        self.exit(interrupted)
+        self.exit(Ending.INTERRUPTED if interrupted else Ending.QUIT)
 
     def action_select(self, move: int) -> None:
         """Show the log of the first task of the row above or below."""
@@ -145,6 +148,12 @@ class WatchApp(App[bool]):
                 return
 
     # The view
+
+    def _refresh_or_leave(self) -> None:
+        if self._is_over():
+            self.exit(Ending.OVER)
+        else:
+            self.refresh_view()
 
     def refresh_view(self) -> None:
         """Show what is known now."""
@@ -213,10 +222,14 @@ def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
 
 
 def log_text(line: str) -> Text:
-    """Return a line of a log with a script's colours. Other escape sequences are written out."""
+    """Return a line of a log with a script's colours, and TensorFlow's noise at its start dimmed.
+    Other escape sequences are written out."""
     spans = terminal_text.styled_spans(line)
     parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
-    return Text.assemble(*parts, no_wrap=True)
+    text = Text.assemble(*parts, no_wrap=True)
+    if known_messages.is_startup_noise(text.plain):
+        text.stylize("dim")
+    return text
 
 
 def _newest(task: WatchedTask, count: int) -> list[str]:

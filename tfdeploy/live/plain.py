@@ -14,7 +14,7 @@ from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tfdeploy.commands.watch import Event, Samples, WatchedRun
     from tfdeploy.output.console import Console
@@ -24,10 +24,12 @@ DOCUMENT_EVERY_S = 5.0
 FIRST_S = 1.0  # until the first samples have arrived
 
 
-def print_changes(watched: WatchedRun, following: Samples, console: Console) -> None:
-    """Print what changes until the run has ended, and then how."""
+def print_changes(
+    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+) -> None:
+    """Print what changes until the run has ended, and then how, or until `is_over()`."""
     printed = ""
-    for is_last in _periods(watched, following, TRAINING_EVERY_S, console):
+    for is_last in _periods(watched, following, TRAINING_EVERY_S, console, is_over):
         line = "  ".join(summary.training_parts(watched, time.monotonic()))
         if line != printed and not is_last:
             console.print_text(line)
@@ -42,14 +44,20 @@ def print_end(watched: WatchedRun, console: Console) -> None:
         console.print_text(f"run {watched.run.id} {end}")
 
 
-def print_documents(watched: WatchedRun, following: Samples, console: Console) -> None:
+def print_documents(
+    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+) -> None:
     """Print a JSON document, in one line, every DOCUMENT_EVERY_S and at the end."""
-    for _ in _periods(watched, following, DOCUMENT_EVERY_S, console):
+    for _ in _periods(watched, following, DOCUMENT_EVERY_S, console, is_over):
         print_json_lines([json_output.watch_document(watched, time.monotonic())])
 
 
 def _periods(
-    watched: WatchedRun, following: Samples, every_s: float, console: Console
+    watched: WatchedRun,
+    following: Samples,
+    every_s: float,
+    console: Console,
+    is_over: Callable[[], bool],
 ) -> Iterator[bool]:
     """Take events; yield False after each `every_s` seconds, and True at the end."""
     due = time.monotonic() + FIRST_S
@@ -64,6 +72,8 @@ def _periods(
         if over and time.monotonic() < due:  # no host will send anything more
             break
         if not watched.has_ended and time.monotonic() >= due:
+            if is_over():
+                break
             yield False
             due = time.monotonic() + every_s
     yield True

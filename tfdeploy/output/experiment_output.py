@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from tfdeploy.experiments.comparing.comparison import spread
 from tfdeploy.experiments.speed import model, report
 from tfdeploy.formatting.humanize import (
     escape_line,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.compare import Comparison, RunSeries
+    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, Spread
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.model import Prediction
     from tfdeploy.experiments.speed.results import Cell, Result, Sweep
@@ -45,6 +47,16 @@ class ExperimentOutput(Terminal):
                 escape(f"{result.cell}, repeat {result.repeat}: run {result.run}")
             )
 
+    @contextmanager
+    def report_progress(self) -> Iterator[Callable[[str], None]]:
+        """Yield a function that takes the run whose report is written now, and shows it on a
+        terminal until the context ends."""
+        if not self._out.is_terminal:
+            yield lambda run: None
+            return
+        with self._out.status("reading the runs") as status:
+            yield lambda run: status.update(escape(f"report of run {run}"))
+
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
         cells, runs = len(grid.cells), len(grid.cells) * grid.repeats
@@ -58,11 +70,11 @@ class ExperimentOutput(Terminal):
     def print_sweep(self, sweep: Sweep, picture: Path) -> None:
         self.print_text("")
         self._print_rows(report.columns(sweep), [report.row(sweep, each) for each in sweep])
-        self._print_lines(report.remarks(sweep))
+        self._print_paragraph(report.remarks(sweep))
         if not sweep.base:
             return
         self._print_rows(report.LOAD_COLUMNS, map(report.load_row, sweep.measured), "\n")
-        self._print_lines(report.LOAD_EXPLANATION)
+        self._print_paragraph(report.LOAD_EXPLANATION)
         if sweep.predict:
             self._print_prediction(model.predict(sweep, sweep.predict), sweep.base.cell)
         self.print_text(f"picture: {picture}")
@@ -74,7 +86,7 @@ class ExperimentOutput(Terminal):
         self.print_text(f"\npredicted, not measured: the speed-up over {base}")
         columns = report.predicted_columns(prediction)
         self._print_rows(columns, report.predicted_rows(prediction))
-        self._print_lines(report.prediction_remarks(prediction.model))
+        self._print_paragraph(report.prediction_remarks(prediction.model))
 
     def _print_rows(
         self, columns: Iterable[str], rows: Iterable[Iterable[str]], before: str = ""
@@ -85,20 +97,23 @@ class ExperimentOutput(Terminal):
         self._out.print(before, end="")
         self._print_table(table)
 
-    def _print_lines(self, lines: Iterable[str]) -> None:
+    def _print_paragraph(self, lines: Iterable[str]) -> None:
         for each in lines:
             self.print_text(each)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
-        """Print a row for each run; STEPS and SECONDS are those of its last point."""
-        best = "HIGHEST" if comparison.rises else "LOWEST"
-        target = comparison.target
-        reached = () if target is None else (f"REACHED {target:g}",)
-        columns = ("RUN", "TASKS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST", best)
-        table = new_table(*columns, *reached)
-        for run in comparison.runs:
-            table.add_row(*_comparison_row(comparison, run))
+        """Print a row for each run; STEPS and SECONDS are those of its last point. If there are
+        repeated runs, print a row for each line of the picture, too."""
+        line = ("LINE",) if comparison.has_repeats else ()
+        columns = ("RUN", *line, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
+        table = new_table(*columns, *_result_columns(comparison))
+        for group in comparison.groups:
+            for run in group.runs:
+                cells = [_text(run.label), *([_text(group.label)] if line else [])]
+                table.add_row(*cells, *_comparison_row(comparison, run))
         self._print_table(table)
+        if comparison.has_repeats:
+            self._print_spreads(comparison)
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
         self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
@@ -122,6 +137,23 @@ class ExperimentOutput(Terminal):
         text = escape_line(f"{place} is not shown: it {found.error}")
         self._err.print(f"[yellow]{escape(text)}[/]")
 
+    def _print_spreads(self, comparison: Comparison) -> None:
+        """Print the medians of each line of the picture, with the lowest and the highest value."""
+        table = new_table("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
+        for group in comparison.groups:
+            last = spread(group, lambda run: run.smoothed[-1])
+            best = spread(group, comparison.best)
+            reached = comparison.reached(group)
+            steps = f", step {median(step for step, _ in reached):g}" if reached else ""
+            of_all = f"{len(reached)} of {len(group.runs)}{steps}"
+            table.add_row(
+                *(_text(group.label), str(len(group.runs)), str(group.points)),
+                *(_spread_text(last), _spread_text(best)),
+                *([] if comparison.target is None else [of_all]),
+            )
+        self.print_text("\nmedian (lowest to highest run):")
+        self._print_table(table)
+
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
     from tfdeploy.commands.following.tensorboard.board import WRITERS
@@ -136,15 +168,29 @@ def _shown_events(fetcher: EventFetcher, label: str) -> str:
     return f"run {label}: {shown}{also}"
 
 
+def _result_columns(comparison: Comparison) -> tuple[str, ...]:
+    best = "HIGHEST" if comparison.rises else "LOWEST"
+    return (best, *(() if comparison.target is None else (f"REACHED {comparison.target:g}",)))
+
+
 def _comparison_row(comparison: Comparison, run: RunSeries) -> list[str]:
-    label = escape(escape_line(run.label))
     values = (run.smoothed[0], run.smoothed[-1], comparison.best(run))
     return [
-        *(label, format_job_counts(run.tasks) or "-", str(run.series[-1].step)),
+        *(format_job_counts(run.tasks) or "-", str(len(run.series)), str(run.series[-1].step)),
         *(_tenths(run.seconds[-1]), _tenths(run.steps_per_s)),
         *(f"{value:.4g}" for value in values),
         *([] if comparison.target is None else [_point_text(comparison.target_point(run))]),
     ]
+
+
+def _text(label: str) -> str:
+    return escape(escape_line(label))
+
+
+def _spread_text(spread: Spread) -> str:
+    if spread.low == spread.high:
+        return f"{spread.median:.4g}"
+    return f"{spread.median:.4g} ({spread.low:.4g} to {spread.high:.4g})"
 
 
 def _tenths(value: float) -> str:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
-from tfdeploy.formatting import terminal_text
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import (
     escape_line,
@@ -22,7 +20,7 @@ from tfdeploy.formatting.humanize import (
 )
 from tfdeploy.output import results_output, status_table
 from tfdeploy.output.batching import Batch
-from tfdeploy.output.terminal import STATE_STYLES, Terminal
+from tfdeploy.output.terminal import STATE_STYLES, LogTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,12 +35,11 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
-PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
 
 
-class RunEvents(Terminal):
+class RunEvents(LogTerminal):
     def __init__(self, *, for_json: bool = False) -> None:
         super().__init__(for_json=for_json)
         self._reports = Batch(self._print_reports, SINGLE_REPORTS)
@@ -79,18 +76,6 @@ class RunEvents(Terminal):
         """Print log lines of a run that is followed to its end."""
         if not self.is_quiet:
             self.print_log_lines(task, host, lines)
-
-    def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
-        """Print each line behind its task and host, in a colour of the task's own."""
-        style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
-        for line in lines:
-            parts = terminal_text.styled_spans(line)
-            with self._lock:
-                self._out.out(f"{task}@{host} | ", style=style, end="", highlight=False)
-                if any(colours for _, colours in parts) and self._out.is_terminal:
-                    self._out.print(_coloured(parts))
-                else:
-                    self._out.out(escape_line("".join(text for text, _ in parts)), highlight=False)
 
     # The run
 
@@ -198,12 +183,6 @@ class RunEvents(Terminal):
 
 def _escaped(text: object) -> str:
     return escape(escape_line(str(text)))
-
-
-def _coloured(parts: Sequence[tuple[str, str]]) -> Text:
-    """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
-    texts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in parts]
-    return Text.assemble(*texts)
 
 
 def _still_running(run: Run, placements: Sequence[Placement]) -> str:

@@ -14,22 +14,30 @@ from rich.console import Console as RichConsole
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
-from tfdeploy.formatting.humanize import escape_control
+from tfdeploy.formatting import known_messages
+from tfdeploy.formatting.hostlist import fold_patterns
+from tfdeploy.formatting.humanize import escape_control, escape_line
+from tfdeploy.formatting.terminal_text import styled_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.formatting.fold_lines import Block
 
 STATE_STYLES = {
     READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim",
     BACKOFF: "yellow",
 }  # fmt: skip
 MAX_TABLE_WIDTH = 500
+PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
+AT_ONCE = 200  # lines of a log that a terminal gets together
+RULE = "-" * 15  # as clush -b
 
 
 class Terminal:
@@ -97,6 +105,78 @@ class Terminal:
         options = self._out.options.update(max_width=MAX_TABLE_WIDTH)
         table.width = Measurement.get(self._out, options, table).maximum
         self._out.print(table, width=table.width, crop=False)
+
+
+class LogTerminal(Terminal):
+    """Lines of logs. A terminal also shows which lines are noise, and once for each task and
+    message what a known message means; `explains` shows meanings without a terminal, too."""
+
+    explains = False
+
+    def __init__(self, *, for_json: bool = False) -> None:
+        super().__init__(for_json=for_json)
+        self._explained: set[tuple[str, str]] = set()
+
+    def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
+        """Print each line behind its task and host, in a colour of the task's own."""
+        style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
+        self._print_lines(task, Text.assemble((f"{task}@{host} | ", style)), lines)
+
+    def print_folded(self, blocks: Sequence[Block]) -> None:
+        """Print each block of lines below the tasks that wrote them."""
+        for block in blocks:
+            tasks = ",".join(fold_patterns(block.tasks))
+            count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
+            self._out.out(f"{RULE}\n{tasks}{count}\n{RULE}", highlight=False)
+            self._print_lines(tasks, Text(), block.lines)
+
+    def _print_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> None:
+        """Print many lines in one step: tasks may write thousands of them in a second."""
+        if self._out.is_terminal:
+            for begin in range(0, len(lines), AT_ONCE):
+                texts = self._styled_lines(writer, prefix, lines[begin : begin + AT_ONCE])
+                with self._lock:
+                    self._out.print(Text("\n").join(texts))
+            return
+        text = "".join(f"{prefix.plain}{line}\n" for line in self._plain_lines(writer, lines))
+        with self._lock:
+            self._out.file.write(text)
+            self._out.file.flush()
+
+    def _plain_lines(self, writer: str, lines: Sequence[str]) -> Iterator[str]:
+        for line in lines:
+            text = line if line.isprintable() else _plain(line)
+            yield text
+            if self.explains and (meaning := self._new_meaning(writer, text)):
+                yield meaning
+
+    def _styled_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> Iterator[Text]:
+        for line in lines:
+            text = Text(line) if line.isprintable() else _coloured(line)
+            if known_messages.is_startup_noise(text.plain):
+                text.stylize("dim")
+            yield prefix + text
+            if meaning := self._new_meaning(writer, text.plain):
+                yield prefix + Text(meaning, "dim")
+
+    def _new_meaning(self, writer: str, line: str) -> str:
+        """Return what a line means, the first time that its task writes such a line; else ""."""
+        meaning = known_messages.meaning(line)
+        if not meaning or (writer, meaning) in self._explained:
+            return ""
+        self._explained.add((writer, meaning))
+        return f"  ↳ {meaning}"
+
+
+def _plain(line: str) -> str:
+    return escape_line("".join(text for text, _ in styled_spans(line)))
+
+
+def _coloured(line: str) -> Text:
+    """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
+    spans = styled_spans(line)
+    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
+    return Text.assemble(*parts)
 
 
 def new_table(*columns: str) -> Table:

@@ -72,8 +72,8 @@ def send(
     groups = shared_directory.group_by_store(fleet.inventory, names)
     shared_directory.refuse_unshared(fleet, groups)
     with ExitStack() as stack:
-        claims = stack.enter_context(shared_directory.DirectoryClaims())
         last = LastPushed(fleet.inventory, release.id.rpartition("-")[0])
+        claims = stack.enter_context(shared_directory.DirectoryClaims())
         sender = _ReleaseSender(project, release, claims, last)
         if fleet.inventory.source.relay and len(groups) > DIRECT_HOSTS:
             sender.relay_if_large(fleet, stack)

@@ -8,6 +8,7 @@ difference between a weight and its expected value.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -15,20 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
-from adag.train import adag
-from aeamsgd.train import Rolling, aeamsgd
-from aeasgd.train import aeasgd
+from adag.train import Adag
+from aeamsgd.train import Aeamsgd
+from aeasgd.train import Aeasgd
 from cluster import Role, on_ps
 from digits import data, model
-from downpour.train import downpour
-from dynsgd.train import dynsgd
+from downpour.train import Downpour
+from dynsgd.train import DynSgd
+from figures import algorithms, net
 from hogwild.train import Hogwild
-from replica import Replica
-from sagn.train import sagn
+from sagn.train import Sagn
 from ssgd.train import Synchronous
 
 v1 = tf.compat.v1
-RATE = 0.25
+RATE, NET = 0.25, "convolutions"
 EXAMPLES = data.load("train")
 BATCHES = [EXAMPLES._replace(images=EXAMPLES.images[i : i + 8], labels=EXAMPLES.labels[i : i + 8])
            for i in range(0, 80, 8)]  # fmt: skip
@@ -46,14 +47,14 @@ SERVERS = {
 
 
 class Worker:
-    """A worker with its own graph and session; `build` returns its net and its steps."""
+    """A worker with its own graph and session; `build` returns its net."""
 
     def __init__(self, index, build, initialize, cluster=CLUSTER):
         self.role = Role(cluster, "worker", index)
         with tf.Graph().as_default() as self.graph:
             tf.random.set_seed(1)
             with on_ps(self.role):
-                self.net, self.steps = build(self.role)
+                self.net = build(self.role)
             self.globals, self.locals = v1.global_variables(), v1.local_variables()
             self.weights = v1.trainable_variables()
             address = cluster.task_address("worker", index)
@@ -67,18 +68,27 @@ class Worker:
         return self.session.run(what, feed)
 
     def compute(self, batch):
-        return self.run(self.steps.compute, batch)
+        return self.run(self.net.compute, batch)
 
     def tasks_of(self, what, batch):
         """Return the tasks that take part when it runs `what`."""
         traced, trace = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
-        feed = self.net.feed(batch)
+        feed = {self.net.images: batch.images, self.net.labels: batch.labels}
         self.session.run(what, feed, options=traced, run_metadata=trace)
         devices = [tf.DeviceSpec.from_string(s.device) for s in trace.step_stats.dev_stats]
         return sorted({(device.job, device.task) for device in devices})
 
     def communicate(self, batch):
-        return self.run(self.steps.communicate, batch)
+        """Train the last batch of a window; return the global step."""
+        if not isinstance(self.net, Downpour):
+            return self.run(self.net.communicate, batch)
+        step = self.push(batch)
+        self.session.run(self.net.fetch)
+        return step
+
+    def push(self, batch):
+        self.run(self.net.take, batch)
+        return self.session.run(self.net.push)
 
     def central(self):
         return self.session.run(self.weights)
@@ -124,13 +134,15 @@ def difference(actual, expected):
     return max(float(abs(a - e).max()) for a, e in zip(actual, expected, strict=True))
 
 
-def workers(algorithm, copy=lambda role: Replica(role, EXAMPLES.side), **flags):
-    """Return both workers, with the steps that `algorithm` builds from their copies."""
-    given = argparse.Namespace(learning_rate=RATE, **flags)
+def workers(kind, **flags):
+    """Return both workers, each with a net of that kind."""
+    if kind is Downpour:
+        window = flags.pop("window", None)
+        flags = {"local": "sgd", "n_push": window, "n_fetch": window, **flags}
+    given = argparse.Namespace(**{"learning_rate": RATE, "net": NET, **flags})
 
     def build(role):
-        net = copy(role)
-        return net, algorithm(net, given)
+        return kind(role, EXAMPLES.side, given)
 
     return [Worker(index, build, initialize=index == 0) for index in (0, 1)]
 
@@ -149,7 +161,7 @@ def sgd(weights, batches, rate=RATE):
 
 def hogwild_is_sgd():
     def build(role):
-        return Hogwild(EXAMPLES.side, RATE), None
+        return Hogwild(EXAMPLES.side, RATE, NET)
 
     worker, _ = (Worker(index, build, initialize=index == 0) for index in (0, 1))
     w = worker.central()
@@ -163,7 +175,7 @@ def hogwild_is_sgd():
 
 
 def downpour_sgd_with_window_1_is_sgd():
-    one, _ = workers(downpour, update="sgd", window=1)
+    one, _ = workers(Downpour, update="sgd", window=1)
     w = one.central()
     for batch in BATCHES[:3]:
         one.communicate(batch)
@@ -171,7 +183,7 @@ def downpour_sgd_with_window_1_is_sgd():
 
 
 def downpour_keeps_a_window_to_itself():
-    one, _ = workers(downpour, update="sgd", window=3)
+    one, _ = workers(Downpour, update="sgd", window=3)
     w = one.central()
     one.compute(BATCHES[0])
     one.compute(BATCHES[1])
@@ -180,7 +192,7 @@ def downpour_keeps_a_window_to_itself():
 
 
 def downpour_loses_no_push():
-    one, two = workers(downpour, update="sgd", window=2)
+    one, two = workers(Downpour, update="sgd", window=2)
     w = one.central()
     one.compute(BATCHES[0])
     two.compute(BATCHES[2])
@@ -193,7 +205,7 @@ def downpour_loses_no_push():
 
 
 def downpour_forgets_what_it_pushed():
-    one, _ = workers(downpour, update="sgd", window=2)
+    one, _ = workers(Downpour, update="sgd", window=2)
     w = one.central()
     for batch in BATCHES[0:4:2]:
         one.compute(batch)
@@ -202,7 +214,7 @@ def downpour_forgets_what_it_pushed():
 
 
 def downpour_adagrad():
-    one, _ = workers(downpour, update="adagrad", window=2)
+    one, _ = workers(Downpour, update="adagrad", window=2)
     w = one.central()
     one.compute(BATCHES[0])
     one.communicate(BATCHES[1])
@@ -210,8 +222,33 @@ def downpour_adagrad():
     return one.central(), [x - RATE * s / np.sqrt(0.1 + s**2) for x, s in zip(w, a, strict=True)]
 
 
+def downpour_adagrad_on_the_worker():
+    one, _ = workers(Downpour, update="sgd", local="adagrad", n_push=2, n_fetch=2)
+    x = one.central()
+    squares = [np.full_like(w, 0.1) for w in x]
+    for batch in BATCHES[:3]:
+        one.compute(batch)
+        g = gradient(x, batch)
+        squares = [s + a**2 for s, a in zip(squares, g, strict=True)]
+        x = [w - RATE * a / np.sqrt(s) for w, a, s in zip(x, g, squares, strict=True)]
+    return one.own(), x
+
+
+def downpour_pushes_and_fetches_separately():
+    one, two = workers(Downpour, update="sgd", n_push=1, n_fetch=3)
+    w = one.central()
+    two.push(BATCHES[2])
+    one.push(BATCHES[0])
+    one.push(BATCHES[1])
+    own, pushed = sgd(w, BATCHES[:2])
+    central = plus(plus(w, -RATE, gradient(w, BATCHES[2])), -RATE, pushed)
+    actual = one.own() + one.central()
+    one.session.run(one.net.fetch)
+    return actual + one.own(), own + central + central
+
+
 def adag_pushes_the_mean():
-    one, _ = workers(adag, window=4)
+    one, _ = workers(Adag, window=4)
     w = one.central()
     for batch in BATCHES[:3]:
         one.compute(batch)
@@ -225,7 +262,7 @@ def together(*calls):
 
 
 def sagn_applies_the_mean_of_all():
-    one, two = workers(sagn, window=2)
+    one, two = workers(Sagn, window=2)
     w = one.central()
     one.compute(BATCHES[0])
     two.compute(BATCHES[2])
@@ -240,7 +277,7 @@ def ssgd_with_differing_rates():
     rates = (0.3, 0.1)
 
     def build(role):
-        return Synchronous(role, EXAMPLES.side, rates[role.index]), None
+        return Synchronous(role, EXAMPLES.side, rates[role.index], NET)
 
     one, two = (Worker(index, build, initialize=index == 0) for index in (0, 1))
     expected = one.central()
@@ -253,7 +290,7 @@ def ssgd_with_differing_rates():
 
 def one_worker_alone_needs_no_ps():
     def synchronous(role):
-        return Synchronous(role, EXAMPLES.side, RATE), None
+        return Synchronous(role, EXAMPLES.side, RATE, NET)
 
     alone = Worker(0, synchronous, initialize=True, cluster=ALONE)
     w = alone.central()
@@ -262,7 +299,7 @@ def one_worker_alone_needs_no_ps():
 
 
 def dynsgd_divides_by_staleness():
-    one, two = workers(dynsgd, window=1)
+    one, two = workers(DynSgd, window=1)
     w = one.central()
     two.communicate(BATCHES[1])
     two.communicate(BATCHES[2])
@@ -272,7 +309,7 @@ def dynsgd_divides_by_staleness():
 
 
 def dynsgd_counts_none_of_its_own():
-    one, _ = workers(dynsgd, window=1)
+    one, _ = workers(DynSgd, window=1)
     w = one.central()
     for batch in BATCHES[:3]:
         one.communicate(batch)
@@ -285,7 +322,7 @@ def elastic(x, c, alpha=0.25):
 
 
 def aeasgd_moves_both_ends():
-    one, two = workers(aeasgd, window=2, alpha=0.25)
+    one, two = workers(Aeasgd, window=2, alpha=0.25)
     c = one.central()
     one.compute(BATCHES[0])
     one.communicate(BATCHES[1])
@@ -295,12 +332,8 @@ def aeasgd_moves_both_ends():
     return one.own() + two.own() + one.central(), x + y + c2
 
 
-def rolling(role):
-    return Rolling(role, EXAMPLES.side, momentum=0.9)
-
-
 def aeamsgd_rolls_on():
-    one, _ = workers(aeamsgd, rolling, window=3, alpha=0.25)
+    one, _ = workers(Aeamsgd, window=3, alpha=0.25, momentum=0.9)
     x = c = one.central()
     v = [np.zeros_like(w) for w in x]
     for number, batch in enumerate(BATCHES[:6], start=1):
@@ -313,34 +346,113 @@ def aeamsgd_rolls_on():
 
 
 def a_copy_begins_where_the_central_weights_are():
-    one, _ = workers(downpour, update="sgd", window=1)
+    one, _ = workers(Downpour, update="sgd", window=1)
     one.communicate(BATCHES[0])
-    with one.graph.as_default():
-        late = Worker(1, lambda role: (Replica(role, EXAMPLES.side), None), initialize=False)
+    given = argparse.Namespace(learning_rate=RATE, net=NET, window=1)
+    late = Worker(1, lambda role: Adag(role, EXAMPLES.side, given), initialize=False)
     return late.own(), one.central()
+
+
+def simulated(name):
+    """Return what two workers computed in two windows each, and what the figures' simulation did.
+
+    The second worker exchanges between the first one's windows, so that gradients are stale.
+    """
+    one, two = RECIPES[name]()
+    w = flat(one.central())
+    window = 1 if name in algorithms.WITHOUT_WINDOW else 2
+    algorithm = algorithms.ALGORITHMS[name](RATE, window, workers=2)
+    centre = algorithms.Centre(w)
+    pair = [algorithms.Worker(centre), algorithms.Worker(centre)]
+    batches = iter(BATCHES)
+    schedule = [(0, 1)] * 2 if isinstance(algorithm, algorithms.Synchronous) else [(1,), (1,), (0,)]
+    for turn in schedule:
+        given = {index: [next(batches) for _ in range(window)] for index in turn}
+        together(*[(train, (one, two)[index], given[index]) for index in turn])
+        simulate(algorithm, centre, [(pair[index], given[index]) for index in turn])
+    return [flat(one.central())], [centre.w]
+
+
+def train(worker, window):
+    *first, last = window
+    for batch in first:
+        worker.compute(batch)
+    worker.communicate(last)
+
+
+def simulate(algorithm, centre, turn):
+    for worker, window in turn:
+        if isinstance(algorithm, algorithms.Hogwild):
+            worker.pull(centre)  # The recipe reads the weights when its batch starts: now.
+        for batch in window:
+            images = batch.images.reshape(len(batch.labels), -1)
+            g = net.gradient(algorithm.point(worker), images, batch.labels)
+            algorithm.compute(worker, g)
+    if isinstance(algorithm, algorithms.Synchronous):
+        algorithm.meet(centre, [worker.a for worker, _ in turn])
+        for worker, _ in turn:
+            worker.pull(centre)
+    else:
+        for worker, _ in turn:
+            algorithm.exchange(centre, worker)
+
+
+def flat(weights):
+    return np.concatenate([w.ravel() for w in weights])
 
 
 def places():
     """Return which variables are saved, and the devices of the saved and the local variables."""
     variables = {}
     for algorithm, how in {
-        downpour: {"update": "adagrad"}, adag: {}, sagn: {}, dynsgd: {}, aeasgd: {"alpha": 0.5},
-        aeamsgd: {"alpha": 0.5, "copy": rolling},
+        Downpour: {"update": "adagrad"}, Adag: {}, Sagn: {}, DynSgd: {}, Aeasgd: {"alpha": 0.5},
+        Aeamsgd: {"alpha": 0.5, "momentum": 0.9},
     }.items():  # fmt: skip
         one, _ = workers(algorithm, window=2, **how)
-        variables[algorithm.__name__] = {
+        variables[algorithm.__name__.lower()] = {
             "saved": sorted(v.op.name for v in one.globals),
             "saved on": sorted({v.device for v in one.globals}),
             "not saved": sorted({v.op.name.split("/")[0] for v in one.locals}),
             "not saved on": sorted({v.device for v in one.locals}),
-            "takes part within a window": one.tasks_of(one.steps.compute, BATCHES[0]),
+            "takes part within a window": one.tasks_of(one.net.compute, BATCHES[0]),
         }
     return variables
 
 
+class SteppingHogwild(Hogwild):
+    """With the names that the other nets use."""
+
+    def __init__(self, role, side, given):
+        super().__init__(side, given.learning_rate, given.net)
+        self.communicate = self.step_after
+
+
+class SteppingSynchronous(Synchronous):
+    def __init__(self, role, side, given):
+        super().__init__(role, side, given.learning_rate, given.net)
+        self.communicate = self.step_after
+
+
+def recipe(kind, **flags):
+    return functools.partial(workers, kind, net="dense", **flags)
+
+
+RECIPES = {
+    "hogwild": recipe(SteppingHogwild),
+    "downpour": recipe(Downpour, update="adagrad", window=2),
+    "downpour-sgd": recipe(Downpour, update="sgd", window=2),
+    "adag": recipe(Adag, window=2),
+    "dynsgd": recipe(DynSgd, window=2),
+    "aeasgd": recipe(Aeasgd, window=2, alpha=None),
+    "aeamsgd": recipe(Aeamsgd, window=2, alpha=None, momentum=0.9),
+    "ssgd": recipe(SteppingSynchronous),
+    "sagn": recipe(Sagn, window=2),
+}
+
 CHECKS = [
     hogwild_is_sgd, downpour_sgd_with_window_1_is_sgd, downpour_keeps_a_window_to_itself,
     downpour_loses_no_push, downpour_forgets_what_it_pushed, downpour_adagrad,
+    downpour_adagrad_on_the_worker, downpour_pushes_and_fetches_separately,
     adag_pushes_the_mean, sagn_applies_the_mean_of_all, ssgd_with_differing_rates,
     one_worker_alone_needs_no_ps,
     dynsgd_divides_by_staleness, dynsgd_counts_none_of_its_own, aeasgd_moves_both_ends,
@@ -349,6 +461,9 @@ CHECKS = [
 
 if __name__ == "__main__":
     answer = {"differences": {check.__name__: difference(*check()) for check in CHECKS}}
+    # The simulation's net has other shapes: the ps must forget the variables of the checks above.
+    v1.Session.reset(SERVERS[CLUSTER.task_address("worker", 0)].target)
+    answer["simulated"] = {name: difference(*simulated(name)) for name in RECIPES}
     answer["places"] = places()
     print(json.dumps(answer), flush=True)
     os._exit(0)  # The servers in this process never end by themselves.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from unit.cli.test_cli import TOML
 
 from tfdeploy import cli
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -50,3 +54,22 @@ def test_the_package_can_be_run_as_a_module(folder):
     )
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith("TASK ")
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+from tfdeploy.cli import _handle_as_ctrl_c
+_handle_as_ctrl_c(signal.SIGINT)
+try:
+    exec("import signal; signal.raise_signal(signal.SIGINT)")  # as @dataclass does in a module
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_during_an_import_ends_a_command_with_130(tmp_path):
+    """Python would end itself by SIGINT, although the command has handled Ctrl-C."""
+    (tmp_path / "command.py").write_text(INTERRUPTED_IMPORT)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"}
+    argv = [sys.executable, "-m", "command"]
+    assert subprocess.run(argv, env=environment, cwd=tmp_path).returncode == 130

@@ -128,6 +128,28 @@ def test_a_line_like_another_has_its_colour_another_style_and_no_markers():
     assert (third.get_linestyle(), third.get_marker()) == (":", "")
 
 
+@pytest.mark.parametrize(
+    ("highest", "expected"), [(2.0, ["0.5", "1", "2"]), (1e5, ["1", "10", "100", "1000", "10000"])]
+)
+def test_a_logarithmic_axis_is_labelled_with_plain_numbers(highest, expected):
+    shown = figure(Panel("", "x", "y", [Line("a", [1, 2], [0.5, highest])], log="y"))
+    shown.canvas.draw()
+    [axes] = shown.axes
+    low, high = axes.get_ylim()
+    assert {*expected} <= {
+        tick.get_text() for tick in axes.get_yticklabels() if low <= tick.get_position()[1] <= high
+    }
+    assert not any(tick.get_text() for tick in axes.get_yticklabels(minor=True))
+
+
+def test_a_band_is_filled_and_a_note_is_in_the_legend(tmp_path):
+    line = Line("a", [1, 2], [2, 2], low=[1, 1], high=[3, 3], note="3 runs")
+    shown = figure(Panel("", "x", "y", [line]))
+    [band] = shown.axes[0].collections
+    assert band.get_datalim(shown.axes[0].transData).intervaly.tolist() == [1, 3]
+    assert [text.get_text() for text in shown.legends[0].get_texts()] == ["a\n3 runs"]
+
+
 @pytest.mark.parametrize("log", ["", "y"])
 def test_values_that_are_not_finite_leave_a_gap(tmp_path, log):
     odd = Line("odd", [1, 2, 3, 4, 5], [1, math.nan, math.inf, 0, -1], raw=[math.nan] * 5)

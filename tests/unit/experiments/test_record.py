@@ -11,7 +11,7 @@ from tfdeploy.errors import RunError
 from tfdeploy.experiments.record import SweepRecord, lock_folder
 from tfdeploy.experiments.speed.document import to_document
 from tfdeploy.experiments.speed.load import Load
-from tfdeploy.experiments.speed.results import FAILED, GOING, MEASURED, Cell, Rate, Result, Sweep
+from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot
 
 TERMS = {"project": "p", "release": "f00d", "hosts.toml": {"training": {"role": "flags"}}}
@@ -47,7 +47,7 @@ def test_a_written_record_can_be_read(tmp_path):
     failed = Result(TWO, "r2", FAILED, "worker:1 failed\n  | Traceback")
     written = make_record(tmp_path, None, MEASURED_ONE, failed, Result(Cell(4, 1), "r3"), AGAIN)
     assert make_record(tmp_path).sweep == written.sweep
-    assert [result.result for result in written.sweep] == [MEASURED, FAILED, GOING]
+    assert [result.result for result in written.sweep] == [MEASURED, FAILED, RUNNING]
     assert next(iter(written.sweep)).runs == (MEASURED_ONE, AGAIN)
 
 

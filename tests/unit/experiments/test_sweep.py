@@ -9,8 +9,8 @@ from tfdeploy.experiments.record import SweepRecord
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
-    GOING,
     MEASURED,
+    RUNNING,
     Cell,
     Rate,
     Result,
@@ -106,7 +106,7 @@ def test_a_run_that_can_not_be_stopped_at_ctrl_c_stays_in_the_record(runner, run
     runs.result, runs.stop_error = KeyboardInterrupt(), HostError("p", "it is gone")
     with pytest.raises(HostError):
         runner.measure(ONE, 1, INTENT)
-    assert record.sweep.results[ONE, 1].result == GOING
+    assert record.sweep.results[ONE, 1].result == RUNNING
 
 
 # The plot

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tfdeploy.commands.watch import Ending
 from tfdeploy.errors import Unreachable
 from tfdeploy.live.app import WatchApp, log_text
 from unit.live.samples import keras, sample, task_use, watched_run
@@ -156,15 +157,30 @@ def test_the_colours_of_a_script_are_kept():
     assert [str(span.style) for span in text.spans] == ["color(1)"]
 
 
-@pytest.mark.parametrize(("key", "interrupted"), [("q", False), ("ctrl+c", True)])
-def test_a_key_quits_and_says_whether_it_was_ctrl_c(key, interrupted):
+@pytest.mark.parametrize(("key", "ending"), [("q", Ending.QUIT), ("ctrl+c", Ending.INTERRUPTED)])
+def test_a_key_quits_and_says_whether_it_was_ctrl_c(key, ending):
     async def run():
         app = WatchApp(two_hosts(), held(), Clock())
         async with app.run_test() as pilot:
             await pilot.press(key)
         return app.return_value
 
-    assert asyncio.run(run()) is interrupted
+    assert asyncio.run(run()) is ending
+
+
+def test_the_view_leaves_by_itself_when_it_is_over():
+    over = threading.Event()
+
+    async def run():
+        app = WatchApp(two_hosts(), held(), Clock(), is_over=over.is_set)
+        async with app.run_test() as pilot:
+            await settle(pilot)
+            over.set()
+            while app.is_running:
+                await asyncio.sleep(0.05)
+        return app.return_value
+
+    assert asyncio.run(run()) is Ending.OVER
 
 
 def test_events_are_taken_while_the_view_is_shown():

@@ -31,7 +31,7 @@ class Events:
 def printed(capsys, show, *events):
     watched = watched_run(ONE)
     console = Console(for_json=show is plain.print_documents)
-    show(watched, Events(*events), console)
+    show(watched, Events(*events), console, lambda: False)
     console.flush()
     return capsys.readouterr()
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfdeploy.formatting.fold_lines import Block
 from tfdeploy.formatting.humanize import escape_control
 from tfdeploy.output.console import Console
 
@@ -85,3 +86,45 @@ def test_no_escape_sequence_but_colours_reaches_the_terminal(monkeypatch, capsys
 
 def test_an_open_colour_is_reset_at_the_end_of_its_line(monkeypatch, capsys):
     assert print_on_terminal("\x1b[31mred", monkeypatch, capsys).endswith("\x1b[31mred\x1b[0m\n")
+
+
+# What a terminal shows beside the line
+
+NOISE = "2026-11-23 02:53:16.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on"
+OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[64]"
+
+
+def test_noise_is_dimmed_on_a_terminal_and_nowhere_removed(monkeypatch, capsys):
+    assert f"\x1b[2m{NOISE}\x1b[0m" in print_on_terminal(NOISE, monkeypatch, capsys)
+    monkeypatch.undo()
+    Console().print_log_lines("ps:0", "h", [NOISE])
+    assert capsys.readouterr().out == f"ps:0@h | {NOISE}\n"
+
+
+def test_a_terminal_explains_a_known_message_once_for_each_task(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = Console()
+    for task in ("worker:0", "worker:1"):
+        console.print_log_lines(task, "h", [OOM, OOM])
+    out = COLOURS.sub("", capsys.readouterr().out)
+    assert out.count(OOM) == 4
+    assert out.count("↳ the GPU's memory is full") == 2
+
+
+def test_without_a_terminal_only_the_option_explains(capsys):
+    console = Console()
+    console.print_log_lines("ps:0", "h", [OOM])
+    assert "↳" not in capsys.readouterr().out
+    console.explains = True
+    console.print_log_lines("ps:0", "h", [OOM])
+    assert capsys.readouterr().out.splitlines()[1].startswith("ps:0@h |   ↳ the GPU's memory")
+
+
+def test_folded_lines_are_below_the_tasks_that_wrote_them(capsys):
+    tasks = tuple(f"worker:{number}" for number in range(16))
+    Console().print_folded([Block(("ps:0", *tasks), ("a", "[red]b")), Block(("ps:0",), ("c",))])
+    rule = "-" * 15
+    assert capsys.readouterr().out.splitlines() == [
+        *(rule, "ps:0,worker:[0-15] (17)", rule, "a", "[red]b"), *(rule, "ps:0", rule, "c")
+    ]  # fmt: skip

@@ -123,6 +123,24 @@ class Follow(Request[RunEvent]):
     chief: str = ""
 
 
+class SelectLines(Request[RunEvent]):
+    """Report as Follow does, with only those log lines that `grep` matches ("": all) and that were
+    written in the last `since_s` seconds, or since the time `since_at` (seconds since 1970), and of
+    these the last `lines` of each log."""
+
+    VERB = "select"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    tasks: List[str]
+    lines: Optional[int]
+    forever: bool
+    grep: str
+    since_s: Optional[float]
+    since_at: Optional[float] = None
+    cursors: Optional[Dict[str, str]] = None
+
+
 class Piece(Message):
     """A part of a file from byte `begin` on, compressed with zlib and encoded with base64."""
 

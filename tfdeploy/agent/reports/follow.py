@@ -14,10 +14,13 @@ from . import status
 from .tail import Tail
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional
+    from typing import Any, Dict, Iterator, List, Optional, Union
 
     from ..protocol.reports import RunEvent
     from ..records import TaskReport
+    from .selected_lines import SelectedLines
+
+    Log = Union[Tail, SelectedLines]
 
 POLL_S = 0.15
 FIRST_POLL_S = 0.02
@@ -43,11 +46,16 @@ def follow(
     Ends after one pass if `forever` is false. Also ends when the caller sends its next request or
     closes the connection.
     """
-    follower = _Follower(project, run, tasks, chief)
+    follower = Follower(project, run, tasks, chief)
     if logs:
         follower.open_logs(lines, cursors or {})
     if lines is not None:
         yield from follower.cursors()
+    yield from follow_to_end(follower, forever)
+
+
+def follow_to_end(follower: Follower, forever: bool) -> Iterator[RunEvent]:
+    """Yield what is new again and again, until `follow` has to end."""
     start = time.monotonic()
     while True:
         yield from follower.poll()
@@ -56,26 +64,27 @@ def follow(
             return
 
 
-class _Follower:
-    """What was reported of a run's tasks. `ended` is true after all of them have ended."""
+class Follower:
+    """What was reported of a run's tasks. `tasks` are those that have started, `tails` their logs;
+    `ended` is true after all of them have ended."""
 
     def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
         started = paths.tasks(project, run)  # a refused start leaves fewer tasks than the plan has
         self.ended = False
         self._project, self._run = project, run
-        self._tasks = [task for task in tasks if task in started]
-        self._tails: List[Tail] = []
+        self.tasks = [task for task in tasks if task in started]
+        self.tails: List[Log] = []
         self._saves = checkpoints.CheckpointWatch(project, run, chief) if chief in started else None
         self._outputs = listing.OutputWatch(project, run, chief) if chief in started else None
         self._reported: Dict[str, Any] = {}
 
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             path = paths.log(self._project, self._run, task)
-            self._tails.append(Tail(task, path, lines, cursors.get(task)))
+            self.tails.append(Tail(task, path, lines, cursors.get(task)))
 
     def cursors(self) -> Iterator[RunEvent]:
-        return (_lines_event(tail, []) for tail in self._tails)
+        return (_lines_event(tail, []) for tail in self.tails)
 
     def poll(self) -> Iterator[RunEvent]:
         """Yield what is new.
@@ -83,8 +92,8 @@ class _Follower:
         States are read before logs and reported after them: when a task is reported as ended, all
         that it wrote has been reported.
         """
-        reports = {task: status.report(self._project, self._run, task) for task in self._tasks}
-        for tail in self._tails:
+        reports = {task: status.report(self._project, self._run, task) for task in self.tasks}
+        for tail in self.tails:
             for chunk in tail.read(reports[tail.task].state in ENDED):
                 yield _lines_event(tail, chunk)
         for name in self._saves.poll() if self._saves else ():
@@ -103,7 +112,7 @@ class _Follower:
                 yield StateChange(report)
 
 
-def _lines_event(tail: Tail, lines: List[str]) -> LogLines:
+def _lines_event(tail: Log, lines: List[str]) -> LogLines:
     return LogLines(tail.task, lines, tail.cursor)
 
 

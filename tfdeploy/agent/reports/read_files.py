@@ -9,6 +9,7 @@ import zlib
 
 from .. import TYPE_CHECKING, paths
 from ..protocol.reports import LogFiles, Piece
+from . import log_times
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Iterator, List, Optional, Tuple
@@ -17,9 +18,10 @@ PIECE = 1 << 20
 
 
 def logs(project: str, run: str) -> LogFiles:
-    """List the log files that this host has of a run."""
+    """List the log files that this host has of a run, without the indexes of their times."""
     folder = paths.logs(project, run)
-    return LogFiles(folder, os.listdir(folder) if os.path.isdir(folder) else [])
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return LogFiles(folder, [name for name in names if not name.endswith(log_times.SUFFIX)])
 
 
 def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:

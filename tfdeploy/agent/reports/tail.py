@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 import zlib
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Iterator, List, Optional
 
 CHUNK = 256 * 1024
-HISTORY_BYTES = 64 * 1024  # how far from the end of each file old lines are searched
+HISTORY_BYTES = 64 * 1024  # old lines are searched from the end of a file in steps of this size
 FINGERPRINT_BYTES = 1024
 PROGRESS_BAR_S = 10.0  # an epoch of Keras is one line and may take an hour
 LINES_LOST = "… lines lost: the log was rotated before they were read"
@@ -28,11 +29,17 @@ class Tail:
     """One task's log, read as it grows.
 
     `cursor` names the end of what was read; another Tail that gets it continues there. "" is the
-    start of the oldest file. Without a cursor it starts with the last `lines` lines (None: all).
+    start of the oldest file. Without a cursor it starts with the last `lines` lines (None: all), of
+    those that the last `history_bytes` of each file contain.
     """
 
     def __init__(
-        self, task: str, path: str, lines: Optional[int], cursor: Optional[str] = None
+        self,
+        task: str,
+        path: str,
+        lines: Optional[int],
+        cursor: Optional[str] = None,
+        history_bytes: int = sys.maxsize,
     ) -> None:
         self.task = task
         self.cursor = cursor or ""
@@ -45,7 +52,7 @@ class Tail:
         if cursor:
             self._resume(cursor)
         elif cursor is None and lines is not None:
-            self._skip_to_last(lines)
+            self._skip_to_last(lines, history_bytes)
 
     def read(self, last: bool) -> Iterator[List[str]]:
         """Yield the lines that were written since the last call.
@@ -112,13 +119,10 @@ class Tail:
                 return
         self._lines_lost = True
 
-    def _skip_to_last(self, lines: int) -> None:
+    def _skip_to_last(self, lines: int, history_bytes: int) -> None:
         for file in reversed(_open_files(self._path)):
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - HISTORY_BYTES))
-            # A "\r" ends no line: progress bars rewrite theirs.
-            last = io.BytesIO(file.read(HISTORY_BYTES)).readlines()[-lines:] if lines else []
-            start = file.seek(end - sum(map(len, last)))
+            last = _last_lines(file, lines, history_bytes)
+            start = file.seek(file.seek(0, os.SEEK_END) - sum(map(len, last)))
             lines -= len(last)
             self._file = file
             if lines <= 0 or start > 0:
@@ -148,6 +152,32 @@ def _open(path: str) -> Optional[BinaryIO]:
         return open(path, "rb", buffering=0)
     except OSError:
         return None
+
+
+def _last_lines(file: BinaryIO, count: int, history_bytes: int) -> List[bytes]:
+    """Return the last `count` lines of a file, or as many as its last `history_bytes` contain."""
+    end = file.seek(0, os.SEEK_END)
+    limit, searched = min(end, history_bytes), 0
+    while count:
+        searched = min(limit, searched * 4 or HISTORY_BYTES)
+        # A "\r" ends no line: progress bars rewrite theirs.
+        lines = io.BytesIO(os.pread(file.fileno(), searched, end - searched)).readlines()
+        if searched == limit or len(lines) > count:  # the first of more lines may be incomplete
+            return lines[-count:]
+    return []
+
+
+def cursor_at_line(path: str, inode: Optional[int], offset: Optional[int]) -> str:
+    """Return the cursor of the line that contains `offset` in one of the log's files; of the end of
+    the log without an inode; and "" if there is no such file any more."""
+    for file in reversed(_open_files(path)):
+        if inode is None or _inode(file) == inode:
+            end = os.fstat(file.fileno()).st_size
+            start = end if offset is None else min(offset, end)
+            size = min(start, HISTORY_BYTES)
+            before = os.pread(file.fileno(), size, start - size)
+            return _cursor_at(file, start - (len(before) - before.rfind(b"\n") - 1))
+    return ""
 
 
 def _read_chunk(file: Optional[BinaryIO]) -> bytes:

@@ -16,7 +16,7 @@ from ..protocol.watching import HostSample, TaskUse
 from ..records import ENDED, Launch
 from . import status, usage
 from .follow import caller_interrupts
-from .tail import Tail
+from .tail import HISTORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
@@ -130,12 +130,12 @@ class _NewestLines:
         self.task = task
         self._path = path
         self._size = _size(path)
-        self._tail = Tail(task, path, lines, cursor)
+        self._tail = Tail(task, path, lines, cursor, HISTORY_BYTES)
 
     def read(self, last: bool) -> LogLines:
         size = _size(self._path)
         if size - self._size > SKIP_BYTES:
-            self._tail = Tail(self.task, self._path, MAX_LINES)
+            self._tail = Tail(self.task, self._path, MAX_LINES, history_bytes=HISTORY_BYTES)
         self._size = size
         lines = [line for chunk in self._tail.read(last) for line in chunk]
         newest = [shorten(line) for line in lines[-MAX_LINES:]]

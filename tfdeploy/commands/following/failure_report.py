@@ -9,6 +9,8 @@ from tfdeploy.agent.supervision.restart import describe_exit
 from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import format_count
+from tfdeploy.formatting.known_messages import first_meaning
+from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
     from tfdeploy.agent.records import TaskReport
@@ -47,7 +49,8 @@ def _failure(task: TaskStatus, consequences: list[TaskStatus]) -> TaskFailed:
     message = f"it ended{restarts}: {_reason(report)}"
     if consequences:
         message += "\n  it caused the end of " + ", ".join(_describe(consequences))
-    return TaskFailed(str(task.placement.task), task.placement.host, message, log=report.log)
+    hint = first_meaning(map(plain_text, report.log))
+    return TaskFailed(str(task.placement.task), task.placement.host, message, hint, log=report.log)
 
 
 def _describe(tasks: list[TaskStatus]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Delay the signals that end a command while it cleans up."""
+"""Delay the signals that end a command while it cleans up; restore their handlers."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ def delay_signals(*, raise_after: bool = False) -> Iterator[None]:
             signal.signal(number, handler)
     if received and raise_after:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def restore_handlers() -> Iterator[None]:
+    """After the block, handle signals as before: an asyncio program leaves Python's own handlers,
+    with which SIGTERM ends the process at once."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

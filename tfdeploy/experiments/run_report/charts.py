@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments import plots, scalars
-from tfdeploy.experiments.compare import DEFAULT_WINDOWS, LOSS, SPEED, smooth_series
+from tfdeploy.experiments.comparing.compare import DEFAULT_WINDOWS, SPEED, smooth_series
+from tfdeploy.experiments.comparing.comparison import LOSS
 from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.run_report.log_losses import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_line

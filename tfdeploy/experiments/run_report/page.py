@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.run_report import (
@@ -22,7 +22,14 @@ from tfdeploy.experiments.run_report import (
     side_by_side,
     timeline,
 )
-from tfdeploy.experiments.run_report.summary import format_length, format_time, restarts_of, summary
+from tfdeploy.experiments.run_report.summary import (
+    format_length,
+    format_number,
+    format_time,
+    restarts_of,
+    sort_key,
+    summary,
+)
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 
 if TYPE_CHECKING:
@@ -91,6 +98,18 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
 
 def render(all_facts: Sequence[RunFacts]) -> str:
     """Return the page about one run, or about several side by side. Raises as `view` does."""
+    return render_template(
+        PAGE,
+        views=[view(facts, number) for number, facts in enumerate(all_facts, 1)],
+        title=_title(all_facts),
+        max_open=MAX_OPEN_CHANGES,
+        script_policy="",
+        **side_by_side.compare(all_facts),
+    )
+
+
+def render_template(name: str, **values: Any) -> str:
+    """Return a page from its template, in the style that all pages share."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -101,17 +120,17 @@ def render(all_facts: Sequence[RunFacts]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        size=format_size, duration=format_length, time=format_time, counted=format_count
+        size=format_size, duration=format_length, time=format_time, counted=format_count,
+        number=format_number, key=sort_key,
+    )  # fmt: skip
+    return environment.get_template(name).render(
+        style=read_template(STYLE), written=format_time(datetime.now(UTC).timestamp()), **values
     )
-    views = [view(facts, number) for number, facts in enumerate(all_facts, 1)]
-    return environment.get_template(PAGE).render(
-        views=views,
-        title=_title(all_facts),
-        style=(TEMPLATES / STYLE).read_text(),
-        written=format_time(datetime.now(UTC).timestamp()),
-        max_open=MAX_OPEN_CHANGES,
-        **side_by_side.compare(all_facts),
-    )
+
+
+def read_template(name: str) -> str:
+    """Return a file that becomes part of a page as it is."""
+    return (TEMPLATES / name).read_text()
 
 
 def check_file(file: Path) -> None:

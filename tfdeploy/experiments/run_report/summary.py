@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.compare import LOSS
+from tfdeploy.experiments.comparing.comparison import LOSS
 from tfdeploy.experiments.run_report import redact
 from tfdeploy.experiments.scalars import of_same_clock, step_times
 from tfdeploy.formatting.humanize import format_duration, format_job_counts
@@ -49,6 +49,16 @@ def format_time(seconds: float) -> str:
 def format_length(seconds: float) -> str:
     """Return a duration, or "unknown"."""
     return format_duration(max(seconds, 0.0)) if math.isfinite(seconds) else "unknown"
+
+
+def format_number(value: float) -> str:
+    """Return four digits, or a dash if the value is unknown."""
+    return f"{value:.4g}" if math.isfinite(value) else "–"
+
+
+def sort_key(value: float | None) -> str:
+    """Return what a table is sorted by: "" for an unknown value."""
+    return repr(float(value)) if value is not None and math.isfinite(value) else ""
 
 
 def restarts_of(facts: RunFacts) -> dict[str, int]:

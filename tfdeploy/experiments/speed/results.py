@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdeploy.experiments.speed import load
 from tfdeploy.experiments.speed.load import Load
-from tfdeploy.experiments.speed.spread import spread_of
+from tfdeploy.experiments.speed.spread import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.speed.price import Prices
-    from tfdeploy.experiments.speed.spread import Spread
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
 
-GOING = "going"
+RUNNING = "running"
 MEASURED = "measured"
 ENDED = "ended"
 FAILED = "failed"
@@ -49,12 +48,12 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """One run of a cell: GOING, MEASURED, ENDED before its time, or FAILED, the last two for a
+    """One run of a cell: RUNNING, MEASURED, ENDED before its time, or FAILED, the last two for a
     `reason`. Only the rates of measured runs are compared. `repeat` counts from 1."""
 
     cell: Cell
     run: str
-    result: str = GOING
+    result: str = RUNNING
     reason: str = ""
     rate: Rate | None = None
     load: Load = field(default_factory=Load)
@@ -143,9 +142,12 @@ class Sweep:
         return self.training_tasks(cell) if self.synchronous else 1
 
     def speedup(self, results: CellResults, base: CellResults | None = None) -> Spread | None:
-        """Return the speed-up over another measured cell, by default the sweep's base."""
+        """Return the speed-up over another measured cell, by default the sweep's base: over itself
+        it is 1, by definition."""
         over = base or self.base
         speed, base_speed = self.batches_per_s(results), over and self.batches_per_s(over)
+        if speed and over and over.cell == results.cell:
+            return Spread(1.0, 1.0, 1.0, speed.n)
         return speed.over(base_speed) if speed and base_speed else None
 
     def efficiency(self, results: CellResults) -> float | None:

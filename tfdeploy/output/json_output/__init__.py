@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfdeploy.output.json_output.comparing import compare_document
     from tfdeploy.output.json_output.disks import (
         prune_document,
         runs_document,
     )
-    from tfdeploy.output.json_output.experiments import compare_document
     from tfdeploy.output.json_output.live import watch_document
     from tfdeploy.output.json_output.planning import (
         check_document,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         start_document,
         stop_document,
     )
-    from tfdeploy.output.json_output.watching import log_lines, status_document
+    from tfdeploy.output.json_output.watching import folded_lines, log_lines, status_document
 
 __all__ = [
     "check_document",
@@ -41,6 +41,7 @@ __all__ = [
     "compare_document",
     "failure_document",
     "fetch_document",
+    "folded_lines",
     "log_lines",
     "plan_document",
     "prune_document",
@@ -58,7 +59,7 @@ __all__ = [
 
 _FUNCTIONS = {
     "disks": ("prune_document", "runs_document"),
-    "experiments": ("compare_document",),
+    "comparing": ("compare_document",),
     "live": ("watch_document",),
     "planning": ("check_document", "plan_document", "push_document"),
     "problems": ("failure_document",),
@@ -70,7 +71,7 @@ _FUNCTIONS = {
         "start_document",
         "stop_document",
     ),
-    "watching": ("log_lines", "status_document"),
+    "watching": ("folded_lines", "log_lines", "status_document"),
 }
 _MODULES = {name: module for module, names in _FUNCTIONS.items() for name in names}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfdeploy.output.json_output.comparing import CompareDocument
 from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
-from tfdeploy.output.json_output.experiments import CompareDocument
 from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument

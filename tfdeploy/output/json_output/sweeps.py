@@ -47,7 +47,7 @@ class SweepRun(Shape):
     hosts: list[str]
     """The hosts with its tasks."""
     result: str
-    """`measured`, `ended` before its time, `failed` or `going`."""
+    """`measured`, `ended` before its time, `failed` or `running`."""
     reason: str
     """Why it ended or failed."""
     steps_per_s: float | None

@@ -11,10 +11,11 @@ from tfdeploy.output.json_output.problems import Problem, to_problems
 from tfdeploy.output.json_output.shape import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.planning.plan import Placement
 
 
@@ -95,11 +96,13 @@ class LogLine(Shape):
     """One line of a log: `logs` prints one such object in each line of its output."""
 
     task: str
-    """The task that wrote it."""
+    """The task that wrote it; with --fold, the first of them."""
     host: str
     """The task's host."""
     line: str
     """The line without colors. A progress bar is its last state."""
+    tasks: list[str] | None = None
+    """With --fold all tasks that wrote the line, otherwise null."""
 
 
 def status_document(status: RunStatus) -> StatusDocument:
@@ -115,6 +118,14 @@ def status_document(status: RunStatus) -> StatusDocument:
 def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[LogLine]:
     for line in lines:
         yield LogLine(task=task, host=host, line=plain_text(line))
+
+
+def folded_lines(blocks: Iterable[Block], hosts: Mapping[str, str]) -> Iterator[LogLine]:
+    """Yield the lines of blocks; `hosts` are those of the tasks."""
+    for block in blocks:
+        first, tasks = block.tasks[0], list(block.tasks)
+        for line in block.lines:
+            yield LogLine(task=first, host=hosts[first], line=line, tasks=tasks)
 
 
 def to_state(placement: Placement, report: TaskReport | None) -> TaskState:

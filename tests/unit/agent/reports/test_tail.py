@@ -156,12 +156,22 @@ def test_a_progress_bar_without_newline_is_reported_from_time_to_time(log, monke
     assert read_lines(reader) == [" 3/9\r 9/9"]
 
 
-def test_a_long_newer_file_hides_the_older_one(log):
+def test_the_last_lines_are_found_however_long_they_are(log):
+    write(log, "old")
+    rotate(log)
+    long = "x" * 5 * HISTORY_BYTES
+    log.write_text(f"{long}\nlast\n")
+    assert read_lines(tail(log, lines=2)) == [long, "last"]
+    assert read_lines(tail(log, lines=3)) == ["old", long, "last"]
+
+
+def test_a_reader_may_limit_how_far_back_old_lines_are_searched(log):
     write(log, "old")
     rotate(log)
     log.write_text("x" * HISTORY_BYTES + "\nlast\n")
-    assert read_lines(tail(log, lines=3))[-1] == "last"
-    assert "old" not in read_lines(tail(log, lines=3))
+    reader = Tail("worker:0", os.fspath(log), 3, history_bytes=HISTORY_BYTES)
+    assert read_lines(reader)[-1] == "last"
+    assert "old" not in read_lines(Tail("w", os.fspath(log), 3, history_bytes=HISTORY_BYTES))
 
 
 # Cursors

@@ -121,6 +121,7 @@ def test_repeats_give_a_median_and_a_range():
     one, two = sweep
     assert one.steps_per_s == (10.0, 9.0, 11.0, 3)
     assert sweep.speedup(two) == (1.8, 16.5 / 11.0, 20.0 / 9.0, 3)
+    assert sweep.speedup(one) == (1.0, 1.0, 1.0, 3)
 
 
 def test_a_run_that_ended_early_is_not_compared():

@@ -1,4 +1,4 @@
-"""Find collected runs by their ids or folders, and read the scalars that they reported."""
+"""Find collected runs by their ids, names or folders, and read the scalars that they reported."""
 
 from __future__ import annotations
 
@@ -40,22 +40,57 @@ class CollectedRun:
         return self.record.inventory.project if self.record else ""
 
 
-def find_runs(hosts: Path, arguments: Sequence[str]) -> list[CollectedRun]:
-    """Return the runs of `RUN` or `LABEL=RUN` arguments; a RUN is an id beside the hosts file, or a
-    folder. Raises RunError if one doesn't exist, or two have the same label."""
-    return _with_labels([_find_run(hosts, argument) for argument in arguments])
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that are one line of a plot: a single run, or repeated ones."""
+
+    label: str
+    runs: tuple[CollectedRun, ...]
 
 
-def _find_run(hosts: Path, argument: str) -> CollectedRun:
-    # A folder's name may contain "=".
-    label, _, name = ("", "", argument) if _is_folder(Path(argument)) else argument.partition("=")
-    label, name = (label, name) if name else ("", label)
-    base = hosts.absolute().parent / run.FOLDER
-    folder = base / name if _is_folder(base / name) else Path(name)
-    if not _is_folder(folder):
+def find_groups(hosts: Path, arguments: Sequence[str]) -> list[RunGroup]:
+    """Return the runs of `RUN`, `RUN,RUN`, `NAME*` or `LABEL=…` arguments, one group for each.
+
+    A RUN is an id or name beside the hosts file, or a folder; `NAME*` stands for all runs with such
+    a name. Raises RunError if one doesn't exist, or two have the same label.
+    """
+    groups = [_find_group(hosts.absolute().parent / run.FOLDER, each) for each in arguments]
+    return _with_labels(groups)
+
+
+def _find_group(base: Path, argument: str) -> RunGroup:
+    # A folder's name may contain "=" or ",".
+    label, _, names = ("", "", argument) if _is_folder(Path(argument)) else argument.partition("=")
+    label, names = (label, names) if names else ("", label)
+    is_one = _is_folder(Path(names)) or _is_folder(base / names)
+    folders = [found for name in ([names] if is_one else names.split(","))
+               for found in _find_folders(base, name)]  # fmt: skip
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise RunError(f"{argument} has a run twice", "name each run once")
+    found = _labelled([CollectedRun("", folder, _read_record(folder)) for folder in folders])
+    repeats = names if len(found) > 1 else ""
+    return RunGroup(label or repeats, tuple(found))
+
+
+def _find_folders(base: Path, name: str) -> list[Path]:
+    """Return the folder of a run, or with a `*` in its name those of all runs with such a name."""
+    exact = [folder for folder in (base / name, Path(name)) if name and _is_folder(folder)]
+    if exact:
+        return exact[:1]
+    named = run.ids_by_name(base, name)
+    if not named:
         hint = run.newest_hint(base) or "pass --hosts FILE"
         raise RunError(f'there is no run "{name}" in {base}, and no such folder', hint)
-    return CollectedRun(label, folder, _read_record(folder))
+    return [base / run_id for run_id in (sorted(named) if "*" in name else named[:1])]
+
+
+def _labelled(runs: Sequence[CollectedRun]) -> list[CollectedRun]:
+    """Label each run with its name, or with its id if it has none or shares it."""
+    names = [each.record.name if each.record else "" for each in runs]
+    return [
+        replace(each, label=name if name and names.count(name) == 1 else each.id)
+        for each, name in zip(runs, names, strict=True)
+    ]
 
 
 def _is_folder(path: Path) -> bool:
@@ -72,15 +107,27 @@ def _read_record(folder: Path) -> Run | None:
     return None
 
 
-def _with_labels(runs: Sequence[CollectedRun]) -> list[CollectedRun]:
-    """Label each unlabelled run with its project if all projects differ, or else with its id."""
-    projects = {each.project for each in runs} - {""}
-    differ = len(projects) == len(runs) > 1
-    labels = [each.label or (each.project if differ else each.id) for each in runs]
+def _with_labels(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Label each unlabelled group of one run with its project if all projects differ, or else with
+    the run's name or id."""
+    singles = _labelled([group.runs[0] for group in groups])
+    projects = {each.project for each in singles} - {""}
+    differ = len(projects) == len(groups) > 1
+    labels = [
+        group.label or (single.project if differ else single.label)
+        for group, single in zip(groups, singles, strict=True)
+    ]
     for label, count in Counter(labels).items():
         if count > 1:
             raise RunError(f'{count} runs have the label "{label}"', "label them: LABEL=RUN")
-    return [replace(each, label=label) for label, each in zip(labels, runs, strict=True)]
+    return [_with_label(group, label) for label, group in zip(labels, groups, strict=True)]
+
+
+def _with_label(group: RunGroup, label: str) -> RunGroup:
+    """Label the group; a single run has its label, too."""
+    is_single = len(group.runs) == 1
+    runs = (replace(group.runs[0], label=label),) if is_single else group.runs
+    return RunGroup(label, runs)
 
 
 def read_scalars(collected_run: CollectedRun, pattern: re.Pattern[str] | None) -> dict[str, Series]:

@@ -10,7 +10,9 @@ from dataclasses import asdict
 import pytest
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments import compare as compare_module
+from tfdeploy.experiments.comparing import compare as compare_module
+from tfdeploy.experiments.comparing import comparison as results
+from tfdeploy.experiments.comparing import panels as plot
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
@@ -164,9 +166,9 @@ def test_a_run_without_times_is_only_in_the_panel_over_steps(folder):
     collect_run(folder, ONE, [2.0, 1.0])
     write_log(collect_run(folder, TWO, []), "worker-0.log", "step 1 loss 2.5")
     timed, untimed = compare(folder, ONE), compare(folder, TWO, pattern=re.compile(LOG))
-    assert [panel.xlabel for panel in compare_module.panels(untimed)] == ["step"]
-    both = compare_module.Comparison("loss", 1, False, None, (*timed.runs, *untimed.runs))
-    over_steps, over_time = compare_module.panels(both, "y")
+    assert [panel.xlabel for panel in plot.panels(untimed)] == ["step"]
+    both = results.Comparison("loss", 1, False, None, (*timed.groups, *untimed.groups))
+    over_steps, over_time = plot.panels(both, log=True)
     assert [line.label for line in over_steps.lines] == [ONE, TWO]
     assert [line.label for line in over_time.lines] == [ONE]
     assert over_time.lines[0].xs == (0.0, 1.0)
@@ -188,6 +190,7 @@ def test_the_document_has_null_for_nan_and_infinity(folder):
         "seconds": [0.0, 1.0, 2.0],
         "value": [2.0, None, None],
         "smoothed": [2.0, None, None],
+        "examples": None,
     }
     assert (one["first"], one["last"], one["best"]) == (2.0, None, 2.0)
     assert one["reached"] == {"step": 0, "seconds": 0.0}
@@ -196,6 +199,10 @@ def test_the_document_has_null_for_nan_and_infinity(folder):
 
 
 # The command
+
+
+COLUMNS = ["RUN", "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST", "LOWEST"]
+REACHED = "step 200, 2.0 s"
 
 
 def lines_of(out):
@@ -208,14 +215,15 @@ def test_the_table_has_a_row_for_each_run(folder, tfdeploy):  # noqa: F811
     code, out, err = tfdeploy("compare", ONE, TWO, "--target", "0.75")
     assert (code, err) == (0, "")
     assert lines_of(out) == [
-        ["RUN", "TASKS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST", "LOWEST", "REACHED 0.75"],
-        ["slow", "1 ps, 2 workers", "200", "2.0", "100.0", "4", "1", "1", "-"],
-        ["fast", "1 ps, 2 workers", "200", "2.0", "100.0", "4", "0.5", "0.5", "step 200, 2.0 s"],
+        [*COLUMNS, "REACHED 0.75"],
+        ["slow", "1 ps, 2 workers", "3", "200", "2.0", "100.0", "4", "1", "1", "-"],
+        [*("fast", "1 ps, 2 workers", "3", "200", "2.0", "100.0", "4", "0.5", "0.5"), REACHED],
         [""],
         ["loss: running mean over 10 steps (--smooth)"],
         ["picture: runs/compare.svg"],
     ]
-    assert {"slow", "fast", "loss"} <= set(re.findall("<!-- (.*?) -->", picture(folder)))
+    texts = set(re.findall("<!-- (.*?) -->", picture(folder)))
+    assert {"slow", "fast", "3 points", "loss"} <= texts
 
 
 def picture(folder):
@@ -227,7 +235,7 @@ def test_a_log_without_times_is_compared_over_steps(folder, tfdeploy):  # noqa: 
     words = ["compare", ONE, "--pattern", LOG, "--target", "2.5", "--picture", "a.png"]
     code, out, _ = tfdeploy(*words)
     assert code == 0
-    row = [ONE, "1 ps, 2 workers", "9", "-", "-", "2.5", "nan", "2.5", "step 1"]
+    row = [ONE, "1 ps, 2 workers", "2", "9", "-", "-", "2.5", "nan", "2.5", "step 1"]
     assert lines_of(out)[1:5] == [row, [""], ["loss: not smoothed (--smooth)"], ["picture: a.png"]]
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
 

@@ -1,4 +1,4 @@
-"""The document of compare."""
+"""The document of `compare`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tfdeploy.experiments.comparing.comparison import spread
 from tfdeploy.output.json_output.shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from tfdeploy.experiments.compare import Comparison, RunSeries
+    from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
+    from tfdeploy.experiments.comparing.comparison import Spread as FoundSpread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class Reached(Shape):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(Shape):
-    """A scalar over time: four lists of equal length."""
+    """A scalar over time: lists of equal length."""
 
     step: list[int]
     """The steps."""
@@ -37,6 +39,8 @@ class Curve(Shape):
     """The values, as they were reported."""
     smoothed: list[float | None]
     """The running mean."""
+    examples: list[int] | None
+    """The examples of all workers since step 0; null without --examples-per-step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +48,17 @@ class ComparedRun(Shape):
     """One run. Its values are smoothed; a value that is not finite is null."""
 
     label: str
-    """Its label: LABEL=RUN on the command line, or else its name."""
+    """Its label: LABEL=RUN on the command line, or else its name or id."""
+    line: str
+    """The label of its line in the picture: its own, or that of repeated runs."""
     run: str
     """Its id, or the name of its folder."""
     folder: str
     """Its folder on the controller."""
     tasks: dict[str, int]
     """The number of tasks of each job; empty if the run has no record."""
+    points: int
+    """The number of values that it reported."""
     steps: int
     """The last step."""
     seconds: float | None
@@ -70,6 +78,36 @@ class ComparedRun(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spread(Shape):
+    """A value of several runs; null if it is not finite in one of them."""
+
+    median: float | None
+    """The median."""
+    low: float | None
+    """The lowest value."""
+    high: float | None
+    """The highest value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedLine(Shape):
+    """A line of the picture: one run, or the median and range of repeated runs."""
+
+    label: str
+    """Its label."""
+    runs: int
+    """The number of runs."""
+    points: int
+    """The number of reported values behind it."""
+    last: Spread
+    """The last value."""
+    best: Spread
+    """The best value."""
+    reached: int
+    """The number of runs that reached `target`; 0 without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareDocument(Shape):
     """A scalar of several runs."""
 
@@ -83,6 +121,8 @@ class CompareDocument(Shape):
     """The value of --target."""
     picture: str
     """The path of the plot."""
+    lines: list[ComparedLine]
+    """The lines of the plot."""
     runs: list[ComparedRun]
     """The runs."""
 
@@ -94,17 +134,40 @@ def compare_document(comparison: Comparison, picture: Path) -> CompareDocument:
         best_is="highest" if comparison.rises else "lowest",
         target=comparison.target,
         picture=str(picture),
-        runs=[_to_compared_run(run, comparison) for run in comparison.runs],
+        lines=[_to_compared_line(group, comparison) for group in comparison.groups],
+        runs=[
+            _to_compared_run(run, group.label, comparison)
+            for group in comparison.groups
+            for run in group.runs
+        ],
     )
 
 
-def _to_compared_run(run: RunSeries, comparison: Comparison) -> ComparedRun:
+def _to_compared_line(group: Group, comparison: Comparison) -> ComparedLine:
+    return ComparedLine(
+        label=group.label,
+        runs=len(group.runs),
+        points=group.points,
+        last=_to_spread(spread(group, lambda run: run.smoothed[-1])),
+        best=_to_spread(spread(group, comparison.best)),
+        reached=len(comparison.reached(group)),
+    )
+
+
+def _to_spread(found: FoundSpread) -> Spread:
+    low, high = _number(found.low), _number(found.high)
+    return Spread(median=_number(found.median), low=low, high=high)
+
+
+def _to_compared_run(run: RunSeries, line: str, comparison: Comparison) -> ComparedRun:
     target = comparison.target_point(run)
     return ComparedRun(
         label=run.label,
+        line=line,
         run=run.run,
         folder=str(run.folder),
         tasks=dict(run.tasks),
+        points=len(run.series),
         steps=run.series[-1].step,
         seconds=_number(run.seconds[-1]),
         steps_per_s=_number(run.steps_per_s),
@@ -113,10 +176,11 @@ def _to_compared_run(run: RunSeries, comparison: Comparison) -> ComparedRun:
         best=_number(comparison.best(run)),
         reached=Reached(step=target[0], seconds=_number(target[1])) if target else None,
         curve=Curve(
-            step=[point.step for point in run.series],
+            step=list(run.steps),
             seconds=_numbers(run.seconds),
-            value=_numbers(point.value for point in run.series),
+            value=_numbers(run.values),
             smoothed=_numbers(run.smoothed),
+            examples=None if run.examples is None else list(run.examples),
         ),
     )
 

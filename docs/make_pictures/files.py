@@ -1,0 +1,38 @@
+"""The pictures in docs/pictures/, and what each of them shows, for people who can't see it."""
+
+SESSION = (
+    "session.svg",
+    "A terminal: tfdeploy push sends the release to three hosts, start waits until a ps and two "
+    "workers are READY, status shows their steps and losses, and collect fetches the newest "
+    "checkpoint.",
+)
+WATCH = (
+    "watch.svg",
+    "tfdeploy watch: the step, the steps/s, the loss with a small line; a row for each of three "
+    "tasks with its host, state, CPU and memory; below them the log of the chief.",
+)
+PLAN = (
+    "plan.svg",
+    "tfdeploy plan: which task runs on which host, the port on which it listens, the chief, and "
+    "the cluster.",
+)
+STATUS = (
+    "status.svg",
+    "tfdeploy status: each task with its host, port, state, restarts, health, step and loss.",
+)
+REPORT = (
+    "report.png",
+    "The page of a report: the result, the plan as a picture of three hosts, a timeline with a "
+    "restart of worker:1, and the loss over time.",
+)
+RUNS = (
+    "runs.png",
+    "The page of runs --html: a row for each run with its result, losses, a small line, step, "
+    "start, duration, hosts and words.",
+)
+COMPARE = (
+    "compare.svg",
+    "A plot of tfdeploy compare: the loss of two groups of three runs over steps and over time, "
+    "each a median with a band.",
+)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, RUNS, COMPARE)

@@ -1,0 +1,113 @@
+"""Hosts select lines by a pattern and by their time; a pattern costs a limited time."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tfdeploy.agent import paths, records
+from tfdeploy.agent.protocol.reports import LogLines
+from tfdeploy.agent.records import TaskState
+from tfdeploy.agent.refusal import Refusal
+from tfdeploy.agent.reports import selected_lines
+from tfdeploy.agent.reports.log_times import LogTimes
+from tfdeploy.agent.reports.selected_lines import select
+from tfdeploy.agent.reports.tail import CHUNK, LINES_LOST
+from unit.builders import make_launch
+
+
+@pytest.fixture
+def log(root):
+    """The log of worker:0, which has succeeded."""
+    directory = paths.task("p", "r", "worker:0")
+    os.makedirs(directory)
+    os.makedirs(paths.logs("p", "r"))
+    records.write(paths.launch(directory), records.to_json(make_launch()))
+    records.write(paths.state(directory), records.to_json(TaskState("SUCCEEDED", 0.0, pid=7)))
+    return root / "p" / "runs" / "r" / "logs" / "worker-0.log"
+
+
+def events(grep="", lines=None, since_s=None, since_at=None, cursors=None):
+    found = select("p", "r", ["worker:0"], lines, False, grep, since_s, since_at, cursors)
+    return [event for event in found if isinstance(event, LogLines)]
+
+
+def lines_of(*args, **more):
+    return [line for event in events(*args, **more) for line in event.lines]
+
+
+def test_only_lines_that_match_are_reported(log):
+    log.write_text("step 1\nError: x\nstep 2\nnan\n")
+    assert lines_of("Error|nan$") == ["Error: x", "nan"]
+    assert lines_of() == ["step 1", "Error: x", "step 2", "nan"]
+
+
+def test_a_pattern_does_not_see_colours(log):
+    log.write_text("\x1b[31mloss\x1b[0m: \x1b[1mnan\x1b[0m\n")
+    assert len(lines_of("^loss: nan$")) == 1
+
+
+def test_that_lines_were_lost_is_always_reported(log):
+    log.write_text("a\n")
+    assert lines_of("nothing", cursors={"worker:0": "1:1:00000000"}) == [LINES_LOST]
+
+
+def test_the_last_matching_lines_are_searched_in_the_whole_log(log):
+    log.write_text("match 1\nmatch 2\n" + "x\n" * CHUNK)
+    assert lines_of("match", lines=1) == ["match 2"]
+    assert lines_of("match", lines=9) == ["match 1", "match 2"]
+    assert lines_of("match", lines=0) == []
+
+
+def test_a_cursor_continues_behind_lines_that_do_not_match(log):
+    log.write_text("match 1\n" + "x\n" * CHUNK)
+    cursor = events("match")[-1].cursor
+    with log.open("a") as file:
+        file.write("match 2\n")
+    assert lines_of("match", lines=5, cursors={"worker:0": cursor}) == ["match 2"]
+
+
+def write_at(log, times, text, at):
+    with log.open("a") as file:
+        times.add(os.stat(log).st_ino, os.stat(log).st_size, at)
+        file.write(text)
+    os.utime(log, (at, at))
+
+
+def test_lines_since_a_moment_are_reported(log):
+    log.touch()
+    times, now = LogTimes(os.fspath(log)), time.time()
+    write_at(log, times, "an hour ago\n", now - 3600)
+    write_at(log, times, "ten minutes ago\nand", now - 600)
+    write_at(log, times, " one minute\n", now - 60)
+    assert lines_of(since_s=5000.0)[0] == "an hour ago"
+    assert lines_of(since_s=900.0) == ["ten minutes ago", "and one minute"]
+    assert lines_of(since_s=100.0) == ["and one minute"]  # a line is never cut
+    assert lines_of(since_at=now - 100.0) == ["and one minute"]
+    assert lines_of(since_s=10.0) == []
+    assert lines_of("minute", lines=1, since_s=900.0) == ["and one minute"]
+
+
+def test_without_an_index_all_lines_may_be_new(log):
+    log.write_text("a\nb\n")
+    assert lines_of(since_s=60.0) == ["a", "b"]
+    old = time.time() - 600
+    os.utime(log, (old, old))
+    assert lines_of(since_s=60.0) == []
+
+
+@pytest.mark.parametrize("pattern", ["(a", "*", "x" * 1001, "a{99999999999}"])
+def test_an_invalid_pattern_is_refused(log, pattern):
+    with pytest.raises(Refusal, match="can't use the pattern"):
+        events(pattern)
+
+
+def test_a_pattern_costs_a_limited_time(log, monkeypatch):
+    monkeypatch.setattr(selected_lines, "PATTERN_CPU_S", 0.2)
+    log.write_text("a" * 60 + "!\n")
+    with pytest.raises(Refusal, match=r"takes more than 0\.2 s"):
+        events("(a+)+$")
+    log.write_text("a\n")
+    assert lines_of("(a+)+$") == ["a"]

@@ -1,0 +1,46 @@
+"""--since: a duration, or a time that has passed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from tfdeploy.config.option_values import parse_since
+from tfdeploy.errors import InventoryError
+
+ZONE = timezone(timedelta(hours=2))
+NOW = datetime(2026, 5, 1, 14, 30, tzinfo=ZONE)
+
+
+@pytest.mark.parametrize(
+    ("written", "since"),
+    [
+        (None, None),
+        ("90s", timedelta(seconds=90)),
+        ("1.5h", timedelta(minutes=90)),
+        ("2d", timedelta(days=2)),
+        ("14:00", datetime(2026, 5, 1, 14, tzinfo=ZONE)),
+        ("9:05:07", datetime(2026, 5, 1, 9, 5, 7, tzinfo=ZONE)),
+        ("15:00", datetime(2026, 4, 30, 15, tzinfo=ZONE)),
+        ("2026-05-01", datetime(2026, 5, 1, tzinfo=ZONE)),
+        ("2026-05-01T10:15", datetime(2026, 5, 1, 10, 15, tzinfo=ZONE)),
+        ("2026-05-01 10:15:00Z", datetime(2026, 5, 1, 10, 15, tzinfo=UTC)),
+    ],
+)
+def test_since_is_a_duration_or_a_time(written, since):
+    assert parse_since(written, NOW) == since
+
+
+@pytest.mark.parametrize(
+    "written", ["", "soon", "10", "10 m", "25:00", "2026-13-01", "9999999999d"]
+)
+def test_anything_else_is_refused(written):
+    with pytest.raises(InventoryError, match="expected a duration such as 90s"):
+        parse_since(written, NOW)
+
+
+@pytest.mark.parametrize("written", ["2026-05-01T15:00", "2027-01-01"])
+def test_the_future_is_refused(written):
+    with pytest.raises(InventoryError, match="in the future"):
+        parse_since(written, NOW)

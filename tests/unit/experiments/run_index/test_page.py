@@ -1,0 +1,174 @@
+"""The page of all runs: its rows, its links, and what it hides."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from tfdeploy import run as runs
+from tfdeploy.errors import RunError
+from tfdeploy.experiments.run_index import page
+from tfdeploy.experiments.run_index.rows import summarize_losses
+from tfdeploy.experiments.scalars import Point
+from unit.cli.test_cli import tfdeploy  # noqa: F401
+from unit.experiments.run_report.finished import ONE, TWO, change, finished_run, write_history
+
+THREE = "20260103-000000-cccc"
+
+
+def index_of(folder, file=None):
+    """Return the index, and the runs whose reports were written for it."""
+    written = []
+    file = file or folder / "runs" / "index.html"
+    return page.gather_index(folder / "hosts.toml", file, written.append), written
+
+
+def cells_of(html, number=0):
+    """Return the text of each cell of a row."""
+    row = re.findall(r"<tr>\n(.*?)</tr>", html, re.S)[number]
+    cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+    return [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in cells]
+
+
+def test_each_run_is_a_row_with_what_it_reached(tmp_path):
+    finished_run(tmp_path, ONE, name="base", words=("--lr", "0.1", "--api-key=abcdef"))
+    index, _ = index_of(tmp_path)
+    assert cells_of(page.render(index)) == [
+        f"base {ONE}", "succeeded", "0.5", "0.5", "", "20", "2026-01-01 00:00", "1m 00s",
+        "1 ps, 2 workers", "a, b", "--lr 0.1 --api-key=(hidden)",
+    ]  # fmt: skip
+
+
+def test_the_newest_run_is_first_and_a_failed_one_says_so(tmp_path):
+    finished_run(tmp_path, ONE)
+    failed = finished_run(tmp_path, TWO, losses=())
+    write_history(failed, "worker-0", change(0, "STARTING"), change(9, "FAILED", reason="exit 1"))
+    index, _ = index_of(tmp_path)
+    assert [row.label for row in index.rows] == [TWO, ONE]
+    assert cells_of(page.render(index))[1:6] == ["failed", "–", "–", "–", "–"]
+
+
+def test_a_missing_report_is_written_and_linked_and_a_current_one_is_kept(tmp_path):
+    run = finished_run(tmp_path, ONE)
+    index, written = index_of(tmp_path)
+    assert (written, index.rows[0].report) == ([ONE], f"{ONE}/report.html")
+    assert "Plan" in (run.folder / "report.html").read_text()
+    (run.folder / "report.html").write_text("the user's")
+    assert index_of(tmp_path)[1] == []
+    assert (run.folder / "report.html").read_text() == "the user's"
+
+
+def test_a_report_that_is_older_than_what_was_collected_is_written_again(tmp_path):
+    run = finished_run(tmp_path, ONE)
+    (run.folder / "report.html").write_text("old")
+    os.utime(run.folder / "report.html", (1, 1))
+    assert index_of(tmp_path)[1] == [ONE]
+    assert (run.folder / "report.html").read_text() != "old"
+
+
+def test_links_are_relative_to_the_page(tmp_path):
+    finished_run(tmp_path, ONE)
+    (tmp_path / "a b").mkdir()
+    index, _ = index_of(tmp_path, tmp_path / "a b" / "x.html")
+    assert index.rows[0].report == f"../runs/{ONE}/report.html"
+    index, _ = index_of(tmp_path, tmp_path / "x.html")
+    assert f'href="runs/{ONE}/report.html"' in page.render(index)
+
+
+def test_a_run_that_was_not_collected_has_no_link(tmp_path):
+    run = finished_run(tmp_path, ONE)
+    shutil.rmtree(run.folder / "logs")
+    index, written = index_of(tmp_path)
+    assert (written, index.rows[0].report, index.rows[0].notes) == ([], "", ("not collected",))
+    assert cells_of(page.render(index))[0] == f"{ONE} not collected"
+
+
+def test_a_run_of_a_sweep_is_marked(tmp_path):
+    runs.save(replace(finished_run(tmp_path, ONE), of_sweep=True))
+    assert index_of(tmp_path)[0].rows[0].notes == ("of a sweep",)
+
+
+def test_a_broken_record_hides_no_other_run(tmp_path):
+    finished_run(tmp_path, ONE)
+    for name, text in ((TWO, "{"), (THREE, "{}")):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "run.json").write_text(text)
+    (tmp_path / "runs" / THREE / "hosts.toml").write_text("")
+    index, _ = index_of(tmp_path)
+    assert [row.label for row in index.rows] == [ONE]
+    assert len(index.unreadable) == 2
+    assert all(text.replace("&#39;", "'") in page.render(index).replace("&#39;", "'")
+               for text in index.unreadable)  # fmt: skip
+
+
+def test_values_of_a_run_are_escaped(tmp_path):
+    finished_run(tmp_path, ONE, words=("</td><script>alert(1)</script>",))
+    html = page.render(index_of(tmp_path)[0])
+    assert "<script>alert" not in html
+    assert html.count("<script>") == 1
+
+
+def test_without_a_run_nothing_is_written(tmp_path, monkeypatch, tfdeploy):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    assert tfdeploy("runs", "--html")[0] == 2
+    (tmp_path / "hosts.toml").write_text("")
+    with pytest.raises(RunError, match="there is no run in"):
+        index_of(tmp_path)
+    assert list(tmp_path.rglob("*.html")) == []
+
+
+def test_the_command_prints_the_page_and_only_its_user_may_read_it(
+    tmp_path, monkeypatch, tfdeploy  # noqa: F811
+):  # fmt: skip
+    finished_run(tmp_path, ONE)
+    monkeypatch.chdir(tmp_path)
+    assert tfdeploy("runs", "--html") == (0, "runs/index.html\n", "")
+    assert (tmp_path / "runs" / "index.html").stat().st_mode & 0o777 == 0o600
+    assert tfdeploy("runs", "--html", "-o", "all.html")[:2] == (0, "all.html\n")
+    code, out, err = tfdeploy("runs", "--html", "-o", "absent/all.html")
+    assert (code, out) == (2, "")
+    assert "there is no folder absent" in err
+
+
+@pytest.mark.parametrize("words", [["--out", "x.html"], ["--html", "--json"]])
+def test_options_that_exclude_each_other_are_refused(tmp_path, monkeypatch, tfdeploy, words):  # noqa: F811
+    finished_run(tmp_path, ONE)
+    monkeypatch.chdir(tmp_path)
+    assert tfdeploy("runs", *words)[0] == 2
+    assert list(tmp_path.rglob("*.html")) == []
+
+
+# Losses
+
+
+def series(*values):
+    return tuple(Point(10 * number, 0.0, value) for number, value in enumerate(values))
+
+
+def test_the_losses_are_the_last_mean_and_the_best_one():
+    found = summarize_losses(series(4.0, 1.0, 2.0))
+    assert (found.last, found.best) == (2.0, 1.0)
+    assert found.description == "loss from 4 to 2"
+    assert found.sparkline.startswith("0.0,2.0 50.0,22.0 100.0,")
+
+
+def test_losses_without_numbers_are_unknown():
+    for values in ((), (math.nan, math.inf), (None,)):
+        found = summarize_losses(series(*values))
+        assert (math.isnan(found.best), found.sparkline) == (True, "")
+
+
+def test_a_loss_that_ends_as_nan_has_no_last_value_but_a_line():
+    found = summarize_losses(series(2.0, 1.0, math.nan))
+    assert (math.isnan(found.last), found.best) == (True, 1.0)
+    assert len(found.sparkline.split()) == 2
+
+
+def test_a_line_has_few_points_and_negative_values_are_drawn():
+    assert len(summarize_losses(series(*range(1, 1000))).sparkline.split()) <= 60
+    assert summarize_losses(series(-1.0, 1.0)).sparkline == "0.0,22.0 100.0,2.0"

@@ -1,0 +1,144 @@
+"""The verb `select`: those lines of logs that match a pattern, or were written since some moment.
+
+They are selected on the host, so that only they use the network.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections import deque
+from contextlib import contextmanager
+
+from .. import TYPE_CHECKING, paths
+from ..refusal import Refusal
+from . import log_times
+from .follow import Follower, follow_to_end
+from .tail import LINES_LOST, Tail, cursor_at_line
+
+if TYPE_CHECKING:
+    from typing import Callable, Deque, Dict, Iterator, List, Optional
+
+    from ..protocol.reports import RunEvent
+
+PATTERN_CPU_S = 2.0  # for a chunk of a log, which takes a few milliseconds
+MAX_PATTERN_CHARS = 1000
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def select(
+    project: str,
+    run: str,
+    tasks: List[str],
+    lines: Optional[int],
+    forever: bool,
+    grep: str,
+    since_s: Optional[float],
+    since_at: Optional[float] = None,
+    cursors: Optional[Dict[str, str]] = None,
+) -> Iterator[RunEvent]:
+    """Yield events as `follow` does, with only those log lines that the regular expression `grep`
+    matches ("": all) and that were written in the last `since_s` seconds or since the time
+    `since_at` (both None: all), and of these the last `lines` (None: all) of what each log has now.
+    Times are known to a second; a line is rather shown than left out.
+
+    A cursor continues a log where an earlier request ended. Raises Refusal if the pattern is
+    invalid, or takes more than PATTERN_CPU_S for one part of a log.
+    """
+    is_selected = _matcher(grep)
+    follower = Follower(project, run, tasks, "")
+    moment = since_at if since_s is None else time.time() - since_s
+    for task in follower.tasks:
+        path, cursor = paths.log(project, run, task), (cursors or {}).get(task)
+        limit = None if cursor else lines
+        start = cursor or (None if moment is None else cursor_since(path, moment))
+        tail = Tail(task, path, None if start is None else 0, start)
+        follower.tails.append(SelectedLines(tail, is_selected, limit))
+    return follow_to_end(follower, forever)
+
+
+def cursor_since(path: str, moment: float) -> str:
+    """Return the cursor of the first line that may have been written at `moment` or later; "" if
+    all lines may have been."""
+    if _changed_at(path) + log_times.SPAN_S < moment:
+        return cursor_at_line(path, None, None)
+    spans = log_times.read(path)
+    if not spans or spans[0][0] > moment:
+        return ""  # no index, or one that starts later than the log
+    span = log_times.first_since(spans, moment) or spans[-1]
+    return cursor_at_line(path, span[2], span[3])
+
+
+def _changed_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _matcher(pattern: str) -> Callable[[List[str]], List[str]]:
+    """Return a function that selects lines. What it matches has no colours."""
+    if not pattern:
+        return lambda lines: lines
+    try:
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise OverflowError("it has more than {} characters".format(MAX_PATTERN_CHARS))
+        search = re.compile(pattern).search
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Refusal(
+            "--grep: this host's Python can't use the pattern: {}".format(error)
+        ) from None
+
+    def matching(lines: List[str]) -> List[str]:
+        with _limited_cpu():
+            return [x for x in lines if search(COLORS.sub("", x)) or x == LINES_LOST]
+
+    return matching
+
+
+@contextmanager
+def _limited_cpu() -> Iterator[None]:
+    """Raise Refusal after PATTERN_CPU_S: `re` has no limit of its own, but it notices signals."""
+
+    def end(*_: object) -> None:
+        raise Refusal(
+            "--grep: the pattern takes more than {:g} s for a part of a log".format(PATTERN_CPU_S),
+            "choose one without repetitions in repetitions, such as (a+)+",
+        )
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATTERN_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class SelectedLines:
+    """The selected lines of one log, read as a Tail is. Of those that exist at the first read, only
+    the last `limit` are returned (None: all)."""
+
+    def __init__(
+        self, tail: Tail, select: Callable[[List[str]], List[str]], limit: Optional[int]
+    ) -> None:
+        self.task = tail.task
+        self._tail, self._select, self._limit = tail, select, limit
+
+    @property
+    def cursor(self) -> str:
+        return self._tail.cursor
+
+    def read(self, last: bool) -> Iterator[List[str]]:
+        """Yield the selected lines of each part; also [], as the cursor has moved."""
+        limit, self._limit = self._limit, None
+        parts = (self._select(lines) for lines in self._tail.read(last))
+        if limit is None:
+            yield from parts
+            return
+        newest: Deque[str] = deque(maxlen=limit)
+        for lines in parts:
+            newest.extend(lines)
+        yield list(newest)

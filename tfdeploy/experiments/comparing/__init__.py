@@ -1,0 +1,1 @@
+"""Compare collected runs: what was reported, over which axis, in a table and a plot."""

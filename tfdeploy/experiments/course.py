@@ -1,0 +1,113 @@
+"""How a run went: the states of its tasks, and the scalars that it reported, as far as known."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent import records
+from tfdeploy.commands.runs import run_result
+from tfdeploy.experiments import scalars
+from tfdeploy.experiments.run_report import files, history, log_losses
+from tfdeploy.experiments.run_report.history import Change
+from tfdeploy.experiments.run_report.log_losses import NO_LOSSES
+from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.agent.records import TaskReport
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.experiments.run_report.log_losses import LogLosses
+    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.run import Run
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Course:
+    """`histories` are by task; `known_until` is the time of the newest information about its tasks,
+    in seconds since the epoch."""
+
+    run: Run
+    histories: Mapping[str, tuple[Change, ...]]
+    known_until: float
+    scalars: Mapping[str, Series]
+    log_losses: LogLosses
+
+    @property
+    def label(self) -> str:
+        return self.run.name or self.run.id
+
+    @property
+    def started_s(self) -> float:
+        """Return when its first task started, or else the time in its id: without a history only
+        the last state of a task is known."""
+        known = [changes[0] for changes in self.histories.values() if changes]
+        first = [change.at for change in known if change.state == records.STARTING]
+        return min(first, default=_time_of(self.run.id))
+
+    @property
+    def duration_s(self) -> float:
+        """Return the seconds from its start to the last change of a state; NaN if unknown."""
+        last = [changes[-1].at for changes in self.histories.values() if changes]
+        end = max(last, default=math.nan) if self.result != "going" else self.known_until
+        return end - self.started_s
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Return the last known state of each task."""
+        return {task: c[-1].state if c else UNKNOWN for task, c in self.histories.items()}
+
+    @property
+    def result(self) -> str:
+        """Return as `tfdeploy runs` does, or "unknown"."""
+        known = {task: state for task, state in self.states.items() if state != UNKNOWN}
+        chief = str(self.run.plan.chief.task)
+        return run_result(known, chief) if chief in known else UNKNOWN
+
+
+def read(run: Run, status: RunStatus | None) -> Course:
+    """Read the run's folder and add what its hosts answered. Raises OSError."""
+    now, histories = time.time(), {}
+    for placement in run.plan.placements:
+        task = str(placement.task)
+        report = status.report(task) if status else None
+        file = run.folder / "logs" / f"{placement.task.file_name}.history.jsonl"
+        histories[task] = _with_report(history.read(file), report, now)
+    answered = [task for task in histories if status and status.report(task)]
+    found = scalars.read_events(run.folder / "events")
+    losses = NO_LOSSES if found else log_losses.parse(files.chief_log(run))
+    return Course(run, histories, now if answered else _collected_at(run), found, losses)
+
+
+def _with_report(
+    changes: tuple[Change, ...], report: TaskReport | None, now: float
+) -> tuple[Change, ...]:
+    """Return the changes, with what the host reports now if that is newer than the last one."""
+    if report is None or report.state not in history.STATES:
+        return changes
+    last = changes[-1] if changes else None
+    if last and (last.state, last.restarts) == (report.state, report.restarts):
+        return changes
+    at = max(now - max(report.age_s, 0.0), last.at if last else 0.0)
+    reason, cause = escape_line(report.reason), escape_line(report.cause)
+    return (*changes, Change(at, report.state, report.restarts, reason, cause))
+
+
+def _collected_at(run: Run) -> float:
+    """Return when logs were last collected; the start of the run if never."""
+    folder = run.folder / "logs"
+    return folder.stat().st_mtime if folder.is_dir() else _time_of(run.id)
+
+
+def _time_of(run_id: str) -> float:
+    """Return the time in a run's id; NaN if it has none."""
+    with suppress(ValueError):
+        return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
+    return math.nan

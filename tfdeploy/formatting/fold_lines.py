@@ -1,0 +1,87 @@
+"""Fold the logs of many tasks: lines that tasks have in common appear once. Pure.
+
+As `clush -b` does, but line by line: what differs is shown for each task in its place, and every
+task's lines stay in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAX_COMPARED = 1_000_000  # pairs of lines; longer logs are folded only if they are equal
+# The time, and for absl the thread, that TensorFlow prints before a message:
+# `2026-05-01 10:15:00.123456: I …`, `I0000 00:00:1777630500.123456    4711 …`.
+STAMP = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: |(?P<level>[IWEF])\d{4} \d\d:\d\d:\d+\.\d+ +\d+ )"
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that `tasks` have in common. If they differ in TensorFlow's time stamps, "…" replaces
+    these."""
+
+    tasks: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass
+class _Entry:
+    """One line, as it is compared, and as each task wrote it."""
+
+    key: str
+    lines: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        written = set(self.lines.values())
+        return written.pop() if len(written) == 1 else self.key
+
+
+def fold(lines: Mapping[str, Sequence[str]]) -> list[Block]:
+    """Return blocks that together have the lines of every task, by its name, in their order."""
+    order = {task: number for number, task in enumerate(lines)}
+    merged: list[_Entry] = []
+    for group in _alike(lines):
+        merged = _merge(merged, group)
+    blocks = groupby(merged, key=lambda entry: tuple(sorted(entry.lines, key=order.__getitem__)))
+    return [Block(tasks, tuple(entry.text for entry in entries)) for tasks, entries in blocks]
+
+
+def without_stamp(line: str) -> str:
+    """Return a line with "…" in the place of TensorFlow's time stamp."""
+    return STAMP.sub(lambda match: f"{match['level'] or ''}… ", line)
+
+
+def _alike(lines: Mapping[str, Sequence[str]]) -> list[list[_Entry]]:
+    """Return the entries of tasks whose lines are all alike, for each such group of tasks."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for task, written in lines.items():
+        groups.setdefault(tuple(map(without_stamp, written)), []).append(task)
+    return [
+        [_Entry(key, {task: lines[task][number] for task in tasks}) for number, key in enumerate(k)]
+        for k, tasks in groups.items()
+    ]
+
+
+def _merge(entries: list[_Entry], more: list[_Entry]) -> list[_Entry]:
+    """Return both in one list, with equal lines only once."""
+    if len(entries) * len(more) > MAX_COMPARED:
+        return entries + more
+    merged: list[_Entry] = []
+    keys = [entry.key for entry in entries], [entry.key for entry in more]
+    matcher = SequenceMatcher(None, *keys, autojunk=False)
+    for kind, begin, end, more_begin, more_end in matcher.get_opcodes():
+        if kind == "equal":
+            for entry, other in zip(entries[begin:end], more[more_begin:more_end], strict=True):
+                merged.append(_Entry(entry.key, {**entry.lines, **other.lines}))
+        else:
+            merged += entries[begin:end] + more[more_begin:more_end]
+    return merged

@@ -1,0 +1,113 @@
+"""Messages of TensorFlow that a log often has: the noise of its start, and what others mean.
+
+The one table of them. Patterns are parts of lines that TensorFlow 2.x, CUDA and gRPC print. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+STARTUP_NOISE = re.compile(
+    "|".join(
+        (
+            r"oneDNN custom operations are on",
+            r"Unable to register cu\w+ factory",
+            r"computation placer already registered",
+            r"This TensorFlow binary is optimized (?:to use|with)",
+            r"To enable the following instructions:|To enable them in other operations, rebuild",
+            r"TF-TRT Warning: Could not find TensorRT",
+            r"successful NUMA node read from SysFS had negative value",
+            r"could not open file to read NUMA node",
+            r"Your kernel may have been built without NUMA support",
+            r"All log messages before absl::InitializeLog\(\) is called are written to STDERR",
+            r"Failed to find bogomips or clock in /proc/cpuinfo",
+            r"XLA service 0x\w+ initialized for platform",
+            r"StreamExecutor device \(\d+\): ",
+            r"Created device /job:\w+/replica:\d+/task:\d+/device:GPU",
+            r"disabling MLIR crash reproducer",
+        )
+    )
+)
+
+# Each: what the line contains, and what it means for the reader of the log.
+MEANINGS = (
+    (
+        r"CreateSession still waiting for response from worker",
+        "TensorFlow waits for the server of that task; tfdeploy status shows how the task is",
+    ),
+    (
+        r"AbortedError|Session handle is not found|RecvTensor expects a different device "
+        r"incarnation|Worker .{0,60} was restarted",
+        "another task was restarted and has lost the session; this task has to create a new one",
+    ),
+    (
+        r"OOM when allocating tensor|CUDA_ERROR_OUT_OF_MEMORY|ran out of memory trying to allocate",
+        "the GPU's memory is full: use smaller batches, or TF_FORCE_GPU_ALLOW_GROWTH=true if "
+        "another process uses this GPU",
+    ),
+    (
+        r"\bMemoryError\b|std::bad_alloc|Cannot allocate memory",
+        "the host's memory is full: use smaller batches or buffers, or fewer tasks on this host",
+    ),
+    (
+        r"Loaded runtime CuDNN library: .{0,80}but source was compiled with",
+        "this TensorFlow needs another version of cuDNN; tfdeploy check compares the hosts",
+    ),
+    (
+        r"Failed to get convolution algorithm|Could not create cudnn handle|"
+        r"CUDNN_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED)",
+        "cuDNN did not start: usually the GPU's memory is full (TF_FORCE_GPU_ALLOW_GROWTH=true), "
+        "or its version does not fit TensorFlow",
+    ),
+    (
+        r"CUDA driver version is insufficient|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|"
+        r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|forward compatibility was attempted",
+        "NVIDIA's driver is too old for this CUDA; tfdeploy check shows both versions",
+    ),
+    (
+        r"Could not find cuda drivers on your machine|Cannot dlopen some GPU libraries|"
+        r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected",
+        "this task uses no GPU; if its host has one, tfdeploy check says why it is not found",
+    ),
+    (
+        r"Address already in use|Could not start gRPC server|Failed to bind to address",
+        'another process has the port; tfdeploy check names it, ports = "auto" takes free ones',
+    ),
+    (
+        r"failed to connect to all addresses|Socket closed|Connection reset by peer",
+        "a connection to another task has ended; tfdeploy status shows how the tasks are",
+    ),
+    (
+        r"NaN loss during training|Model diverged with loss = NaN",
+        "the loss is not a number: the learning rate may be too high, or the data have such values",
+    ),
+    (
+        r"No space left on device|Disk quota exceeded",
+        "the host's disk is full; tfdeploy prune deletes old runs",
+    ),
+    (
+        r"Key \S+ not found in checkpoint|Assign requires shapes of both tensors to match",
+        "the checkpoint was saved by another model: use a new checkpoint directory for this one",
+    ),
+)
+_KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
+
+
+def is_startup_noise(line: str) -> bool:
+    """Return whether TensorFlow prints such a line at every start, whatever the program does."""
+    return STARTUP_NOISE.search(line) is not None
+
+
+def meaning(line: str) -> str:
+    """Return what a known message means; "" for any other line."""
+    match = _KNOWN.search(line)
+    return MEANINGS[match.lastindex - 1][1] if match and match.lastindex else ""
+
+
+def first_meaning(lines: Iterable[str]) -> str:
+    """Return what the first known message of a log means; "" if there is none."""
+    return next(filter(None, map(meaning, lines)), "")
