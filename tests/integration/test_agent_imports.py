@@ -43,7 +43,7 @@ NOT_NEEDED = {
         "reports.progress",
         "runs.start",
         "reports.status",
-        "reports.tail",
+        "reports.logs.tail",
     },
     "runs.start": {
         "outputs.checkpoints",
@@ -61,7 +61,7 @@ NOT_NEEDED = {
         "runs.start",
         "reports.status",
         "runs.stop",
-        "reports.tail",
+        "reports.logs.tail",
     },
 }
 

@@ -14,7 +14,7 @@ from waiting import until
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import LogLines
-from tfdeploy.agent.reports.tail import LINES_LOST
+from tfdeploy.agent.reports.logs.tail import LINES_LOST
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.fleet import Fleet

@@ -56,7 +56,7 @@ VERBS = {
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
-    "select": ("reports.SelectLines", "reports.selected_lines.select"),
+    "select": ("reports.SelectLines", "reports.logs.selected_lines.select"),
     "watch": ("watching.Watch", "reports.watching.watch"),
     "follow_events": ("events.FollowEvents", "reports.event_stream.follow_events"),
     "stop": ("runs.Stop", "runs.stop.stop"),

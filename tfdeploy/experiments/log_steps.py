@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.reports.log_progress import BATCH, EPOCH, ESCAPE, STEP
+from tfdeploy.agent.reports.logs.log_progress import BATCH, EPOCH, ESCAPE, STEP
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
 

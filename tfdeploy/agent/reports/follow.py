@@ -11,14 +11,14 @@ from ..outputs import checkpoints, listing
 from ..protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from ..records import ENDED
 from . import status
-from .tail import Tail
+from .logs.tail import Tail
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Union
 
     from ..protocol.reports import RunEvent
     from ..records import TaskReport
-    from .selected_lines import SelectedLines
+    from .logs.selected_lines import SelectedLines
 
     Log = Union[Tail, SelectedLines]
 

@@ -9,7 +9,7 @@ import zlib
 
 from .. import TYPE_CHECKING, paths
 from ..protocol.reports import LogFiles, Piece
-from . import log_times
+from .logs import log_times
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Iterator, List, Optional, Tuple

@@ -11,8 +11,9 @@ from ..machine import grpc_health, lock
 from ..outputs import event_files
 from ..protocol.reports import TaskReports
 from ..records import ENDED, LOST, Launch, TaskReport, TaskState
-from . import log_progress, progress
-from .tail import Tail
+from . import progress
+from .logs import log_progress
+from .logs.tail import Tail
 
 if TYPE_CHECKING:
     from typing import List

@@ -16,7 +16,7 @@ from ..protocol.watching import HostSample, TaskUse
 from ..records import ENDED, Launch
 from . import status, usage
 from .follow import caller_interrupts
-from .tail import HISTORY_BYTES, Tail
+from .logs.tail import HISTORY_BYTES, Tail
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple

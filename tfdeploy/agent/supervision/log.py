@@ -14,7 +14,7 @@ import termios
 import threading
 import time
 
-from ..reports.log_times import LogTimes
+from ..reports.logs.log_times import LogTimes
 
 CHUNK = 1 << 16
 TAIL = 1 << 15

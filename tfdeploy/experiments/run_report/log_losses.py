@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.agent.reports.log_progress import BATCH, EPOCH, ESCAPE, LOSS, STEP
+from tfdeploy.agent.reports.logs.log_progress import BATCH, EPOCH, ESCAPE, LOSS, STEP
 from tfdeploy.experiments.scalars import Point
 
 if TYPE_CHECKING:

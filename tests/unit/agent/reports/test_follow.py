@@ -11,7 +11,7 @@ from tfdeploy.agent.machine import lock
 from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, StateChange
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports.follow import follow
-from tfdeploy.agent.reports.tail import CHUNK
+from tfdeploy.agent.reports.logs.tail import CHUNK
 from unit.builders import make_launch
 
 

@@ -12,16 +12,16 @@ import time
 from collections import deque
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
-from ..refusal import Refusal
+from ... import TYPE_CHECKING, paths
+from ...refusal import Refusal
+from ..follow import Follower, follow_to_end
 from . import log_times
-from .follow import Follower, follow_to_end
 from .tail import LINES_LOST, Tail, cursor_at_line
 
 if TYPE_CHECKING:
     from typing import Callable, Deque, Dict, Iterator, List, Optional
 
-    from ..protocol.reports import RunEvent
+    from ...protocol.reports import RunEvent
 
 PATTERN_CPU_S = 2.0  # for a chunk of a log, which takes a few milliseconds
 MAX_PATTERN_CHARS = 1000

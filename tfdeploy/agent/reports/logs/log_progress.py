@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from .. import TYPE_CHECKING
-from ..records import LogProgress
-from .progress import read_end
+from ... import TYPE_CHECKING
+from ...records import LogProgress
+from ..progress import read_end
 
 if TYPE_CHECKING:
     from typing import List, Match, Optional

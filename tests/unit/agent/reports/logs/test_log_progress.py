@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tfdeploy.agent.records import LogProgress
-from tfdeploy.agent.reports import log_progress
+from tfdeploy.agent.reports.logs import log_progress
 
 # As Keras 3 writes it into a pipe.
 BAR = (

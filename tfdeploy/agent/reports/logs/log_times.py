@@ -13,8 +13,8 @@ import math
 import os
 import time
 
-from .. import TYPE_CHECKING
-from ..machine import filesystem
+from ... import TYPE_CHECKING
+from ...machine import filesystem
 
 if TYPE_CHECKING:
     from typing import List, Optional, Tuple

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.reports import log_times
-from tfdeploy.agent.reports.log_times import MAX_SPANS, LogTimes, first_since, read
+from tfdeploy.agent.reports.logs import log_times
+from tfdeploy.agent.reports.logs.log_times import MAX_SPANS, LogTimes, first_since, read
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from tfdeploy.agent import paths, records
 from tfdeploy.agent.protocol.reports import LogLines
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.reports import selected_lines
-from tfdeploy.agent.reports.log_times import LogTimes
-from tfdeploy.agent.reports.selected_lines import select
-from tfdeploy.agent.reports.tail import CHUNK, LINES_LOST
+from tfdeploy.agent.reports.logs import selected_lines
+from tfdeploy.agent.reports.logs.log_times import LogTimes
+from tfdeploy.agent.reports.logs.selected_lines import select
+from tfdeploy.agent.reports.logs.tail import CHUNK, LINES_LOST
 from unit.builders import make_launch
 
 
