@@ -1,8 +1,8 @@
 """The text of docs/recipes.md, with fields for what was measured."""
 
-PAGE = """# The recipes side by side
+PAGE = """# Training algorithms compared
 
-What differs between the training algorithms of `examples/`, and from which number of workers on. One machine cannot run 16 workers many times, so most of this page is **simulated**: one process computes what the workers and the ps compute, with the recipes' own update equations, each worker at its own pace. [Does the simulation hold?](#does-the-simulation-hold) compares it with real runs of the recipes. No number on this page says how fast your machines are.
+This page shows how the training algorithms of `examples/` differ, and with how many workers the differences start. One machine cannot run 16 workers many times, so most of this page is **simulated**: one process computes what the workers and the ps compute, with the recipes' own update equations, each worker at its own pace. [Does the simulation hold?](#does-the-simulation-hold) compares it with real runs of the recipes. No number on this page says how fast your machines are.
 
 - `make figures` simulates (about ten minutes of CPU time), `make recipes` runs the recipes for real (some minutes), and both write this page. The raw data is [figures/simulation.json](figures/simulation.json) and [figures/real.json](figures/real.json); every number and picture here is made from it.
 - The task: 8 × 8 images of digits, a net with one hidden layer of 32 units (`--net=dense`), batches of {batch}, no momentum unless named. A test compares the simulation's equations with what the recipes compute in TensorFlow.
@@ -73,7 +73,7 @@ Thin lines: {repeats} of each recipe by `tfdeploy run`, with a ps and {real[work
 |---|--:|--:|--:|--:|
 {real_rows}
 
-The real median is within the simulated range for {said[within]} of {said[compared]} recipes; the largest ratio between a real and a simulated median is {said[ratio]}, of {said[furthest]}. Only 2 workers were run for real. For more the simulation is what there is; its pace is regular, and real machines may be worse.
+Partly. Each recipe learns for real, too, but the real median is within the simulated range for only {said[within]} of {said[compared]} recipes; the largest ratio between a real and a simulated median is {said[ratio]}, of {said[furthest]} (with an even number of runs, the median is the mean of the middle two). Take the figures for which algorithm fails, not for the size of a loss. With more than 2 workers nothing was run for real; the simulation's pace is regular, and real machines may be worse.
 
 ## Backup workers, for real
 
