@@ -530,3 +530,10 @@ def test_ciphers_of_the_configuration_stay(client, cpu_info):
 def test_a_processor_without_aes_keeps_the_default_ciphers(client, cpu_info):
     cpu_info.write_text("flags\t\t: fpu avx\n")
     assert transfer_ciphers(client) == openssh.default_ciphers(client.inventory("a"))
+
+
+def test_an_ssh_that_cannot_prefer_a_cipher_keeps_its_defaults(client, cpu_info):
+    """OpenSSH before 8.1 does not know "^"."""
+    client.replace_ssh(f'case "$*" in *"=^"*) exit 255 ;; esac; exec {REAL} "$@"')
+    inventory = client.inventory("a")
+    assert ciphers.FAST[-1] not in ciphers.transfer_command(inventory.hosts[0], inventory)

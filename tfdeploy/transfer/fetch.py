@@ -15,7 +15,7 @@ from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tfdeploy.agent.protocol.outputs import HashedFile
@@ -30,14 +30,25 @@ SILENCE_S = 60.0
 
 
 def fetch_files(
-    agent: Agent, source: str, dest: Path, files: Sequence[str], total: int | None = None
+    agent: Agent,
+    source: str,
+    dest: Path,
+    files: Sequence[str],
+    total: int | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Fetch regular `files` (relative to `source` on the host) into `dest`.
 
     Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
-    all files in bytes, for the progress display (None: unknown). Raises AgentError if a file name
-    leads out of `dest` or an answer was not requested, and TransferFailed.
+    all files in bytes, for the progress display (None: unknown). `check` is called as bytes arrive,
+    and may raise to end the fetch. Raises AgentError if a file name leads out of `dest` or an
+    answer was not requested, and TransferFailed.
     """
+
+    def report(file: str, arrived: int) -> None:
+        check()
+        transfer(file, arrived)
+
     for name in files:
         if not is_safe_path(name):
             raise AgentError(agent.host, f"it names a file {name!r}, which is refused")
@@ -49,14 +60,14 @@ def fetch_files(
             data = _unpack(agent, present, piece)
             _write(dest / piece.path, piece.begin, data, piece.mtime_ns)
             received.add(piece.path)
-            transfer(piece.path, transfer.there + len(data))
+            report(piece.path, transfer.there + len(data))
         large = [name for name in files if name not in received]
         if large:
             small_bytes = transfer.there
             agent.transport.pull(
                 source, dest, large,
                 max_bytes=None if total is None else pull_limit(total),
-                on_progress=lambda file, fetched: transfer(file, small_bytes + fetched),
+                on_progress=lambda file, fetched: report(file, small_bytes + fetched),
             )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from tfdeploy.agent.machine.hashing import BLOCK
@@ -55,12 +56,10 @@ class ArrivalHashes:
 
     def _follow(self) -> None:
         while not self._ended.wait(POLL_S):
-            for temporary in self._temporary_files():
-                try:
+            with suppress(OSError):  # a file was renamed already, or given up
+                for temporary in self._temporary_files():
                     with temporary.open("rb") as file:
                         self._hash(file, temporary)
-                except OSError:
-                    continue  # renamed already, or given up
 
     def _temporary_files(self) -> list[Path]:
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import TfdeployError
+from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.transfer.checkpoints.arrival_hashes import ArrivalHashes
 from tfdeploy.transfer.fetch import check_free_space, fetch_files
 
@@ -25,6 +25,7 @@ class EarlyFetch:
         self._thread: threading.Thread | None = None
         self._hashes: ArrivalHashes | None = None
         self._error: TfdeployError | OSError | None = None
+        self._closed = threading.Event()
 
     def begin(self, source: str, sizes: Mapping[str, int]) -> None:
         """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name)."""
@@ -42,6 +43,12 @@ class EarlyFetch:
         if self._error:
             raise self._error
 
+    def close(self) -> None:
+        """End the fetch if it still goes on: nobody wants its files any more."""
+        self._closed.set()
+        if self._thread:
+            self._thread.join()
+
     def hash(self, name: str) -> str | None:
         """Return the hash of a file as it arrived; None if the file must be read for it."""
         return self._hashes.get(self._folder / name) if self._hashes else None
@@ -50,6 +57,12 @@ class EarlyFetch:
         try:
             check_free_space(self._agent, self._folder, [total])
             with hashes:
-                fetch_files(self._agent, source, self._folder, self.names, total)
+                fetch_files(
+                    self._agent, source, self._folder, self.names, total, self._refuse_if_closed
+                )
         except (TfdeployError, OSError) as error:
             self._error = error
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed.is_set():
+            raise TransferFailed(self._agent.host, "the files are not wanted any more")

@@ -163,15 +163,18 @@ def _pinned(
             raise AgentError(agent.host, "it did not say which of its checkpoints are good")
         yield pinned, early
     finally:
+        early.close()
         if pin:
             agent.ask(Unpin(**request))
 
 
-def _answers(agent: Agent, request: Pin) -> Iterable[PinAnswer]:
-    """An agent of another version may have only one answer."""
-    if agent.is_current:
-        return agent.stream(request, PIN_TIMEOUT_S)
-    return [agent.ask(request, PIN_TIMEOUT_S)]
+def _answers(agent: Agent, request: Pin) -> Iterator[PinAnswer]:
+    """Yield what the agent answers. One of another version may give a single answer, without the
+    line that ends a stream: its session is left after the last answer that counts."""
+    for answer in agent.stream(request, PIN_TIMEOUT_S):
+        yield answer
+        if isinstance(answer, Pinned) and not agent.is_current:
+            return
 
 
 def _absent_files(run: Run, linked: Linked) -> dict[str, int]:

@@ -40,6 +40,7 @@ def _has_aes() -> bool:
 
 def _has_default_ciphers(host: Host, inventory: Inventory) -> bool:
     try:
+        config.default_ciphers(inventory, *FAST)
         return config.ciphers(host, inventory) == config.default_ciphers(inventory)
-    except Unreachable:  # rsync's ssh says why
+    except Unreachable:  # ssh is older than 8.1 and refuses ^, or rsync's ssh says why
         return False

@@ -78,9 +78,10 @@ def ciphers(host: Host, inventory: Inventory) -> str:
     return _find_ciphers(_query_cached(host.name, argv, inventory))
 
 
-def default_ciphers(inventory: Inventory) -> str:
-    """Return the ciphers of ssh without any configuration. Raises Unreachable."""
-    argv = ["ssh", "-F", "none", "-G", "--", "default"]
+def default_ciphers(inventory: Inventory, *options: str) -> str:
+    """Return the ciphers of ssh without any configuration but these options. Raises Unreachable,
+    also if ssh does not know them."""
+    argv = ["ssh", "-F", "none", *options, "-G", "--", "default"]
     return _find_ciphers(_query_cached("default", argv, inventory))
 
 

@@ -1,0 +1,94 @@
+"""Checkpoints are fetched while their host reads them, from agents of this and other versions."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from unit.agent.outputs.chief import TASK, save, start_task
+from unit.builders import make_inventory
+
+from tfdeploy.agent.machine.hashing import sha256
+from tfdeploy.agent.outputs import state_file, verify
+from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile, Pin
+from tfdeploy.cluster import Task
+from tfdeploy.errors import TransferFailed
+from tfdeploy.hosts.agent_bundle import current_version
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.transfer.checkpoints import fetch
+from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+from tfdeploy.transport.local import LocalTransport
+
+ANOTHER_VERSION = "0123456789abcdef"
+
+
+@pytest.fixture
+def run(tmp_path):
+    return SimpleNamespace(
+        id=TASK[1],
+        folder=tmp_path / "runs" / TASK[1],
+        inventory=SimpleNamespace(project=TASK[0]),
+        plan=SimpleNamespace(chief=SimpleNamespace(task=Task("worker", 0))),
+    )
+
+
+@pytest.fixture
+def saves(home):
+    """The checkpoint directory of a chief on this machine."""
+    return start_task(home / ".tfdeploy", "checkpoints")
+
+
+def save_good(saves, step, shards=1, keep=()):
+    """Save a checkpoint that is known to be good: TensorFlow could not read it."""
+    save(saves, step, shards, keep)
+    names = state_file.file_set([file.name for file in saves.iterdir()], f"model.ckpt-{step}")
+    files = [HashedFile(n, (saves / n).stat().st_size, sha256(str(saves / n))) for n in names]
+    known = Checkpoint(f"model.ckpt-{step}", step, verified=True, files=files)
+    verify.remember_verified(str(saves), [known])
+
+
+def make_agent(version=None):
+    host = make_inventory('[hosts.here]\ntransport = "local"').hosts[0]
+    return Agent(LocalTransport("here"), host, version)
+
+
+def make_other_agent(home):
+    """Install this agent under the name of another version, as after an upgrade of tfdeploy."""
+    with_request = make_agent()
+    with_request.ask(Pin("none", "none", "none", every=False))
+    with_request.close()
+    installed = home / ".tfdeploy" / "agent"
+    (installed / current_version()).rename(installed / ANOTHER_VERSION)
+    return make_agent(ANOTHER_VERSION)
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_checkpoints_arrive_from_an_agent_of_any_version(home, run, saves, is_current):
+    agent = make_agent() if is_current else make_other_agent(home)
+    save_good(saves, 1)
+    save_good(saves, 2, shards=2, keep=[1])
+    for _ in range(2):
+        [fetched] = fetch.fetch_checkpoints(agent, run).checkpoints
+        assert fetched.name == "model.ckpt-2"
+    arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
+    assert arrived == {*fetched.files, "checkpoint"}
+    assert not (saves / ".tfdeploy-pin").exists()
+    agent.close()
+
+
+def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path, monkeypatch):
+    reports = threading.Event()
+
+    def fetch_files(agent, source, folder, names, total, check):
+        reports.set()
+        while True:
+            check()
+
+    monkeypatch.setattr("tfdeploy.transfer.checkpoints.early_fetch.fetch_files", fetch_files)
+    early = EarlyFetch(SimpleNamespace(host="here"), tmp_path)
+    early.begin("/pin", {"model.index": 8})
+    assert reports.wait(10)
+    early.close()
+    with pytest.raises(TransferFailed, match="not wanted"):
+        early.wait()
