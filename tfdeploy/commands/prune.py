@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.transfer.stored_results import StoredResult
 
 TIMEOUT_S = 600.0
-BUILD_S = 3600.0  # wheels that were pushed less than this ago may be needed by a build
+BUILD_S = 3600.0  # what was pushed or built less than this ago may be needed by a start
 MAX_LISTED = 10  # results that an error names
 
 
@@ -73,7 +73,8 @@ def choose_removals(
     ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
     old_ids = {*ids[keep_runs:]} - {run.run for run in runs if run.live}
     used = [{run.release, *run.data} for run in runs if run.run not in old_ids]
-    unused = {host: _unused_environments(disk, old_ids) for host, disk in disks.items()}
+    in_use = {name for run in runs if run.run not in old_ids for name in run.environments}
+    unused = {host: _unused_environments(disk, in_use) for host, disk in disks.items()}
     newest, wheels = _newest_releases(disks, keep_releases), _needed_wheels(disks, unused)
     needed = set().union(newest, wheels, *used)
     removals = {
@@ -90,11 +91,13 @@ def choose_removals(
     }
 
 
-def _unused_environments(disk: HostDisk, old_ids: Collection[str]) -> tuple[HeldEnvironment, ...]:
-    """Return the environments that no run uses, except the newest: the next run may use that."""
-    used = {name for run in disk.runs if run.run not in old_ids for name in run.environments}
+def _unused_environments(disk: HostDisk, in_use: Collection[str]) -> tuple[HeldEnvironment, ...]:
+    """Return the environments that are not `in_use` on any host, except the newest, which the next
+    run may use. Where hosts share a store, so may those that other hosts have just built."""
     by_age = sorted(disk.environments, key=lambda each: each.age_s)
-    return tuple(each for each in by_age[1:] if each.environment not in used)
+    min_age_s = BUILD_S if disk.is_shared else 0.0
+    old = (each for each in by_age[1:] if each.age_s >= min_age_s)
+    return tuple(each for each in old if each.environment not in in_use)
 
 
 def _needed_wheels(

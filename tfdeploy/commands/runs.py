@@ -35,7 +35,7 @@ class HostDisk:
 
     `left_bytes` are the remains of interrupted removals of runs, `store_left_bytes` those of
     pushes, builds and other removals; `results` are the files that its runs have written. What
-    hosts share is counted on the first of them.
+    hosts share is counted on the first of them; `is_shared` says that there are others.
     """
 
     runs: tuple[HeldRun, ...]
@@ -46,6 +46,7 @@ class HostDisk:
     results: tuple[StoredResult, ...] = ()
     environments: tuple[HeldEnvironment, ...] = ()
     store_left_bytes: int = 0
+    is_shared: bool = False
 
     @property
     def releases_bytes(self) -> int:
@@ -151,10 +152,10 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
 
 def count_stores_once(inventory: Inventory, disks: Mapping[str, HostDisk]) -> dict[str, HostDisk]:
     """Return the disks, without what a host only shares with another one before it. Pure."""
-    first = group_by_store(inventory, disks)
+    groups = group_by_store(inventory, disks)
     return {
-        host: disk
-        if host in first
+        host: replace(disk, is_shared=len(groups[host]) > 1)
+        if host in groups
         else replace(disk, releases=(), environments=(), store_left_bytes=0)
         for host, disk in disks.items()
     }

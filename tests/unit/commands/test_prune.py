@@ -85,6 +85,19 @@ def test_environments_that_no_run_uses_are_removed_except_the_newest():
     assert environments_removed([], environments) == ["mid", "old"]
 
 
+def test_an_environment_that_another_host_uses_from_a_shared_store_stays():
+    held = [HeldEnvironment(name, age_s, 5) for name, age_s in (("of-a", 8e4), ("of-b", 9e4))]
+    store = replace(disk(run(1, environments=["of-a"])), environments=(*held,), is_shared=True)
+    other = disk(run(1, environments=["of-b"]))
+    assert choose_removals({"a": store, "b": other}, 1, 0) == {}
+
+
+def test_environments_that_hosts_have_just_built_in_a_shared_store_stay():
+    held = tuple(HeldEnvironment(name, age_s, 5) for name, age_s in (("cpu", 9.0), ("gpu", 1.0)))
+    store = replace(disk(), environments=held, is_shared=True)
+    assert choose_removals({"a": store}, 0, 0) == {}
+
+
 def test_environments_of_runs_that_stay_and_of_live_runs_stay():
     runs = [run(1, environments=["gone"]), run(2, environments=["kept"])]
     runs += [run(3, live=True, environments=["live"]), run(4)]

@@ -88,9 +88,10 @@ def per_million(sweep: Sweep, results: CellResults) -> Spread | None:
 
 
 def cheapest(sweep: Sweep) -> Cheapest | None:
-    """Return the cheapest of at least two cells; None if there are fewer, or no prices."""
+    """Return the cheapest of at least two cells that can be compared; None if there are fewer, or
+    no prices."""
     prices = {results.cell: per_million(sweep, results) for results in sweep.measured}
-    known = {cell: price for cell, price in prices.items() if price}
+    known = {cell: price for cell, price in prices.items() if price and price.is_enough}
     if len(known) < 2:
         return None
     cell, price = min(known.items(), key=lambda item: item[1].median)
