@@ -85,8 +85,8 @@ def report(
     runs: Runs = None,
     hosts: Hosts = HOSTS,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE",
-                      help="The file to write. Default: report.html in the folder of the first "
-                      "run.", show_default=False, autocompletion=propose_files)] = None,
+                      help="The file to write. Default: report.html in the folder of the run; of "
+                      "several, side-by-side.html in that of the first.", show_default=False, autocompletion=propose_files)] = None,
     offline: Annotated[bool, typer.Option("--offline",
                        help="Do not ask the hosts: use only what was collected.")] = False,
 ) -> None:  # fmt: skip
@@ -95,7 +95,9 @@ def report(
     from tfdeploy.output.console import Console
 
     found = _find_runs(hosts, runs, offline)
-    file = output or found[0].folder / "report.html"
+    # `runs --html` takes report.html for the report of that run alone.
+    name = "report.html" if len(found) == 1 else "side-by-side.html"
+    file = output or found[0].folder / name
     page.check_file(file)
     facts = [_gather_facts(run, offline) for run in found]
     page.write(file, page.render(facts))

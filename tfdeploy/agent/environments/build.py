@@ -116,9 +116,9 @@ def _refuse_to_replace(folder: str) -> None:
     """Raise Refusal if hosts share the store and the environment is complete for another one."""
     if paths.is_shared() and os.path.exists(marker.file(folder)):
         raise Refusal(
-            "{} was built by another host, and its Python is not on this one".format(folder),
-            "install that Python, set env.python, or give the host a directory of its own; delete "
-            "the folder if no host can use it",
+            "{} is complete, but its Python is not on this host, or has changed".format(folder),
+            "if other hosts use it, install that Python, set env.python, or give the host a "
+            "directory of its own; else delete the folder",
         )
 
 
