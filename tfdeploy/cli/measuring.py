@@ -86,7 +86,8 @@ def report(
     hosts: Hosts = HOSTS,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE",
                       help="The file to write. Default: report.html in the folder of the run; of "
-                      "several, side-by-side.html in that of the first.", show_default=False, autocompletion=propose_files)] = None,
+                      "several, side-by-side.html in that of the first.", show_default=False,
+                      autocompletion=propose_files)] = None,
     offline: Annotated[bool, typer.Option("--offline",
                        help="Do not ask the hosts: use only what was collected.")] = False,
 ) -> None:  # fmt: skip
