@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent import records
 from tfdeploy.commands.runs import run_result
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.run_report import files, history, log_losses
+from tfdeploy.experiments.run_report import files, history
 from tfdeploy.experiments.run_report.history import Change
-from tfdeploy.experiments.run_report.log_losses import NO_LOSSES
+from tfdeploy.experiments.run_report.training import log_losses
+from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus
-    from tfdeploy.experiments.run_report.log_losses import LogLosses
+    from tfdeploy.experiments.run_report.training.log_losses import LogLosses
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.run import Run
 

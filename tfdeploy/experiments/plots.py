@@ -53,7 +53,8 @@ class Line:
 @dataclass(frozen=True)
 class Panel:
     """Lines with one x axis and one y axis. `log` names the logarithmic axes, such as "y" or "xy";
-    `ticks` are the numbers on the x axis, by default those that matplotlib chooses."""
+    `ticks` are the numbers on the x axis, and `xlimits` and `ylimits` the ends of the axes, by
+    default those that matplotlib chooses."""
 
     title: str
     xlabel: str
@@ -62,6 +63,8 @@ class Panel:
     ideal: Line | None = None
     log: str = ""
     ticks: Sequence[float] = ()
+    xlimits: tuple[float, float] | None = None
+    ylimits: tuple[float, float] | None = None
 
 
 def check_file(file: Path) -> None:
@@ -166,6 +169,10 @@ def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict
     if panel.ticks:
         axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
         axes.set_xticks([], minor=True)
+    if panel.xlimits:
+        axes.set_xlim(panel.xlimits)
+    if panel.ylimits:
+        axes.set_ylim(panel.ylimits)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     return drawn

@@ -2,7 +2,8 @@
 
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
-runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far
+runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
+                                  and <task>.gpus.jsonl: the use of its GPUs
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def fetch_logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
     answer = agent.ask(Logs(run.inventory.project, run.id))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
-    histories = [f"{task}.history.jsonl" for task in tasks]
+    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
     if present:

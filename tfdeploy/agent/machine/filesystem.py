@@ -1,10 +1,19 @@
-"""Replace a file at once, link it or copy it, remove a folder; recognize a full disk."""
+"""Replace a file at once, append to one that stays small, link or copy it, remove a folder;
+recognize a full disk."""
 
 from __future__ import annotations
 
 import errno
 import os
 
+from .. import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    Shorten = Callable[[List[bytes]], List[bytes]]
+
+PRIVATE = 0o600
 # What programs print if the disk is full: strerror of ENOSPC and EDQUOT.
 NO_SPACE = ("No space left on device", "Disk quota exceeded")
 
@@ -25,6 +34,31 @@ def replace_file(path: str, content: bytes, mode: int = 0o666) -> None:
     except OSError:
         _remove(fresh)
         raise
+
+
+def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten) -> bool:
+    """Append a line, which ends with a newline; only this user can read the file.
+
+    If the file would exceed `max_bytes`, first keep only what `shorten` returns of its lines, about
+    half of them. Return whether it was asked. Raises OSError; then nothing was appended.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, PRIVATE)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size + len(line) > max_bytes:
+            lines = os.pread(descriptor, size, 0)[-max_bytes:].splitlines(keepends=True)
+            whole = [each for each in lines if each.endswith(b"\n")]
+            replace_file(path, b"".join([*shorten(whole), line]), PRIVATE)
+            return True
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a line that a crash cut off
+            line = b"\n" + line
+        if os.write(descriptor, line) < len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, "no space for the whole line")
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -12,9 +12,10 @@ from .. import TYPE_CHECKING
 from ..protocol.watching import GpuUse
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Dict, List, Optional, Sequence
 
 NVIDIA_SMI_S = 30.0
+OUTPUT_S = 1.0
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
 MEBIBYTE = 1 << 20
 SAMPLE_EVERY_S = 5.0
@@ -58,10 +59,14 @@ def parse_gpus(listing: str) -> Dict[int, str]:
 
 
 class GpuSampler:
-    """How busy the GPUs are. nvidia-smi can take seconds, so it runs beside the caller: `read`
-    returns what it answered last."""
+    """How busy the GPUs are: those of `indexes`, or all. nvidia-smi can take seconds, so it runs
+    beside the caller, every `every_s` seconds or more rarely: `read` returns what it answered last.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
+        ids = ["--id=" + ",".join(map(str, indexes))] if indexes else []
+        self._words = ["nvidia-smi", QUERY, "--format=csv,noheader,nounits", *ids]
+        self.every_s = every_s
         self._gpus: List[GpuUse] = []
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._next_at = 0.0
@@ -69,7 +74,7 @@ class GpuSampler:
         self._counted_s = _children_cpu_s()
 
     def read(self) -> List[GpuUse]:
-        """Return the newest answer, and ask again if it is time."""
+        """Return the newest answer, each time the same list, and ask again if it is time."""
         if self._process and self._process.poll() is not None:
             self._take_answer(self._process)
         if self._process is None and time.monotonic() >= self._next_at:
@@ -81,14 +86,13 @@ class GpuSampler:
     def close(self) -> None:
         if self._process:
             self._process.kill()
-            self._process.communicate()
+            _output(self._process)
 
     def _ask(self) -> None:
         self._started_at = time.monotonic()
-        words = ["nvidia-smi", QUERY, "--format=csv,noheader,nounits"]
         try:
             self._process = subprocess.Popen(
-                words,
+                self._words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -97,12 +101,11 @@ class GpuSampler:
             self._next_at = float("inf")
 
     def _take_answer(self, done: subprocess.Popen[bytes]) -> None:
-        output, _ = done.communicate()
         self._process = None
-        self._gpus = parse_use(output.decode(errors="replace"))
+        self._gpus = parse_use(_output(done).decode(errors="replace"))
         cpu_s = _children_cpu_s() - self._counted_s
         self._counted_s += cpu_s
-        self._next_at = self._started_at + max(SAMPLE_EVERY_S, cpu_s / SAMPLE_CPU_SHARE)
+        self._next_at = self._started_at + max(self.every_s, cpu_s / SAMPLE_CPU_SHARE)
 
 
 def parse_use(table: str) -> List[GpuUse]:
@@ -116,6 +119,15 @@ def parse_use(table: str) -> List[GpuUse]:
             used, total = (int(cell) * MEBIBYTE for cell in cells[2:])
             found.append(GpuUse(int(cells[0]), busy, used, total))
     return found
+
+
+def _output(ended: subprocess.Popen[bytes]) -> bytes:
+    """Return the output of a process that has ended or was killed. b"" if it still hangs in its
+    driver, or has left a process that keeps the pipe open."""
+    try:
+        return ended.communicate(timeout=OUTPUT_S)[0]
+    except subprocess.TimeoutExpired:
+        return b""
 
 
 def _children_cpu_s() -> float:

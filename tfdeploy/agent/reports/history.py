@@ -6,19 +6,18 @@ which the next line counts, and never the task. Only the newest MAX_BYTES are ke
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 
 from .. import TYPE_CHECKING
-from ..machine import filesystem
+from ..machine.filesystem import append_line
 
 if TYPE_CHECKING:
+    from typing import List
+
     from ..records import TaskState
 
 MAX_BYTES = 1 << 17  # about a thousand changes
 MAX_REASON = 500
-PRIVATE = 0o600
 
 
 class History:
@@ -41,25 +40,17 @@ class History:
             "lost": self.lost,
         }
         try:
-            self._append(json.dumps(change).encode() + b"\n")
+            line = json.dumps(change).encode() + b"\n"
+            append_line(self.path, line, MAX_BYTES, newest_half)
             self.lost = 0
         except OSError:
             self.lost += 1
 
-    def _append(self, line: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        descriptor = os.open(self.path, flags, PRIVATE)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size + len(line) > MAX_BYTES:
-                content = os.pread(descriptor, size, 0)[-MAX_BYTES // 2 :]
-                _, _, whole_lines = content.partition(b"\n")
-                filesystem.replace_file(self.path, whole_lines + line, PRIVATE)
-                return
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a line that a crash cut off
-                line = b"\n" + line
-            if os.write(descriptor, line) < len(line):
-                os.ftruncate(descriptor, size)
-                raise OSError(errno.ENOSPC, "no space for the whole line")
-        finally:
-            os.close(descriptor)
+
+def newest_half(lines: List[bytes]) -> List[bytes]:
+    """Return the newest lines, together at most half of the bytes. Pure."""
+    left, kept = sum(map(len, lines)) // 2, len(lines)
+    while kept and len(lines[kept - 1]) <= left:
+        kept -= 1
+        left -= len(lines[kept])
+    return lines[kept:]

@@ -15,7 +15,7 @@ from ..machine.filesystem import NO_SPACE
 from ..machine.peers import PeerList
 from ..records import BACKOFF, FAILED, Launch, TaskState
 from ..reports.history import History
-from . import membership, restart
+from . import detach, membership, restart
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
@@ -36,13 +36,14 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     `inherited` are the descriptors of the task's lock and leases, which the parent process has
     acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
     """
+    launch = records.load(Launch, paths.launch(task_dir))
+    _record_gpus(launch, task_dir)  # first: that process is none of the task's
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     # Processes that the task leaves behind become children of the supervisor instead of init's, so
     # that all of them can be found.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
-    launch = records.load(Launch, paths.launch(task_dir))
     supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
@@ -54,6 +55,27 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
         supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
         supervisor.leave()
     # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
+
+
+def _record_gpus(launch: Launch, task_dir: str) -> None:
+    """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
+    if not launch.gpus:
+        return
+    from ..reports import gpu_history  # most supervisors never need it
+
+    path = paths.gpu_history(launch.project, launch.run, launch.task)
+    # This process keeps the other end open as long as it lives, and passes it to no program.
+    ended, _ = os.pipe()
+    title = "tfdeploy gpu-history {}".format(task_dir)
+    log = os.path.join(task_dir, "supervisor.log")
+    try:
+        detach.run_detached(
+            lambda: gpu_history.record(path, launch.gpus, ended), title, log, [ended]
+        )
+    except OSError as error:  # training continues without
+        _print_to_log(error)
+    finally:
+        os.close(ended)
 
 
 class Supervisor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from tfdeploy.experiments import course
 from tfdeploy.experiments.course import Course
 from tfdeploy.experiments.run_report import files
 from tfdeploy.experiments.run_report.redact import Redactor
+from tfdeploy.experiments.run_report.training import gpu_use
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.run_report.files import Results
     from tfdeploy.experiments.run_report.history import Change
+    from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
     from tfdeploy.run import Run
 
 MAX_ERRORS = 10
@@ -31,13 +34,14 @@ MAX_ERRORS = 10
 class RunFacts(Course):
     """What is known of one run.
 
-    `status` is None if the hosts were not asked. `logs` are by task. `previous` is the run before
-    it. `missing` says what the report lacks and how to get it.
+    `status` is None if the hosts were not asked. `logs` are by task, `gpus` by task with GPUs.
+    `previous` is the run before it. `missing` says what the report lacks and how to get it.
     """
 
     status: RunStatus | None
     results: Results
     logs: Mapping[str, tuple[str, ...]]
+    gpus: Mapping[str, tuple[GpuSample, ...]]
     previous: Run | None
     missing: tuple[str, ...]
     redact: Redactor
@@ -54,7 +58,7 @@ def gather(run: Run, status: RunStatus | None) -> RunFacts:
 
 def _gather(run: Run, status: RunStatus | None) -> RunFacts:
     redactor, known = Redactor(run.inventory, os.environ), course.read(run, status)
-    logs = {}
+    logs, gpus = {}, _gpu_use(run, known.started_s)
     for placement in run.plan.placements:
         task = str(placement.task)
         report = status.report(task) if status else None
@@ -66,10 +70,23 @@ def _gather(run: Run, status: RunStatus | None) -> RunFacts:
         status=status,
         results=files.results(run),
         logs=logs,
+        gpus=gpus,
         previous=_previous(run),
-        missing=tuple(_missing(run, status, known.histories, bool(known.scalars))),
+        missing=(
+            *_missing(run, status, known.histories, bool(known.scalars)),
+            *_missing_gpu_use(run, gpus),
+        ),
         redact=redactor,
     )
+
+
+def _gpu_use(run: Run, started_s: float) -> dict[str, tuple[GpuSample, ...]]:
+    folder, now = run.folder / "logs", time.time()
+    tasks = [placement.task for placement in run.plan.placements if placement.gpus]
+    return {
+        str(task): gpu_use.read(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
+        for task in tasks
+    }
 
 
 def _previous(run: Run) -> Run | None:
@@ -109,3 +126,10 @@ def _missing(
         yield f"A host gave no report: {escape_line(str(error))}"
     if len(errors) > MAX_ERRORS:
         yield f"{len(errors) - MAX_ERRORS} more hosts gave no report."
+
+
+def _missing_gpu_use(run: Run, gpus: Mapping[str, tuple[GpuSample, ...]]) -> Iterator[str]:
+    without = [task for task, samples in gpus.items() if not samples]
+    if without and (run.folder / "logs").is_dir():
+        of_tasks = "" if len(without) == len(gpus) else f" of {', '.join(without)}"
+        yield f"No use of GPUs{of_tasks}: nvidia-smi gave no answer, or it was not collected."

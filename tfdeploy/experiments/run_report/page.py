@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.run_report import (
     again,
-    charts,
     differences,
     plan_picture,
     side_by_side,
@@ -30,16 +29,17 @@ from tfdeploy.experiments.run_report.summary import (
     sort_key,
     summary,
 )
+from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.differences import Row
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.run_report.plan_picture import PlanPicture
     from tfdeploy.experiments.run_report.timeline import Timeline
+    from tfdeploy.experiments.run_report.training.charts import Chart
     from tfdeploy.run import Run
 
 TEMPLATES = Path(__file__).parent / "templates"

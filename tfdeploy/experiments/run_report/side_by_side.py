@@ -6,10 +6,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.experiments.run_report import charts, differences
-from tfdeploy.experiments.run_report.charts import TrainedRun
+from tfdeploy.experiments.run_report import differences
 from tfdeploy.experiments.run_report.differences import Row
 from tfdeploy.experiments.run_report.summary import summary
+from tfdeploy.experiments.run_report.training import charts
+from tfdeploy.experiments.run_report.training.charts import TrainedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,9 @@ def compare(all_facts: Sequence[RunFacts]) -> dict[str, Any]:
 
 
 def trained(facts: RunFacts) -> TrainedRun:
-    """Return the scalars of a run with the start of their time axis."""
-    return TrainedRun(facts.label, _scalars_start(facts), facts.scalars, facts.log_losses)
+    """Return the scalars and the use of GPUs of a run with the start of their time axis."""
+    start = _scalars_start(facts)
+    return TrainedRun(facts.label, start, facts.scalars, facts.log_losses, facts.gpus)
 
 
 def _scalars_start(facts: RunFacts) -> float:

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from tfdeploy.experiments.run_report import charts, plan_picture, timeline
-from tfdeploy.experiments.run_report.charts import TrainedRun
+from tfdeploy.experiments.run_report import plan_picture, timeline
 from tfdeploy.experiments.run_report.history import Change
+from tfdeploy.experiments.run_report.training import charts
+from tfdeploy.experiments.run_report.training.charts import TrainedRun
 from tfdeploy.experiments.scalars import Point
 from unit.builders import make_plan
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.experiments.run_report import charts
-from tfdeploy.experiments.run_report.charts import TrainedRun
-from tfdeploy.experiments.run_report.log_losses import NO_LOSSES, parse
+from tfdeploy.experiments.run_report.training import charts
+from tfdeploy.experiments.run_report.training.charts import TrainedRun
+from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES, parse
 
 
 def losses(text):

@@ -1,9 +1,10 @@
-"""Draw the scalars of runs over time: the loss first, then others, and the speed in steps/s."""
+"""Draw what runs report on one time axis: the loss, the speed in steps/s, the use of GPUs, and
+other scalars."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,17 @@ from tfdeploy.experiments import plots, scalars
 from tfdeploy.experiments.comparing.compare import DEFAULT_WINDOWS, SPEED, smooth_series
 from tfdeploy.experiments.comparing.comparison import LOSS
 from tfdeploy.experiments.plots import Line, Panel
-from tfdeploy.experiments.run_report.log_losses import NO_LOSSES
+from tfdeploy.experiments.run_report.training import gpu_lines, time_axis
+from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
+from tfdeploy.experiments.run_report.training.time_axis import TimePanel
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.experiments.run_report.log_losses import LogLosses
+    from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
+    from tfdeploy.experiments.run_report.training.log_losses import LogLosses
+    from tfdeploy.experiments.run_report.training.time_axis import TimeAxis
     from tfdeploy.experiments.scalars import Point, Series
 
 MAX_CHARTS = 8
@@ -25,27 +30,29 @@ MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
 SPEED_POINTS = 60
 MAX_TITLE = 60
 LOG_RATIO = 100.0  # a loss that falls by more than this gets a logarithmic axis
-UNITS = ((3 * 86400, 86400, "days"), (3 * 3600, 3600, "hours"), (180, 60, "minutes"))
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawn panel. `svg` is markup; `description` says the same in words."""
+    """A drawn panel. `svg` is markup; `description` says the same in words. `legend` has the labels
+    of its lines if they are not those of runs."""
 
     title: str
     svg: str
     description: str
+    legend: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TrainedRun:
     """The scalars of a run, by name, and when it started, in seconds since the epoch. If it has no
-    scalars, `log_losses` are those in its log."""
+    scalars, `log_losses` are those in its log. `gpus` is the use of each task's GPUs."""
 
     label: str
     started_s: float
     scalars: Mapping[str, Series]
     log_losses: LogLosses = NO_LOSSES
+    gpus: Mapping[str, Sequence[GpuSample]] = field(default_factory=dict)
 
 
 def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
@@ -53,14 +60,13 @@ def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tu
     the page."""
     names = _ordered({name for run in runs for name in run.scalars})
     labels = [run.label for run in runs]
-    panels = [_scalar_lines(runs, name) for name in names[:MAX_CHARTS]]
-    panels = [*panels[:1], _speed_lines(runs), *panels[1:]]
-    titles = [*names[:1], "steps/s", *names[1:MAX_CHARTS]]
-    charts = tuple(
-        _chart(title, lines, labels, f"{prefix}-{number}")
-        for number, (title, lines) in enumerate(zip(titles, panels, strict=True))
-        if lines
-    )
+    found = [TimePanel(name, _scalar_lines(runs, name), labels) for name in names[:MAX_CHARTS]]
+    speed = TimePanel("steps/s", _speed_lines(runs), labels)
+    panels = [
+        panel for panel in (*found[:1], speed, *gpu_lines.panels(runs), *found[1:]) if panel.lines
+    ]
+    axis = time_axis.of_all(panels)
+    charts = tuple(_chart(panel, axis, f"{prefix}-{number}") for number, panel in enumerate(panels))
     more = tuple(escape_line(name) for name in names[MAX_CHARTS:])
     return (*charts, *_log_charts(runs, labels, prefix)), more
 
@@ -116,15 +122,17 @@ def _speed_lines(runs: Sequence[TrainedRun]) -> list[Line]:
     return lines
 
 
-def _chart(title: str, lines: Sequence[Line], labels: Sequence[str], name: str) -> Chart:
-    longest = max((x for line in lines for x in line.xs if math.isfinite(x)), default=0.0)
-    divisor, unit = next(((d, u) for limit, d, u in UNITS if longest > limit), (1, "seconds"))
-    scaled = [Line(each.label, [x / divisor for x in each.xs], each.ys, each.raw) for each in lines]
-    title = escape_line(title)
+def _chart(panel: TimePanel, axis: TimeAxis, name: str) -> Chart:
+    title = escape_line(panel.title)
     title = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
-    panel = Panel("", f"{unit} since the run's start", "", scaled, log=_log_axis(title, lines))
-    svg = plots.to_web_svg(panel, labels, name)
-    return Chart(title, svg, f"{title} over time. {_describe(lines)}")
+    drawn = Panel(
+        "", f"{axis.unit} since the run's start", "", [axis.scale(line) for line in panel.lines],
+        log=_log_axis(title, panel.lines), xlimits=axis.limits,
+        ylimits=(0.0, panel.top) if panel.top else None,
+    )  # fmt: skip
+    svg = plots.to_web_svg(drawn, panel.labels, name)
+    legend = tuple(panel.labels) if panel.legend else ()
+    return Chart(title, svg, f"{title} over time. {_describe(panel.lines)}", legend)
 
 
 def _log_axis(title: str, lines: Sequence[Line]) -> str:

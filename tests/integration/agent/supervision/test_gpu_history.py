@@ -1,0 +1,110 @@
+"""The use of a task's GPUs, kept by a real supervisor with a stub of nvidia-smi."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from unit.builders import make_heartbeat_settings, make_policy
+from waiting import until
+
+from integration.agent.supervised_task import RUN_FOREVER
+from tfdeploy.agent import paths
+from tfdeploy.agent.machine import process
+from tfdeploy.agent.reports import gpu_history
+
+ALONE = make_heartbeat_settings(tasks=["worker:0"], needed=[])
+SOON = make_policy(delay_s=0.1, exits=[7, "signals"])
+ANSWER = 'echo "0, 97, 71680, 81559"; echo "3, 50, 1, 81559"; echo "4, [N/A], 7, 8"'
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """Give this host an nvidia-smi; return the folder with its `calls` and its last `pid`."""
+
+    def provide(script):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        tool = folder / "nvidia-smi"
+        tool.write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\necho $$ > {folder}/pid\n{script}')
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        return folder
+
+    return provide
+
+
+def samples(task):
+    file = Path(paths.gpu_history("p", task.launch.run, task.launch.task))
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def recorders(task):
+    """Return the pids of the processes that keep the use of this task's GPUs."""
+    title = f"tfdeploy gpu-history {task.task_dir}".encode()
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid in pids if process.read(pid, "cmdline").startswith(title)]
+
+
+def test_the_use_of_the_own_gpus_is_kept_until_the_supervisor_has_ended(supervise, nvidia_smi):
+    folder = nvidia_smi(ANSWER)
+    task = supervise(RUN_FOREVER, heartbeat=ALONE, gpus=[0, 3, 4])
+    until(lambda: len(samples(task)) >= 3, "three samples")
+    assert samples(task)[0]["gpus"] == [[0, 97.0, 71680, 81559], [3, 50.0, 1, 81559],
+                                        [4, None, 7, 8]]  # fmt: skip
+    assert "--id=0,3,4" in (folder / "calls").read_text()
+    times = [each["at"] for each in samples(task)]
+    assert times == sorted(times)
+    task.stop()
+    assert task.wait_for_end().state == "STOPPED"
+    until(lambda: not recorders(task), "the end of its recorder")
+
+
+def test_a_killed_supervisor_leaves_no_recorder(supervise, nvidia_smi):
+    nvidia_smi(ANSWER)
+    task = supervise(RUN_FOREVER, heartbeat=ALONE, gpus=[0])
+    until(lambda: samples(task), "a sample")
+    task.process.kill()
+    until(lambda: not recorders(task), "the end of its recorder")
+
+
+def test_an_nvidia_smi_that_hangs_harms_nothing(supervise, nvidia_smi):
+    """It ignores SIGTERM. Restarts and the end of the task don't see it, and leave none behind."""
+    folder = nvidia_smi("trap '' TERM\nwhile :; do sleep 1; done")
+    code = "first = attempt() == 1; become_ready(); sys.exit(7) if first else " + RUN_FOREVER
+    task = supervise(code, heartbeat=ALONE, policy=SOON, gpus=[0])
+    until(lambda: (folder / "pid").exists(), "a question")
+    hanging = int((folder / "pid").read_text())
+    assert task.reaches("READY", restarts=1)
+    assert process.read(hanging, "cmdline")  # ending the first attempt has not ended it
+    mark = process.mark("p", task.launch.run, "worker:0")
+    assert hanging not in process.task_processes(mark, task.state.pid, task.process.pid)
+    task.stop()
+    assert task.wait_for_end().state == "STOPPED"
+    until(lambda: not recorders(task), "the end of its recorder")
+    until(lambda: not process.read(hanging, "cmdline"), "the end of nvidia-smi")
+    assert samples(task) == []
+
+
+def test_a_failing_nvidia_smi_and_a_task_without_gpus_leave_no_file(supervise, nvidia_smi):
+    nvidia_smi("exit 9")
+    failing = supervise("become_ready(); time.sleep(0.5)", heartbeat=ALONE, gpus=[0])
+    assert failing.wait_for_end().state == "SUCCEEDED"
+    assert samples(failing) == []
+    without = supervise(RUN_FOREVER, heartbeat=ALONE, index=1)
+    assert without.reaches("READY")
+    assert not recorders(without)
+
+
+def test_a_full_file_has_every_second_sample_of_the_whole_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_history, "MAX_BYTES", 2000)
+    file = tmp_path / "worker-0.gpus.jsonl"
+    for at in range(200):
+        text = gpu_history.line(float(at), [])
+        gpu_history.append_line(str(file), text, 2000, gpu_history.every_second)
+        assert file.stat().st_size <= 2000
+    times = [json.loads(line)["at"] for line in file.read_text().splitlines()]
+    assert times[0] < 20 and times[-1] == 199
+    assert times == sorted(times)
