@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browser import Chromium
-from unit.experiments.run_report.finished import ONE, TWO, change, facts_of, finished_run
+from unit.experiments.run_report.finished import ONE, START, TWO, change, facts_of, finished_run
 from unit.experiments.run_report.finished import write_history as history_of
 from waiting import until
 
@@ -54,6 +54,31 @@ def test_a_restart_is_in_the_report_and_hosts_need_not_answer_for_it(by_ssh: Wor
     assert "<script" not in page
 
 
+@pytest.mark.slow
+def test_the_use_of_gpus_is_kept_without_a_watch(local: World, monkeypatch, tmp_path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in -L) echo "GPU 0: A (UUID: GPU-0a)"; echo "GPU 1: A (UUID: GPU-0b)" ;;\n'
+        '*--id=0) echo "0, 97, 1024, 2048" ;; *--id=1) echo "1, 42, 1024, 2048" ;; esac\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    hosts = {name: {**keys, "gpus": 2} for name, keys in local.hosts().items()}
+    project = local.started("--hold", hosts=hosts)
+
+    def is_kept() -> bool:
+        project.ok("collect")
+        return len([*project.run_folder.glob("logs/*.gpus.jsonl")]) == 2
+
+    until(is_kept, "a sample of each worker")
+    project.ok("report", "--offline")
+    page = (project.run_folder / "report.html").read_text()
+    assert "worker:0: from 97 to 97" in page
+    assert "worker:1: from 42 to 42" in page
+    assert "No use of GPUs" not in page
+
+
 def test_a_wrong_argument_writes_nothing(by_ssh: World) -> None:
     project = by_ssh.started("--hold")
     refused = project.tf("report", "nothing", "--offline")
@@ -69,20 +94,25 @@ def test_a_wrong_argument_writes_nothing(by_ssh: World) -> None:
 def test_a_browser_shows_the_page_and_asks_for_nothing_else(tmp_path, width, scheme) -> None:
     """A log and a reason that try to be markup are part of it."""
     evil = "<script>alert(1)</script><img src=http://127.0.0.1:9/x>" + "long" * 100
-    hosts = "[hosts.a-host-with-a-rather-long-name]\nps = 1\n[hosts.b]\nworkers = 2"
+    hosts = (
+        "[hosts.a-host-with-a-rather-long-name]\nps = 1\n"
+        "[hosts.b]\nworkers = 2\ngpus = 2\ngpus_per_worker = 1"
+    )
     one, two = (
         finished_run(tmp_path, run_id, hosts=hosts, name=name, words=("--lr", name * 30))
         for run_id, name in ((ONE, "base"), (TWO, "wide"))
     )
     (one.folder / "logs" / "worker-0.log").write_text(f"{evil}\n" * 40)
     history_of(one, "worker-1", change(0, "READY"), change(9, "FAILED", reason=evil))
+    row = {"at": START + 9, "gpus": [[0, 97, 1024, 81920]]}
+    (one.folder / "logs" / "worker-0.gpus.jsonl").write_text(json.dumps(row))
     from tfdeploy.experiments.run_report import page
 
     file = tmp_path / "report.html"
     page.write(file, page.render([facts_of(one), facts_of(two)]))
     with Chromium(tmp_path / "profile") as browser:
         browser.open(file.as_uri(), width=width, scheme=scheme)
-        assert browser.evaluate("document.querySelectorAll('.chart svg').length") == 2
+        assert browser.evaluate("document.querySelectorAll('.chart div svg').length") == 4
         assert browser.requests == [file.as_uri()]
         assert browser.problems == []
         sizes = "[document.documentElement.scrollWidth, window.innerWidth]"

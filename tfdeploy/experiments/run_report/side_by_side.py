@@ -40,9 +40,8 @@ def trained(facts: RunFacts) -> TrainedRun:
 
 def _scalars_start(facts: RunFacts) -> float:
     """Return the run's start, or that of its first scalar if the clocks of the hosts differ."""
-    times = [series[0].time_s for series in facts.scalars.values()]
-    first = min((time for time in times if math.isfinite(time)), default=math.nan)
-    return facts.started_s if facts.started_s <= first else first
+    times = [facts.started_s, *(series[0].time_s for series in facts.scalars.values())]
+    return min((time for time in times if math.isfinite(time)), default=math.nan)
 
 
 def _distinct(all_facts: Sequence[RunFacts]) -> list[str]:

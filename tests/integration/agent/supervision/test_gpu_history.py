@@ -13,7 +13,6 @@ from waiting import until
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import process
-from tfdeploy.agent.reports import gpu_history
 
 ALONE = make_heartbeat_settings(tasks=["worker:0"], needed=[])
 SOON = make_policy(delay_s=0.1, exits=[7, "signals"])
@@ -96,15 +95,3 @@ def test_a_failing_nvidia_smi_and_a_task_without_gpus_leave_no_file(supervise, n
     without = supervise(RUN_FOREVER, heartbeat=ALONE, index=1)
     assert without.reaches("READY")
     assert not recorders(without)
-
-
-def test_a_full_file_has_every_second_sample_of_the_whole_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_history, "MAX_BYTES", 2000)
-    file = tmp_path / "worker-0.gpus.jsonl"
-    for at in range(200):
-        text = gpu_history.line(float(at), [])
-        gpu_history.append_line(str(file), text, 2000, gpu_history.every_second)
-        assert file.stat().st_size <= 2000
-    times = [json.loads(line)["at"] for line in file.read_text().splitlines()]
-    assert times[0] < 20 and times[-1] == 199
-    assert times == sorted(times)

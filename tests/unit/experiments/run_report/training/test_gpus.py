@@ -158,6 +158,14 @@ def test_the_page_shows_the_use_and_names_tasks_without(tmp_path):
     assert not any("GPU" in text for text in facts_of(run).missing)
 
 
+def test_a_run_without_scalars_has_its_gpus(tmp_path):
+    run = finished_run(tmp_path, losses=())
+    write_use(run, "worker-0", line(30, [0, 97, 1024, 2048]), line(60, [0, 99, 1024, 2048]))
+    found = page.view(facts_of(run)).charts
+    assert [chart.title for chart in found] == ["GPU use in %", "GPU memory in GiB"]
+    assert "seconds since the run's start" in found[0].svg.replace("&#x27;", "'")
+
+
 def test_a_run_without_gpus_has_no_word_of_them(tmp_path):
     facts = facts_of(finished_run(tmp_path, hosts="[hosts.a]\nworkers = 2"))
     assert not any("GPU" in text for text in facts.missing)
