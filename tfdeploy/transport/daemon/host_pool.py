@@ -19,7 +19,7 @@ from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent
 from tfdeploy.transport.ssh.route import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import paramiko
 
@@ -93,12 +93,14 @@ class HostPool:
 
     def _connect(self) -> SshConnection:
         """Connect; a host that was silent a moment ago is given up earlier: it costs each command
-        as long as that takes."""
+        as long as that takes. Only a patient try that fails is remembered, so that a host that is
+        back, but far away, gets another one."""
         was_silent = time.clock_gettime(CLOCK) - self._silent_at < SILENT_S
         try:
             connection = connect(self._route, False, IMPATIENT if was_silent else PATIENT)
         except HostSilent:
-            self._silent_at = time.clock_gettime(CLOCK)
+            if not was_silent:
+                self._silent_at = time.clock_gettime(CLOCK)
             raise
         self._silent_at = -math.inf
         return connection
@@ -112,11 +114,7 @@ class HostPool:
                 frames.send(kind, data)
 
     def _stream(self, frames: FrameConnection, argv: Sequence[str], repeatable: bool) -> None:
-        # Asking whether the host still answers takes a round trip. If the input is repeatable, a
-        # lost connection is noticed early enough by its missing answer.
-        command = self._take_parked(
-            shlex.join(argv), self._is_open if repeatable else self._answers
-        )
+        command = self._take_parked(shlex.join(argv), repeatable)
         command = command or ReusableCommand(self.name, argv, self._channels)
         is_parked = False
         try:
@@ -128,20 +126,18 @@ class HostPool:
             else:
                 command.close()
 
-    def _is_open(self) -> bool:
-        return len(self) > 0
+    def _take_parked(self, text: str, repeatable: bool) -> ReusableCommand | None:
+        """Return a parked command with the same text, if it is idle.
 
-    def _answers(self) -> bool:
-        return self._channels.is_alive()
-
-    def _take_parked(self, text: str, is_usable: Callable[[], bool]) -> ReusableCommand | None:
-        """Return a parked command with the same text, if it is idle and its host is usable."""
+        Asking whether its host still answers takes a round trip. If the input is repeatable, a
+        lost connection is noticed early enough by its missing answer.
+        """
         self.close_exited()
         with self._lock:
             command = next((command for command in self._parked if command.text == text), None)
             if command:
                 self._parked.remove(command)
-        if command and not (is_usable() and command.is_idle):
+        if command and not ((repeatable or command.is_alive()) and command.is_idle):
             command.close()
             return None
         return command

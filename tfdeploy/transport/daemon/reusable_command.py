@@ -35,6 +35,8 @@ class ReusableCommand:
         self._reader: threading.Thread | None = None
         self._lock = threading.Lock()
         self._unanswered: list[bytes] | None = None  # input that may be repeated
+        self._was_checked = True  # whether the host answers, since the client's input was sent
+        self._is_closed = False
         self._input_lock = threading.Lock()
 
     @property
@@ -48,6 +50,7 @@ class ReusableCommand:
         once more on another connection.
         """
         self._unanswered = [] if repeatable else None
+        self._was_checked = not repeatable
         with self._lock:
             self._frames = frames
             if self._reader is None:
@@ -60,8 +63,15 @@ class ReusableCommand:
             self._frames = None
         return frame[0] == PARK and self.is_idle
 
+    def is_alive(self) -> bool:
+        """Return whether the host still answers on the command's connection."""
+        return self._channels.is_alive(self._stream.channel)
+
     def close(self) -> None:
-        self._stream.close()
+        self._is_closed = True
+        self._stream.close()  # a thread that is sending to it gets an error
+        with self._input_lock:
+            self._stream.close()  # it may be another one now
 
     def _start(self) -> SshStream:
         return SshStream(self._host, self._argv[0], self._channels.open(self._argv))
@@ -91,22 +101,34 @@ class ReusableCommand:
             self._unanswered = None
             return chunk
         except CommandTimedOut:
-            if self._unanswered and not self._channels.is_alive():
-                self._repeat()
+            if self._unanswered and not self._was_checked:
+                self._repeat_if_silent()
         except Unreachable:
             if not self._unanswered:
                 raise
             self._repeat()
         return None
 
+    def _repeat_if_silent(self) -> None:
+        """Repeat the input if the host does not answer. It is asked once, as before a command that
+        is not repeatable: after that, only a lost connection counts, as TCP reports it."""
+        self._was_checked = True
+        if not self.is_alive():
+            with suppress(HostError):  # the network only pauses: the old connection may continue
+                self._repeat()
+
     def _repeat(self) -> None:
-        """Start the command on another connection, and send the input to it."""
+        """Start the command on another connection, and send the input to it. Raises HostError; then
+        the command stays as it was."""
+        another = self._start()
         self._stream.close()  # a thread that is sending to it gets an error
         with self._input_lock:
+            self._stream = another
+            if self._is_closed or self._frames is None:  # the client has left meanwhile
+                return another.close()
             unanswered, self._unanswered = self._unanswered or [], None
-            self._stream = self._start()
             for data in unanswered:
-                self._stream.send(data)
+                another.send(data)
 
     def _stop_without_client(self) -> bool:
         """Return whether there is no client; then the reader ends until the next one comes."""

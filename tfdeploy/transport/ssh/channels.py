@@ -42,9 +42,10 @@ class ChannelPool:
         except SSH_ERRORS as error:
             raise translate(self.host, error) from None
 
-    def is_alive(self) -> bool:
-        """Return whether the host still answers on every open connection."""
-        return all(connection.is_alive() for connection in self._connections)
+    def is_alive(self, channel: paramiko.Channel) -> bool:
+        """Return whether the host still answers on the connection of a channel."""
+        found = [connection for connection in self._connections if connection.has(channel)]
+        return any(connection.is_alive() for connection in found)
 
     def __len__(self) -> int:
         """Return the number of connections that are open, as far as the controller knows."""

@@ -13,7 +13,7 @@ import fabric
 import paramiko
 
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S, PORT
-from tfdeploy.transport.ssh.dial import PATIENT, HostSilent, Patience, dial
+from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
     NO_ANSWER,
@@ -90,6 +90,10 @@ class SshConnection:
                 self._answered = _answers(self._connection.transport)
                 self._checked_at = time.clock_gettime(CLOCK)
             return self.is_connected and self._answered
+
+    def has(self, channel: paramiko.Channel) -> bool:
+        """Return whether a channel is one of this connection."""
+        return channel.get_transport() is self._connection.transport
 
     def open_session(self) -> paramiko.Channel:
         """Open a channel. Raises paramiko.ChannelException if sshd allows no more of them."""
@@ -208,7 +212,7 @@ def _open(connection: fabric.Connection) -> None:
             if transport and transport.remote_version:
                 message = f"the handshake was not finished within {limit_s:g} s"
                 raise HandshakeTimedOut(message) from None
-            raise HostSilent(limit_s) from None
+            raise NoAnswer(limit_s) from None
         raise
 
 

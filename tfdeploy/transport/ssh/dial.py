@@ -27,16 +27,20 @@ class Patience:
 
 # A busy host accepts a connection at once, because its kernel does, but needs time for a handshake.
 PATIENT = Patience((0.5, 1.0, 2.0), 10.0)
-# For a host that was silent a moment ago.
-IMPATIENT = Patience((0.5, 0.5), 3.0)
+# For a host that was silent a moment ago. One that accepts a connection is back, and often busy.
+IMPATIENT = Patience((0.5, 0.5), PATIENT.handshake_s)
 
 
-class HostSilent(TimeoutError):
+class NoAnswer(TimeoutError):
     """The host gave no answer within `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} s")
         self.seconds = seconds
+
+
+class HostSilent(NoAnswer):
+    """Not even the host's kernel answered."""
 
 
 def dial(hostname: str, port: int, tries_s: Iterable[float]) -> socket.socket:

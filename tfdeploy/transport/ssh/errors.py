@@ -10,7 +10,7 @@ from paramiko.ssh_exception import NoValidConnectionsError
 
 from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
 from tfdeploy.transport.ssh import config
-from tfdeploy.transport.ssh.dial import HostSilent
+from tfdeploy.transport.ssh.dial import NoAnswer
 from tfdeploy.transport.ssh.host_keys import (
     ChangedHostKey,
     RefusedHostKey,
@@ -116,7 +116,7 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             return Unreachable(host, f"its name is unknown: {error.strerror}")
         case JumpHostCannotConnect():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
-        case HostSilent():
+        case NoAnswer():
             return Unreachable(host, f"no SSH answer within {error.seconds:g} s")
         case TimeoutError():
             return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")

@@ -58,17 +58,17 @@ class SshStream:
     def __init__(self, host: str, name: str, channel: paramiko.Channel) -> None:
         self._host = host
         self._name = name
-        self._channel = channel
+        self.channel = channel
         self._errors = b""
         self._closed = False
         # One thread may send while another reads; a timeout of the channel would apply to both.
-        self._channel.settimeout(None)
+        self.channel.settimeout(None)
         self._readable = threading.Event()
-        self._channel.in_buffer.set_event(self._readable)
+        self.channel.in_buffer.set_event(self._readable)
 
     def send(self, data: bytes | memoryview) -> None:
         try:
-            self._channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
+            self.channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
         except SSH_ERRORS as error:
             raise translate(self._host, error) from None
 
@@ -81,23 +81,23 @@ class SshStream:
                 raise CommandTimedOut(self._host, message)
             self._read_errors()
         try:
-            chunk = self._channel.recv(CHUNK)
+            chunk = self.channel.recv(CHUNK)
         except SSH_ERRORS as error:
             raise translate(self._host, error) from None
-        if not chunk and not self._channel.eof_received and not self._closed:
+        if not chunk and not self.channel.eof_received and not self._closed:
             raise Unreachable(self._host, "the connection was lost")
         return bytes(chunk)
 
     def result(self) -> CompletedCommand:
-        self._channel.status_event.wait(EXIT_WAIT_S)
+        self.channel.status_event.wait(EXIT_WAIT_S)
         self._read_errors()
-        return CompletedCommand(self._channel.exit_status, b"", self._errors)
+        return CompletedCommand(self.channel.exit_status, b"", self._errors)
 
     @property
     def is_idle(self) -> bool:
         """Whether the command runs, and all of its output was read."""
-        exited = self._channel.eof_received or self._channel.exit_status_ready()
-        return not (exited or self._channel.recv_ready())
+        exited = self.channel.eof_received or self.channel.exit_status_ready()
+        return not (exited or self.channel.recv_ready())
 
     def park(self) -> None:
         self.close()
@@ -105,12 +105,12 @@ class SshStream:
     def close(self) -> None:
         self._closed = True
         with suppress(Exception):
-            self._channel.close()
+            self.channel.close()
 
     def _read_errors(self) -> None:
         """Read standard error: it shares an SSH window with the output, which would stop."""
-        while self._channel.recv_stderr_ready():
-            self._errors = (self._errors + self._channel.recv_stderr(CHUNK))[-CHUNK:]
+        while self.channel.recv_stderr_ready():
+            self._errors = (self._errors + self.channel.recv_stderr(CHUNK))[-CHUNK:]
 
 
 def _wait_s(deadline: float) -> float:
