@@ -18,6 +18,7 @@ from tfdeploy.agent.protocol.releases import (
 )
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.formatting.humanize import format_count
+from tfdeploy.hosts.agent_client import TIMEOUT_S as AGENT_TIMEOUT_S
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.last_pushed import LastPushed
@@ -48,6 +49,10 @@ MIN_READ_BYTES_PER_S = (
 # Bytes of small files that are packed into one temporary file on the controller: a release may be
 # larger than the controller's free disk space.
 PORTION = 64 << 20
+# Up to these, a host can compare what it has within the agent's usual timeout: 5 s at the slowest
+# disk's rate, and 20 s for its files, at 10 ms each.
+GUESS_BYTES = 100 << 20
+GUESS_FILES = 2000
 # From this size on, and for more than DIRECT_HOSTS hosts, a release is relayed from host to host.
 RELAY_BYTES = 16 << 20
 DIRECT_HOSTS = 2
@@ -147,10 +152,15 @@ class _ReleaseSender:
 
     def _guess_lacking(self, agent: Agent) -> MissingFiles | None:
         """Ask a host that got another release last at once what it lacks of this one: the answer
-        also says what the shorter request asks."""
-        if self._last.is_older(agent.host, self._release.id):
+        also says what the shorter request asks.
+
+        Only of a small release, which needs no longer than the shorter request may take: a host
+        whose disk hangs must not be waited for any longer.
+        """
+        is_small = self._release.size <= GUESS_BYTES and len(self._paths) <= GUESS_FILES
+        if is_small and self._last.is_older(agent.host, self._release.id):
             with suppress(AgentError):  # asked again in the usual order
-                return self._ask_lacking(agent)
+                return self._ask_lacking(agent, AGENT_TIMEOUT_S)
         return None
 
     def _deliver(self, agent: Agent, on_arrived: OnBytes, lacking: MissingFiles | None) -> None:
@@ -193,9 +203,9 @@ class _ReleaseSender:
     def _total_size(self, indices: Iterable[int]) -> int:
         return sum(self._release.sizes[self._paths[index]] for index in indices)
 
-    def _ask_lacking(self, agent: Agent) -> MissingFiles:
+    def _ask_lacking(self, agent: Agent, timeout_s: float | None = None) -> MissingFiles:
         """Return the host's answer to `lacks`, whose `wanted` are positions in the manifest."""
-        answer = agent.ask_encoded(self._lacks, self._timeout_s)
+        answer = agent.ask_encoded(self._lacks, timeout_s or self._timeout_s)
         if any(index not in range(len(self._paths)) for index in answer.wanted):
             raise AgentError(agent.host, "it asked for files that are not in the release")
         return answer

@@ -54,4 +54,8 @@ def test_a_large_plan_says_how_many_tasks_it_leaves_out(capsys):
     Console().print_plan(make_intent(300))
     output = capsys.readouterr().out
     assert "and 101 more tasks" in output
+    assert (
+        "one task of each job, as an example: env, python and GPUs of others may differ"
+        in " ".join(output.split())
+    )
     assert output.count("  $ ") == 2
