@@ -86,8 +86,9 @@ class Intent:
         return self._launches(self.plan.placements)
 
     def examples(self) -> tuple[Launch, ...]:
-        """Return the chief's launch, and that of the first task of each other job: the others of a
-        job differ only in their index, host, port and GPUs."""
+        """Return the chief's launch, and that of the first task of each other job. The others of a
+        job differ in their index, host, port and GPUs, and in what their hosts set: variables, the
+        Python and the environment."""
         chief = self.plan.chief
         first = {p.task.job: p for p in reversed(self.plan.placements)}
         return self._launches([*{**first, chief.task.job: chief}.values()])

@@ -75,6 +75,9 @@ class PlanOutput(Terminal):
             for launch in intent.launches():
                 self._print_command(launch, shorten)
             return
+        self.print_text(
+            "\none task of each job, as an example: env, python and GPUs of others may differ"
+        )
         for launch in intent.examples():
             self._print_command(launch, shorten)
         self.print_text("\nevery task: tfdeploy plan --json")
