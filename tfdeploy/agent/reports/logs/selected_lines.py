@@ -137,7 +137,8 @@ class SelectedLines:
         """Yield the selected lines of each part; also [], as the cursor has moved."""
         limit, self._limit = self._limit, None
         parts = self._parts(last)
-        for self.cursor, lines in parts if limit is None else self._newest(parts, limit):
+        for cursor, lines in parts if limit is None else self._newest(parts, limit):
+            self.cursor = cursor
             yield lines
 
     def _parts(self, last: bool) -> Iterator[Tuple[str, List[str]]]:
