@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from waiting import until
 
 from .conftest import World
+from .projects import environment
 
 if TYPE_CHECKING:
     from .projects import Project
@@ -141,6 +144,20 @@ def test_what_tasks_have_in_common_is_printed_once(project, follow):
     assert lines[1] == "worker:[0-3] (4)"
     assert lines.count("late: the file exists") == 1
     assert sum(line.startswith("pid ") for line in lines) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_following_folded_lines_ends_when_their_reader_has_left(by_ssh, json):
+    project = flooded(by_ssh, 2, 100_000, 500)
+    touch(project, "begin")
+    command = f"set -o pipefail; {sys.executable} -m tfdeploy logs -f --fold {json} | head -n 3"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=project.folder, env=environment(project.folder),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.count("\n") == 3
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_folded_lines_as_json_name_their_tasks(project):

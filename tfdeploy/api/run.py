@@ -16,6 +16,7 @@ from tfdeploy.hosts.fleet import Fleet
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime, timedelta
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.collect import CollectResult
@@ -84,21 +85,26 @@ class Run:
         self,
         *tasks: str,
         lines: int | None = None,
+        grep: str = "",
+        since: timedelta | datetime | None = None,
         follow: bool = False,
         cancel: threading.Event | None = None,
     ) -> Iterator[LogLine]:
         """Yield the lines of the logs, and with `follow` new ones until all tasks have ended.
 
         `tasks` are names such as "worker:1", or jobs (none: all tasks). `lines` limits the old
-        lines of each task. Raises PlanError for an unknown task, and at the end the errors of hosts
-        that were given up; with `follow`, a host that is lost is asked again until it answers.
+        lines of each task. Hosts select lines that the regular expression `grep` matches ("": all),
+        and that were written since `since`: a time of the host's clock, or a duration until now.
+        Raises PlanError for an unknown task or an invalid pattern, and at the end the errors of
+        hosts that were given up; with `follow`, a host that is lost is asked again until it
+        answers.
         """
         from tfdeploy.commands.logs import Selection, logs
 
-        record = self.record
+        record, selection = self.record, Selection(lines, grep, since)
         with (
             _open_fleet(record, cancel) as fleet,
-            closing(logs(fleet, record, tasks, Selection(lines), follow=follow)) as logged,
+            closing(logs(fleet, record, tasks, selection, follow=follow)) as logged,
         ):
             for new in logged:
                 yield from (LogLine(new.task, new.host, plain_text(line)) for line in new.lines)

@@ -137,7 +137,8 @@ def logs(
     fold: Annotated[bool, typer.Option("--fold",
                     help="Print lines that tasks have in common once.")] = False,
     explain: Annotated[bool, typer.Option("--explain",
-                       help="Say what known messages mean, also without a terminal.")] = False,
+                       help="Say what known messages mean, also without a terminal; not with "
+                       "--json.")] = False,
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
@@ -147,6 +148,8 @@ def logs(
     from tfdeploy.config.option_values import parse_since
     from tfdeploy.output.console import Console
 
+    if explain and json:
+        raise typer.BadParameter("--explain adds text for people; expected it without --json")
     selection = command.Selection(lines, grep, parse_since(since, datetime.now().astimezone()))
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
@@ -189,7 +192,7 @@ def _print_folded(
     hosts = {str(placement.task): placement.host for placement in run.plan.placements}
 
     def print_blocks(new: Sequence[NewLines]) -> None:
-        blocks = fold(run, new)
+        blocks = fold(run, new, console.print_fold_limit)
         if json:
             print_json_lines(json_output.folded_lines(blocks, hosts))
         else:

@@ -91,12 +91,13 @@ def logs(
     raise_all(errors)
 
 
-def fold(run: Run, new: Sequence[NewLines]) -> list[Block]:
-    """Return the lines, without colors, in blocks: those that tasks have in common once."""
+def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> list[Block]:
+    """Return the lines, without colors, in blocks: those that tasks have in common once. Calls
+    `on_limit` if logs differ in too many lines to be folded."""
     written: dict[str, list[str]] = {str(p.task): [] for p in run.plan.placements}
     for each in new:
         written[each.task] += map(plain_text, each.lines)
-    return fold_lines.fold(written)
+    return fold_lines.fold(written, on_limit)
 
 
 def _stream(

@@ -43,8 +43,8 @@ def parse_wait(written: str | None) -> float:
 def parse_since(written: str | None, now: datetime) -> timedelta | datetime | None:
     """Return the duration or the time of --since; None without the option.
 
-    A time without a date is of the last 24 hours; one without a zone has that of `now`. Raises
-    InventoryError.
+    A time without a date is of the last 24 hours; one without a zone has the controller's, with its
+    daylight saving time of that day. Raises InventoryError.
     """
     if written is None:
         return None
@@ -67,9 +67,8 @@ def parse_since(written: str | None, now: datetime) -> timedelta | datetime | No
 def _parse_time(written: str, now: datetime) -> datetime:
     if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", written):
         clock = datetime.strptime(written, "%H:%M:%S" if written.count(":") > 1 else "%H:%M")
-        today = now.replace(
-            hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0
-        )
-        return today if today <= now else today - timedelta(days=1)
+        today = datetime.combine(now.astimezone().date(), clock.time())
+        since = today.astimezone()
+        return since if since <= now else (today - timedelta(days=1)).astimezone()
     since = datetime.fromisoformat(written)
-    return since if since.tzinfo else since.replace(tzinfo=now.tzinfo)
+    return since if since.tzinfo else since.astimezone()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.following.signals import restore_handlers
 from tfdeploy.commands.watch import FIRST_LINES, WatchedRun
+from tfdeploy.live import summary
 from tfdeploy.live.app import WatchApp
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ def follow_on_screen(
 
     The view has the main thread, which signals need; `follow` has another one. What it reports is
     passed to `watcher` after the view, except for log lines. Raises KeyboardInterrupt if the user
-    leaves the view before; `cancel`, which is the fleet's, then ends `follow`.
+    leaves the view before the run has ended; `cancel`, which is the fleet's, then ends `follow`.
+    Leaving it after the run's end closes the view.
     """
     reports = _Postponed(watcher)
     work = _Work(partial(follow, reports.watcher))
+    watched = WatchedRun(run)
     with fleet.watch(run, FIRST_LINES) as samples:
-        app = WatchApp(WatchedRun(run), samples.events(), is_over=work.is_over)
+        # What ends and collects the run comes after the view: its last line advises no command.
+        app = WatchApp(watched, samples.events(), is_over=work.is_over, end_line=summary.end_text)
         work.start()
         with restore_handlers():
-            left = app.run() is not None and not work.is_over()
+            left = app.run() is not None and not (work.is_over() or watched.has_ended)
     if left:
         cancel.set()
         work.join(CANCEL_S)

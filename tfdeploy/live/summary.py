@@ -74,17 +74,28 @@ def _checkpoint(watched: WatchedRun, now: float) -> str:
 
 def end_line(watched: WatchedRun) -> str:
     """Return how the run ended and what to type next; "" while it continues."""
+    end, commands = _end(watched)
+    typed = ", or ".join(f"tfdeploy {command} {watched.run.flags}" for command in commands)
+    return f"{end}. Next: {typed}" if end else ""
+
+
+def end_text(watched: WatchedRun) -> str:
+    """Return how the run ended; "" while it continues."""
+    return _end(watched)[0]
+
+
+def _end(watched: WatchedRun) -> tuple[str, tuple[str, ...]]:
+    """Return how the run ended, and the commands to type next."""
     report = watched.chief.report
     if not watched.has_ended:
-        return ""
-    flags = watched.run.flags
+        return "", ()
     if report is None:
-        return f"ended; its chief's host does not report. Next: tfdeploy status {flags}"
+        return "ended; its chief's host does not report", ("status",)
     if report.state == SUCCEEDED:
-        return f"succeeded. Next: tfdeploy collect {flags}"
+        return "succeeded", ("collect",)
     if report.planned:
-        return f"ended after max_duration_s. Next: tfdeploy collect {flags}"
+        return "ended after max_duration_s", ("collect",)
     if report.state == STOPPED and not report.cause:
-        return f"stopped. Next: tfdeploy collect {flags}, or tfdeploy resume {flags}"
+        return "stopped", ("collect", "resume")
     reason = escape_line(report.reason.split("\n", 1)[0]) or f"exit {report.exit}"
-    return f"failed: {report.task} {reason}. Next: tfdeploy logs {flags}"
+    return f"failed: {report.task} {reason}", ("logs",)

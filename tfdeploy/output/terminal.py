@@ -116,6 +116,7 @@ class LogTerminal(Terminal):
     def __init__(self, *, for_json: bool = False) -> None:
         super().__init__(for_json=for_json)
         self._explained: set[tuple[str, str]] = set()
+        self._fold_limit_printed = False
 
     def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
         """Print each line behind its task and host, in a colour of the task's own."""
@@ -129,6 +130,13 @@ class LogTerminal(Terminal):
             count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
             self._out.out(f"{RULE}\n{tasks}{count}\n{RULE}", highlight=False)
             self._print_lines(tasks, Text(), block.lines)
+
+    def print_fold_limit(self) -> None:
+        """Print once that not all equal lines are folded."""
+        if not self._fold_limit_printed:
+            self._fold_limit_printed = True
+            text = "these logs differ in too many lines to be folded: some equal lines appear twice"
+            self._err.print(f"[yellow]{text}; -n N and --grep select fewer[/]")
 
     def _print_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> None:
         """Print many lines in one step: tasks may write thousands of them in a second."""

@@ -258,6 +258,12 @@ def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, f
 # Init
 
 
+def test_meanings_for_people_are_refused_in_json(tfdeploy):
+    code, out, err = tfdeploy("logs", "--explain", "--json")
+    assert code == 2
+    assert "--explain adds text for people; expected it without --json" in out + err
+
+
 def test_init_never_overwrites_a_file(tfdeploy, folder):
     code, out, err = tfdeploy("init", "--local")
     assert (code, out) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -11,6 +12,16 @@ from tfdeploy.errors import InventoryError
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 5, 1, 14, 30, tzinfo=ZONE)
+
+
+@pytest.fixture(autouse=True)
+def central_europe(monkeypatch):
+    """Let the controller's zone be UTC+1, and UTC+2 from March to October."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -26,6 +37,7 @@ NOW = datetime(2026, 5, 1, 14, 30, tzinfo=ZONE)
         ("2026-05-01", datetime(2026, 5, 1, tzinfo=ZONE)),
         ("2026-05-01T10:15", datetime(2026, 5, 1, 10, 15, tzinfo=ZONE)),
         ("2026-05-01 10:15:00Z", datetime(2026, 5, 1, 10, 15, tzinfo=UTC)),
+        ("2026-01-31T10:15", datetime(2026, 1, 31, 9, 15, tzinfo=UTC)),
     ],
 )
 def test_since_is_a_duration_or_a_time(written, since):
@@ -44,3 +56,8 @@ def test_anything_else_is_refused(written):
 def test_the_future_is_refused(written):
     with pytest.raises(InventoryError, match="in the future"):
         parse_since(written, NOW)
+
+
+def test_a_time_of_yesterday_has_the_zone_of_yesterday():
+    now = datetime(2026, 3, 29, 10, tzinfo=ZONE)  # the clocks were changed in this night
+    assert parse_since("12:00", now) == datetime(2026, 3, 28, 11, tzinfo=UTC)

@@ -48,10 +48,28 @@ def test_a_time_stamp_that_all_share_is_shown():
 
 def test_long_logs_that_differ_are_not_compared_line_by_line(monkeypatch):
     monkeypatch.setattr(fold_lines, "MAX_COMPARED", 3)
-    assert fold({"ps:0": ["a", "b"], "ps:1": ["a", "c"]}) == [
-        Block(("ps:0",), ("a", "b")),
-        Block(("ps:1",), ("a", "c")),
+    reached = []
+    logs = {"ps:0": ["a", "b", "x", "e"], "ps:1": ["a", "c", "x", "d", "e"]}
+    assert fold(logs, lambda: reached.append(True)) == [
+        Block(("ps:0", "ps:1"), ("a",)),
+        Block(("ps:0",), ("b", "x")),
+        Block(("ps:1",), ("c", "x", "d")),
+        Block(("ps:0", "ps:1"), ("e",)),
     ]
+    assert reached == [True]
+
+
+def test_the_begin_and_the_end_that_logs_have_in_common_may_be_long(monkeypatch):
+    monkeypatch.setattr(fold_lines, "MAX_COMPARED", 1)
+    reached = []
+    logs = {task: ["a"] * 9 + [task] + ["b"] * 9 for task in ("ps:0", "ps:1")}
+    assert fold(logs, lambda: reached.append(True)) == [
+        Block(("ps:0", "ps:1"), ("a",) * 9),
+        Block(("ps:0",), ("ps:0",)),
+        Block(("ps:1",), ("ps:1",)),
+        Block(("ps:0", "ps:1"), ("b",) * 9),
+    ]
+    assert reached == []
 
 
 LOGS = st.dictionaries(st.sampled_from(TASKS), st.lists(st.sampled_from("abcd"), max_size=8))

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import deque
 from contextlib import contextmanager
+from itertools import chain
 
 from ... import TYPE_CHECKING, paths
 from ...refusal import Refusal
@@ -19,7 +20,7 @@ from . import log_times
 from .tail import LINES_LOST, Tail, cursor_at_line
 
 if TYPE_CHECKING:
-    from typing import Callable, Deque, Dict, Iterator, List, Optional
+    from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
     from ...protocol.reports import RunEvent
 
@@ -44,7 +45,9 @@ def select(
     `since_at` (both None: all), and of these the last `lines` (None: all) of what each log has now.
     Times are known to a second; a line is rather shown than left out.
 
-    A cursor continues a log where an earlier request ended. Raises Refusal if the pattern is
+    A cursor continues a log where an earlier request ended. If all lines of a log are selected from
+    a moment on, the first event of that log has no lines and only reports the cursor: the moment
+    would be a later one when the log is requested again. Raises Refusal if the pattern is
     invalid, or takes more than PATTERN_CPU_S for one part of a log.
     """
     is_selected = _matcher(grep)
@@ -52,11 +55,14 @@ def select(
     moment = since_at if since_s is None else time.time() - since_s
     for task in follower.tasks:
         path, cursor = paths.log(project, run, task), (cursors or {}).get(task)
-        limit = None if cursor else lines
-        start = cursor or (None if moment is None else cursor_since(path, moment))
+        limit = lines if cursor is None else None
+        start = cursor
+        if cursor is None and moment is not None:
+            start = cursor_since(path, moment)
         tail = Tail(task, path, None if start is None else 0, start)
         follower.tails.append(SelectedLines(tail, is_selected, limit))
-    return follow_to_end(follower, forever)
+    begin = follower.cursors() if lines is None else iter(())
+    return chain(begin, follow_to_end(follower, forever))
 
 
 def cursor_since(path: str, moment: float) -> str:
@@ -124,21 +130,34 @@ class SelectedLines:
     def __init__(
         self, tail: Tail, select: Callable[[List[str]], List[str]], limit: Optional[int]
     ) -> None:
-        self.task = tail.task
+        self.task, self.cursor = tail.task, tail.cursor
         self._tail, self._select, self._limit = tail, select, limit
-
-    @property
-    def cursor(self) -> str:
-        return self._tail.cursor
 
     def read(self, last: bool) -> Iterator[List[str]]:
         """Yield the selected lines of each part; also [], as the cursor has moved."""
         limit, self._limit = self._limit, None
-        parts = (self._select(lines) for lines in self._tail.read(last))
-        if limit is None:
-            yield from parts
-            return
-        newest: Deque[str] = deque(maxlen=limit)
-        for lines in parts:
-            newest.extend(lines)
-        yield list(newest)
+        parts = self._parts(last)
+        for cursor, lines in parts if limit is None else self._newest(parts, limit):
+            self.cursor = cursor
+            yield lines
+
+    def _parts(self, last: bool) -> Iterator[Tuple[str, List[str]]]:
+        """Yield the selected lines of each part, and the cursor of its end."""
+        for lines in self._tail.read(last):
+            yield self._tail.cursor, self._select(lines)
+
+    def _newest(
+        self, parts: Iterator[Tuple[str, List[str]]], limit: int
+    ) -> Iterator[Tuple[str, List[str]]]:
+        """Yield the last `limit` lines part by part, as no answer can have all; then []."""
+        newest: Deque[Tuple[str, List[str]]] = deque()
+        surplus = -limit
+        for cursor, lines in parts:
+            newest.append((cursor, lines))
+            surplus += len(lines)
+            while newest and surplus >= len(newest[0][1]):
+                surplus -= len(newest.popleft()[1])
+        for cursor, lines in newest:
+            yield cursor, lines[max(0, surplus) :]
+            surplus = 0
+        yield self._tail.cursor, []

@@ -111,3 +111,36 @@ def test_a_pattern_costs_a_limited_time(log, monkeypatch):
         events("(a+)+$")
     log.write_text("a\n")
     assert lines_of("(a+)+$") == ["a"]
+
+
+def test_since_means_the_moment_of_the_first_request(log):
+    log.write_text("old\n")
+    old = time.time() - 600
+    os.utime(log, (old, old))
+    [begin] = events(since_s=10.0)
+    assert begin.lines == []
+    with log.open("a") as file:
+        file.write("while the connection was lost\n")
+    os.utime(log, (old + 300, old + 300))
+    cursors = {"worker:0": begin.cursor}
+    assert lines_of(since_s=10.0, cursors=cursors) == ["while the connection was lost"]
+
+
+def test_a_log_that_did_not_exist_at_the_first_request_continues_at_its_start(log):
+    [begin] = events(since_s=10.0)
+    log.write_text("first\n")
+    os.utime(log, (1.0, 1.0))
+    assert lines_of(since_s=10.0, cursors={"worker:0": begin.cursor}) == ["first"]
+
+
+def test_the_last_lines_come_in_parts_and_each_can_be_continued(log):
+    written = [f"line {number:06} " + "x" * 100 for number in range(3 * CHUNK // 100)]
+    log.write_text("".join(f"{line}\n" for line in written))
+    found = events("line", lines=len(written) - 9)
+    assert max(sum(map(len, event.lines)) for event in found) <= 2 * CHUNK
+    assert [line for event in found for line in event.lines] == written[9:]
+    count = 0
+    for event in found:
+        count += len(event.lines)
+        cursors = {"worker:0": event.cursor}
+        assert lines_of("line", lines=1, cursors=cursors) == written[9 + count :]
