@@ -167,6 +167,16 @@ def test_what_is_no_record_is_reported_once_with_its_place(work, looks):
     ]  # fmt: skip
 
 
+def test_a_record_with_a_wrong_checksum_costs_only_its_file(work):
+    changed = record(b"x" * 500_000)[:-1] + b"!"
+    write(work / "a" / NAME, version(), changed, record(bytes(900_000)))
+    write(work / "b" / NAME, version())
+    copies = Copies().follow()
+    assert copies.files == {f"a/{NAME}": version(), f"b/{NAME}": version()}
+    found = (f"a/{NAME}", len(version()), "has a record with a wrong checksum")
+    assert copies.unreadable == [found]
+
+
 def test_what_a_task_wrote_last_is_sent_before_the_stream_ends(work, monkeypatch):
     monkeypatch.setattr(event_stream, "caller_interrupts", lambda pause_s: pytest.fail("it waits"))
     write(work / NAME, version())

@@ -9,7 +9,7 @@ import signal
 import zlib
 
 import pytest
-from events import NAME, scalar, version
+from events import NAME, record, scalar, version
 
 from tfdeploy.agent.protocol.events import EventPiece
 from tfdeploy.commands.following.tensorboard import copies as module
@@ -133,6 +133,14 @@ def test_what_an_interruption_left_unfinished_is_cut(run):
         write(file, version(), STEP[:cut])
         EventCopies(run).prepare()
         assert file.read_bytes() == version()
+
+
+def test_a_copy_that_the_disk_has_changed_is_cut_before_the_change(run):
+    file = run.folder / "tensorboard" / "worker-0" / NAME
+    changed = record(b"x" * 500_000)[:-1] + b"!"
+    write(file, version(), changed, record(bytes(900_000)))
+    EventCopies(run).prepare()
+    assert file.read_bytes() == version()
 
 
 def test_what_collect_has_fetched_is_taken_over_in_whole_records(run):
