@@ -199,3 +199,15 @@ def test_a_task_that_never_started_has_no_events(root):
 @pytest.mark.parametrize(("cpu_s", "pause_s"), [(0.0, 2.0), (0.03, 6.0), (9.0, 10.0)])
 def test_looks_are_as_rare_as_their_own_cost_demands(cpu_s, pause_s):
     assert event_stream._pause_s(cpu_s) == pytest.approx(pause_s)
+
+
+def test_a_host_that_hashes_for_long_gives_signs_of_life(work, monkeypatch):
+    monkeypatch.setattr(event_stream, "SIGN_S", 0.0)
+    monkeypatch.setattr(event_stream, "BATCH_BYTES", 64)
+    content = version() + scalar(1, 0.5) * 10
+    write(work / NAME, content)
+    present = [(TASK, NAME, len(content), hashlib.sha256(content).hexdigest())]
+    batches = list(follow_events("p", "r", [TASK], present))
+    assert len(batches) == 1 + -(-len(content) // 64)
+    assert [batch.pieces for batch in batches] == [[]] * len(batches)
+    assert [batch.complete for batch in batches] == [False] * (len(batches) - 1) + [True]
