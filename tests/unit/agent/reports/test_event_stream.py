@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import zlib
 
@@ -12,6 +13,9 @@ from events import NAME, record, scalar, version
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock
+from tfdeploy.agent.outputs import event_records
+from tfdeploy.agent.protocol.events import FollowEvents
+from tfdeploy.agent.protocol.message import to_json
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events
@@ -211,3 +215,13 @@ def test_a_host_that_hashes_for_long_gives_signs_of_life(work, monkeypatch):
     assert len(batches) == 1 + -(-len(content) // 64)
     assert [batch.pieces for batch in batches] == [[]] * len(batches)
     assert [batch.complete for batch in batches] == [False] * (len(batches) - 1) + [True]
+
+
+def test_the_longest_record_fits_into_an_answer(work, monkeypatch):
+    monkeypatch.setattr(event_records, "MAX_RECORD", 8 << 20)  # as much less as what is allowed
+    noise = os.urandom(900_000)
+    write(work / "a" / NAME, record(noise[:700_000]))
+    write(work / "b" / NAME, record(noise * 9), version())
+    sizes = [len(json.dumps(to_json(batch))) for batch in follow_events("p", "r", [TASK], [])]
+    assert max(sizes) > 8 << 20
+    assert max(sizes) <= FollowEvents.MAX_ANSWER_BYTES - (24 << 20) * 4 // 3
