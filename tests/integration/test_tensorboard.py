@@ -232,6 +232,22 @@ def test_two_commands_show_the_same_run_and_the_second_takes_over(project):
 
 
 @pytest.mark.slow
+def test_the_events_of_a_run_that_is_resumed_are_fetched(project):
+    chief = write(project, "worker:0", f"checkpoints/{NAME}", version())
+    with project.start_command("tensorboard", "--json") as command:
+        served(command)
+        project.ok("stop")
+        project.ok("resume")
+        append(chief, STEP)
+        expected = {f"worker-0/{NAME}": version() + STEP}
+        until(lambda: copies(project) == expected, "events of the second start")
+        append(chief, STEP)
+        expected = {f"worker-0/{NAME}": version() + STEP * 2}
+        until(lambda: copies(project) == expected, "what the resumed task appends")
+        assert command.interrupt() == 0
+
+
+@pytest.mark.slow
 def test_a_run_without_events_says_what_writes_them(project):
     with project.start_command("tensorboard") as command:
         command.wait_for_output("TensorBoard is at")

@@ -63,7 +63,7 @@ def tensorboard(
     from tfdeploy.output.console import Console, print_json
 
     found, console = _find_runs(hosts, runs, offline), Console(for_json=json)
-    with EventBoard(found, console, port, offline=offline) as board:
+    with EventBoard(found, console, _reload, port, offline=offline) as board:
         console.print_starting_board(board)
         board.look()
         url = board.url()
@@ -112,6 +112,16 @@ def _find_runs(hosts: Path, names: Sequence[str] | None, offline: bool) -> list[
     load = load_record if offline else find_run
     found = [load(hosts, name) for name in names] if names else [load(hosts, None)]
     return list({run.id: run for run in found}.values())
+
+
+def _reload(run: Run) -> Run:
+    """Return a run as its last start has planned it. Raises NotTrusted: nobody can be asked."""
+    from tfdeploy.run import read_folder
+    from tfdeploy.trust import store
+
+    found = read_folder(run.folder)
+    store.refuse_untrusted(found.inventory, f"the record of run {found.id}", found.flags)
+    return found
 
 
 def _gather_facts(run: Run, offline: bool) -> RunFacts:

@@ -33,6 +33,7 @@ R = TypeVar("R")
 # cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
 THREADS = 128
 MAX_DESCRIPTORS = 1 << 16  # some child processes close every descriptor up to the limit
+MAX_WAITING_BATCHES = 4  # each has up to FollowEvents.MAX_ANSWER_BYTES
 MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
 
 
@@ -203,7 +204,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(run.plan.placements).items()
         }
-        return Following(subscriptions, self.cancellation)
+        return Following(subscriptions, self.cancellation, MAX_WAITING_BATCHES)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

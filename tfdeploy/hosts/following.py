@@ -63,10 +63,11 @@ class Following(Generic[E]):
         self,
         subscriptions: Mapping[Agent, Subscription[E]],
         cancellation: Cancellation | None = None,
+        max_waiting: int = MAX_WAITING_EVENTS,
     ) -> None:
         self._cancellation = cancellation or Cancellation(None)
         self._events: queue.Queue[tuple[str, E | TfdeployError | HostIsBack | None]] = queue.Queue(
-            MAX_WAITING_EVENTS
+            max_waiting
         )
         self._streams: dict[str, AnswerStream[E]] = {}
         self._closed = threading.Event()
@@ -93,6 +94,11 @@ class Following(Generic[E]):
             listener.join(max(0.0, deadline - time.monotonic()))
         for stream in list(self._streams.values()):
             stream.close()
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether a host may still send something."""
+        return self._active_hosts > 0
 
     def events(
         self, deadline: float | None = None

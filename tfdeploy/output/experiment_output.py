@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.speed.model import Prediction
     from tfdeploy.experiments.speed.results import Cell, Result, Sweep
 
+MAX_TEXT = 200  # characters of what a host reports
+
 
 class ExperimentOutput(Terminal):
     @contextmanager
@@ -133,14 +135,13 @@ class ExperimentOutput(Terminal):
         self.print_text(f"TensorBoard is at {url} for programs of this machine; Ctrl-C ends it")
 
     def print_events_away(self, error: TfdeployError) -> None:
-        from tfdeploy.commands.following.tensorboard.fetching import will_be_retried
+        from tfdeploy.commands.following.tensorboard.fetching import shown_until
 
-        again = " until it answers" if will_be_retried(error) else ""
-        self._print_warning(error, f"what was fetched before is shown{again}")
+        self._print_warning(error, f"what was fetched before is shown{shown_until(error)}")
 
     def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None:
-        place = f"{found.task} on {host}: {found.path} from byte {found.begin} on"
-        text = escape_line(f"{place} is not shown: it {found.error}")
+        place = f"{found.task} on {host}: {found.path:.{MAX_TEXT}} from byte {found.begin} on"
+        text = escape_line(f"{place} is not shown: it {found.error:.{MAX_TEXT}}")
         self._err.print(f"[yellow]{escape(text)}[/]")
 
     def _print_spreads(self, comparison: Comparison) -> None:

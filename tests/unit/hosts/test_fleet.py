@@ -237,6 +237,15 @@ def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
     assert len(set(heard)) == 3
 
 
+def test_hosts_wait_until_their_events_are_handled():
+    sent, request = [], Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
+    agents = [FakeAgent(f"gpu{n}", lambda: sent.append(1)) for n in range(8)]
+    with Following({agent: RunEvents(request) for agent in agents}, None, 2) as few:
+        assert eventually(lambda: len(sent) == 8)
+        assert few._events.qsize() <= 2
+        assert len({next(events)[0] for events in [few.events()] for _ in range(8)}) == 8
+
+
 def test_leaving_the_context_ends_every_thread():
     before = threading.active_count()
     with following(200, lambda: None) as many:

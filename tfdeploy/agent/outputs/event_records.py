@@ -29,7 +29,8 @@ def read(file: BinaryIO, start: int, end: int) -> bytes:
     """Return whole records from byte `start` on: about BLOCK bytes, or the next record if it is
     longer. Return b"" if the next record is not whole in the first `end` bytes of the file.
 
-    Raises Damaged if no record starts at `start`, or one that is longer than MAX_RECORD.
+    Raises Damaged if no record starts at `start`, or one that is longer than MAX_RECORD, or one
+    whose data was changed.
     """
     file.seek(start)
     block = file.read(min(BLOCK, end - start))
@@ -40,8 +41,11 @@ def read(file: BinaryIO, start: int, end: int) -> bytes:
     if needed > MAX_RECORD:
         raise Damaged("has a record of {} MB; up to {} MB are read".format(
             needed >> 20, MAX_RECORD >> 20))  # fmt: skip
-    block += file.read(min(needed, end - start) - len(block))
-    return block[: whole_size(block)]
+    block += file.read(max(0, min(needed, end - start) - len(block)))
+    size = whole_size(block)
+    if not size and needed < end - start:  # it is not the last one, which may be unfinished
+        raise Damaged("has a record with a wrong checksum")
+    return block[:size]
 
 
 def whole_size(block: bytes) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from .message import LONG_LIST, Message, Request
+from .message import Message, Request
 
 if TYPE_CHECKING:
     from typing import List, Tuple
@@ -43,7 +43,7 @@ class FollowEvents(Request[EventBatch]):
     controller has of each file: task, path, size, and the SHA-256 of its content."""
 
     VERB = "follow_events"
-    MAX_ANSWER_BYTES = LONG_LIST
+    MAX_ANSWER_BYTES = 48 << 20  # the longest record that is sent, and a batch, in base64
     project: str
     run: str
     tasks: List[str]

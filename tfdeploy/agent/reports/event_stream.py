@@ -17,7 +17,7 @@ from .follow import caller_interrupts
 from .read_files import open_regular
 
 if TYPE_CHECKING:
-    from typing import BinaryIO, Dict, Iterator, List, Tuple
+    from typing import BinaryIO, Dict, Iterator, List, Optional, Tuple
 
     from ..outputs.event_files import EventFile
 
@@ -27,6 +27,7 @@ EVERY_S = 2.0
 CPU_SHARE = 0.005  # of one core, for looking; what is new is sent at once
 MAX_PAUSE_S = 10.0  # the controller takes a longer silence for a lost host
 BATCH_BYTES = 1 << 20
+SIGN_S = 5.0  # an empty batch so often, while files are hashed
 
 
 def follow_events(
@@ -60,21 +61,28 @@ class _EventStream:
         self.tasks = tasks
         self._project, self._run, self._present = project, run, present
         self._files: Dict[Tuple[str, str], _SentFile] = {}
+        self._sent_at = time.monotonic()
 
     def batches(self, last: bool) -> Iterator[EventBatch]:
         """Yield what all files have gained; the last batch is complete."""
+        self._sent_at = time.monotonic()
         pieces: List[EventPiece] = []
         unreadable: List[UnreadableEvents] = []
         for task in self.tasks:
             for path, found in self._listed(task).items():
                 file = self._file(task, path)
                 for piece in file.pieces(found):
-                    pieces.append(piece)
-                    if sum(len(each.data) for each in pieces) >= BATCH_BYTES:
+                    pieces += [piece] if piece else []
+                    if self._is_due(pieces):
                         yield EventBatch(pieces, [], False, False)
                         pieces = []
+                        self._sent_at = time.monotonic()
                 unreadable += file.new_errors()
         yield EventBatch(pieces, unreadable, True, last)
+
+    def _is_due(self, pieces: List[EventPiece]) -> bool:
+        is_silent = time.monotonic() - self._sent_at >= SIGN_S
+        return is_silent or sum(len(each.data) for each in pieces) >= BATCH_BYTES
 
     def _listed(self, task: str) -> Dict[str, EventFile]:
         """Return the event files of a task by their paths on the controller: relative to the
@@ -105,9 +113,9 @@ class _SentFile:
         self._error = ""
         self._reported = ""
 
-    def pieces(self, found: EventFile) -> Iterator[EventPiece]:
+    def pieces(self, found: EventFile) -> Iterator[Optional[EventPiece]]:
         """Yield the whole records that the file has gained; from byte 0 on if it is not the file
-        that was sent."""
+        that was sent. Yield None while it is hashed."""
         if found.version == self._version:
             return
         file = open_regular(found.full_path)
@@ -116,7 +124,10 @@ class _SentFile:
         with file:
             info = os.fstat(file.fileno())
             replaced = bool(self._version) and info.st_ino != self._version[0]
-            if replaced or not (self._version or self._is_present(file)):
+            if not self._version:
+                yield from _update(self._sent, file, self._size)
+                replaced = bool(self._size) and self._sent.hexdigest() != self._claimed
+            if replaced:
                 self._forget()
             self._version = info.st_ino, info.st_size, info.st_mtime_ns
             if info.st_size < self._size:
@@ -129,12 +140,14 @@ class _SentFile:
         self._reported = self._error
         return [UnreadableEvents(self._task, self._path, self._size, self._error)]
 
-    def _read(self, file: BinaryIO, end: int) -> Iterator[EventPiece]:
+    def _read(self, file: BinaryIO, end: int) -> Iterator[Optional[EventPiece]]:
         while True:
             try:
                 data = event_records.read(file, self._size, end)
             except event_records.Damaged as damaged:
-                if self._size and not self._starts_as_sent(file):
+                now = hashlib.sha256()
+                yield from _update(now, file, self._size)
+                if now.digest() != self._sent.digest():
                     self._forget()
                     continue
                 self._error = str(damaged)
@@ -146,26 +159,17 @@ class _SentFile:
             self._sent.update(data)
             self._size += len(data)
 
-    def _is_present(self, file: BinaryIO) -> bool:
-        """Return whether the file starts with what the controller has of it."""
-        _update(self._sent, file, self._size)
-        return not self._size or self._sent.hexdigest() == self._claimed
-
-    def _starts_as_sent(self, file: BinaryIO) -> bool:
-        now = hashlib.sha256()
-        _update(now, file, self._size)
-        return now.digest() == self._sent.digest()
-
     def _forget(self) -> None:
         self._size, self._sent = 0, hashlib.sha256()
 
 
-def _update(digest: hashlib._Hash, file: BinaryIO, size: int) -> None:
-    """Add the first `size` bytes of a file."""
+def _update(digest: hashlib._Hash, file: BinaryIO, size: int) -> Iterator[None]:
+    """Add the first `size` bytes of a file. Yield after each block, which may take long."""
     file.seek(0)
     while size > 0:
         block = file.read(min(BATCH_BYTES, size))
         if not block:
             return
         digest.update(block)
+        yield
         size -= len(block)

@@ -68,3 +68,13 @@ def test_a_record_that_is_too_long_is_refused(monkeypatch):
     long = record(b"x" * (1 << 20))
     with pytest.raises(Damaged, match="has a record of 1 MB; up to 1 MB are read"):
         read(io.BytesIO(long), 0, len(long))
+
+
+@pytest.mark.parametrize("size", [200, 240, 250])  # within a block, as long as one, longer
+def test_a_record_with_a_wrong_checksum_is_refused_only_if_another_one_follows(monkeypatch, size):
+    monkeypatch.setattr(event_records, "BLOCK", 256)
+    changed = record(b"x" * size)[:-1] + b"!"
+    assert read(io.BytesIO(changed), 0, len(changed)) == b""
+    content = changed + record(b"y" * 500)
+    with pytest.raises(Damaged, match="has a record with a wrong checksum"):
+        read(io.BytesIO(content), 0, len(content))

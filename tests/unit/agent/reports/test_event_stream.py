@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import zlib
 
@@ -12,6 +13,9 @@ from events import NAME, record, scalar, version
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock
+from tfdeploy.agent.outputs import event_records
+from tfdeploy.agent.protocol.events import FollowEvents
+from tfdeploy.agent.protocol.message import to_json
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events
@@ -167,6 +171,16 @@ def test_what_is_no_record_is_reported_once_with_its_place(work, looks):
     ]  # fmt: skip
 
 
+def test_a_record_with_a_wrong_checksum_costs_only_its_file(work):
+    changed = record(b"x" * 500_000)[:-1] + b"!"
+    write(work / "a" / NAME, version(), changed, record(bytes(900_000)))
+    write(work / "b" / NAME, version())
+    copies = Copies().follow()
+    assert copies.files == {f"a/{NAME}": version(), f"b/{NAME}": version()}
+    found = (f"a/{NAME}", len(version()), "has a record with a wrong checksum")
+    assert copies.unreadable == [found]
+
+
 def test_what_a_task_wrote_last_is_sent_before_the_stream_ends(work, monkeypatch):
     monkeypatch.setattr(event_stream, "caller_interrupts", lambda pause_s: pytest.fail("it waits"))
     write(work / NAME, version())
@@ -189,3 +203,25 @@ def test_a_task_that_never_started_has_no_events(root):
 @pytest.mark.parametrize(("cpu_s", "pause_s"), [(0.0, 2.0), (0.03, 6.0), (9.0, 10.0)])
 def test_looks_are_as_rare_as_their_own_cost_demands(cpu_s, pause_s):
     assert event_stream._pause_s(cpu_s) == pytest.approx(pause_s)
+
+
+def test_a_host_that_hashes_for_long_gives_signs_of_life(work, monkeypatch):
+    monkeypatch.setattr(event_stream, "SIGN_S", 0.0)
+    monkeypatch.setattr(event_stream, "BATCH_BYTES", 64)
+    content = version() + scalar(1, 0.5) * 10
+    write(work / NAME, content)
+    present = [(TASK, NAME, len(content), hashlib.sha256(content).hexdigest())]
+    batches = list(follow_events("p", "r", [TASK], present))
+    assert len(batches) == 1 + -(-len(content) // 64)
+    assert [batch.pieces for batch in batches] == [[]] * len(batches)
+    assert [batch.complete for batch in batches] == [False] * (len(batches) - 1) + [True]
+
+
+def test_the_longest_record_fits_into_an_answer(work, monkeypatch):
+    monkeypatch.setattr(event_records, "MAX_RECORD", 8 << 20)  # as much less as what is allowed
+    noise = os.urandom(900_000)
+    write(work / "a" / NAME, record(noise[:700_000]))
+    write(work / "b" / NAME, record(noise * 9), version())
+    sizes = [len(json.dumps(to_json(batch))) for batch in follow_events("p", "r", [TASK], [])]
+    assert max(sizes) > 8 << 20
+    assert max(sizes) <= FollowEvents.MAX_ANSWER_BYTES - (24 << 20) * 4 // 3

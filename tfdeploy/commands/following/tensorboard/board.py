@@ -16,7 +16,7 @@ from tfdeploy.commands.following.tensorboard.server import (
 from tfdeploy.errors import RunError, raise_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tfdeploy.commands.following.tensorboard.fetching import Watcher
     from tfdeploy.run import Run
@@ -30,12 +30,18 @@ class EventBoard:
     copies stay."""
 
     def __init__(
-        self, runs: Sequence[Run], watcher: Watcher, port: int | None = None, *, offline: bool
+        self,
+        runs: Sequence[Run],
+        watcher: Watcher,
+        reload: Callable[[Run], Run],
+        port: int | None = None,
+        *,
+        offline: bool,
     ) -> None:
         require_tensorboard()
         if port is not None:
             require_free(port)
-        self.fetchers = [EventFetcher(run, watcher, offline=offline) for run in runs]
+        self.fetchers = [EventFetcher(run, watcher, reload, offline=offline) for run in runs]
         self.labels = run_labels(runs)
         self._port = port
         self._stack = ExitStack()
@@ -44,6 +50,7 @@ class EventBoard:
         with ExitStack() as stack:
             for fetcher in self.fetchers:
                 stack.enter_context(fetcher)
+            stack.callback(self._end_fetching)  # of all runs, before one of them is waited for
             folders = {self.labels[f.run.id]: f.copies.folder for f in self.fetchers}
             self._server = stack.enter_context(TensorBoard(folders, self._port))
             self._stack = stack.pop_all()
@@ -52,6 +59,10 @@ class EventBoard:
     def __exit__(self, *_: object) -> None:
         with delay_signals():
             self._stack.close()
+
+    def _end_fetching(self) -> None:
+        for fetcher in self.fetchers:
+            fetcher.end()
 
     def look(self) -> None:
         """Wait until every host has sent what it has, or FIRST_LOOK_S.

@@ -32,14 +32,23 @@ FREE_BYTES = 256 << 20  # that stay free on the controller's disk
 BLOCK = 1 << 20
 
 
+class OddName(Exception):
+    """A host has an event file whose name can't be used on the controller."""
+
+
 class EventCopies:
     """The copies of one run. Of two threads, each writes the files of other tasks."""
 
     def __init__(self, run: Run) -> None:
         self.folder = run.folder / FOLDER
-        self._run = run
-        self._tasks = {str(p.task): p.task.file_name for p in run.plan.placements}
+        self._tasks: dict[str, str] = {}
         self._files: set[Path] = set()
+        self.follow(run)
+
+    def follow(self, run: Run) -> None:
+        """Take the tasks of the run's newest plan; those of its earlier ones stay."""
+        self._run = run
+        self._tasks = self._tasks | {str(p.task): p.task.file_name for p in run.plan.placements}
 
     def prepare(self) -> None:
         """Take over what `collect` has fetched, and cut what an interruption has left unfinished.
@@ -86,8 +95,8 @@ class EventCopies:
         """Write a piece at its place. A piece that repeats what is there changes nothing; one that
         differs replaces the file from there on.
 
-        Raises AgentError if a host sends what it must not, TransferFailed if the disk is almost
-        full, and OSError.
+        Raises OddName, AgentError if a host sends what it must not, TransferFailed if the disk is
+        almost full, and OSError.
         """
         file = self._place(host, piece)
         data = _unpack(host, piece)
@@ -103,7 +112,9 @@ class EventCopies:
         self._files.add(file)
 
     def _place(self, host: str, piece: EventPiece) -> Path:
-        """Return the file of a piece. Raises AgentError if it is none of ours."""
+        """Return the file of a piece. Raises OddName, and AgentError if it is none of ours."""
+        if not piece.path.isprintable() and is_safe_path(escape_name(piece.path)):
+            raise OddName("has a name with characters that can't be printed")
         if not is_safe_path(piece.path) or EVENTS not in piece.path.rpartition("/")[2]:
             raise AgentError(host, f"it names a file {piece.path!r:.80}, which is refused")
         folder = self.folder / self._tasks[piece.task]
@@ -138,6 +149,11 @@ class EventCopies:
             if size > _size(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 _replace(copy, 0, _read(source, 0, size))
+
+
+def escape_name(path: str) -> str:
+    """Return a path in which what can't be printed is a question mark."""
+    return "".join(char if char.isprintable() else "?" for char in path)
 
 
 def _event_files(folder: Path) -> Iterator[Path]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
-from tfdeploy.commands.following.tensorboard.board import run_labels
+from tfdeploy.commands.following.tensorboard import board as module
+from tfdeploy.commands.following.tensorboard.board import EventBoard, run_labels
+from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.commands.following.tensorboard.server import require_tensorboard
 from tfdeploy.errors import RunError
 from unit.test_run import make_run
@@ -49,3 +52,28 @@ def test_tensorboard_calls_a_run_by_its_name_if_no_other_has_it(tmp_path, names,
         for run_id, name in zip((ONE, TWO), names, strict=True)
     ]
     assert list(run_labels(runs).values()) == labels
+
+
+def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkeypatch):
+    done = []
+
+    class Fetcher:
+        def __init__(self, run, watcher, reload, *, offline):
+            self.run, self.copies = run, EventCopies(run)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            done.append("waited")
+
+        def end(self):
+            done.append("ended")
+
+    monkeypatch.setattr(module, "require_tensorboard", lambda: None)
+    monkeypatch.setattr(module, "EventFetcher", Fetcher)
+    monkeypatch.setattr(module, "TensorBoard", lambda folders, port: nullcontext())
+    monkeypatch.setattr(module, "delay_signals", nullcontext)
+    with EventBoard([make_run(tmp_path), make_run(tmp_path, run_id=TWO)], None, None, offline=True):
+        assert not done
+    assert done == ["ended", "ended", "waited", "waited"]

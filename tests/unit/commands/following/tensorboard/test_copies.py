@@ -9,11 +9,11 @@ import signal
 import zlib
 
 import pytest
-from events import NAME, scalar, version
+from events import NAME, record, scalar, version
 
 from tfdeploy.agent.protocol.events import EventPiece
 from tfdeploy.commands.following.tensorboard import copies as module
-from tfdeploy.commands.following.tensorboard.copies import EventCopies
+from tfdeploy.commands.following.tensorboard.copies import EventCopies, OddName
 from tfdeploy.errors import AgentError, RunError, TransferFailed
 from unit.test_run import make_run
 
@@ -72,13 +72,27 @@ def test_another_file_replaces_the_copy(copies):
 
 
 @pytest.mark.parametrize(
-    "path", [f"../{NAME}", f"/tmp/{NAME}", f"a/../../{NAME}", "model.ckpt", "", ".", f"a\n/{NAME}",
-             f"{NAME}/x", ".."],
+    "path", [f"../{NAME}", f"/tmp/{NAME}", f"a/../../{NAME}", "model.ckpt", "", ".", f"../\n{NAME}",
+             f"{NAME}/x", "..", f"/a\u00a0/{NAME}"],
 )  # fmt: skip
 def test_a_host_can_write_only_event_files_below_its_task(copies, path):
     with pytest.raises(AgentError, match="which is refused"):
         copies.write("a", piece(version(), path=path))
     assert list(copies.folder.rglob("*")) == []
+
+
+@pytest.mark.parametrize("path", [f"a\n/{NAME}", f"a\u00a0b/{NAME}", f"\t/{NAME}", f"{NAME}\udcff"])
+def test_a_name_that_cannot_be_printed_is_not_stored(copies, path):
+    with pytest.raises(OddName, match="characters that can't be printed"):
+        copies.write("a", piece(version(), path=path))
+    assert list(copies.folder.rglob("*")) == []
+
+
+def test_the_tasks_of_a_new_plan_are_stored_beside_those_of_the_old_one(run, copies, tmp_path):
+    copies.write("a", piece(version()))
+    copies.follow(make_run(tmp_path, hosts="[hosts.a]\nworkers = 1\n[hosts.c]\nps = 1"))
+    copies.write("c", piece(version(), task="ps:0"))
+    assert copies.counts().keys() == {"worker:0", "ps:0"}
 
 
 @pytest.mark.parametrize("data", [b"", version()[:-1], version() + STEP[:5], b"x" * 50])
@@ -133,6 +147,14 @@ def test_what_an_interruption_left_unfinished_is_cut(run):
         write(file, version(), STEP[:cut])
         EventCopies(run).prepare()
         assert file.read_bytes() == version()
+
+
+def test_a_copy_that_the_disk_has_changed_is_cut_before_the_change(run):
+    file = run.folder / "tensorboard" / "worker-0" / NAME
+    changed = record(b"x" * 500_000)[:-1] + b"!"
+    write(file, version(), changed, record(bytes(900_000)))
+    EventCopies(run).prepare()
+    assert file.read_bytes() == version()
 
 
 def test_what_collect_has_fetched_is_taken_over_in_whole_records(run):
