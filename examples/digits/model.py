@@ -50,7 +50,7 @@ def outputs(images: tf.Tensor, weights: Sequence[tf.Tensor]) -> tf.Tensor:
     maps = tf.expand_dims(images, -1)
     for number, (kernel, bias) in enumerate(below, start=1):
         if len(kernel.shape) == 4:
-            with tf.name_scope(f"convolution_{number}"):
+            with tf.name_scope(f"convolution_{number}/"):  # "/": the scope of its weights
                 maps = tf.nn.relu(tf.nn.conv2d(maps, kernel, 1, "SAME") + bias)
                 maps = tf.nn.max_pool2d(maps, 2, 2, "SAME")
         else:
