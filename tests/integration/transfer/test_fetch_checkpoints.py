@@ -63,8 +63,12 @@ def make_other_agent(home):
     return make_agent(ANOTHER_VERSION)
 
 
+@pytest.mark.parametrize("bulk", [0, 1 << 20], ids=["early", "small"])
 @pytest.mark.parametrize("is_current", [True, False])
-def test_checkpoints_arrive_from_an_agent_of_any_version(home, run, saves, is_current):
+def test_checkpoints_arrive_from_an_agent_of_any_version(
+    home, run, saves, is_current, bulk, monkeypatch
+):
+    monkeypatch.setattr(fetch, "BULK", bulk)
     agent = make_agent() if is_current else make_other_agent(home)
     save_good(saves, 1)
     save_good(saves, 2, shards=2, keep=[1])

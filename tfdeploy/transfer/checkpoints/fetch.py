@@ -20,6 +20,7 @@ from tfdeploy.hosts import parallel
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
 from tfdeploy.transfer.fetch import (
+    BULK,
     check_free_space,
     difference,
     fetch_files,
@@ -155,7 +156,9 @@ def _pinned(
                 if isinstance(answer, Linked) and not pin:
                     validate_checkpoints(agent, answer.checkpoints)
                     pin = answer.linked
-                    early.begin(pin, _absent_files(run, answer))
+                    absent = _absent_files(run, answer)
+                    if sum(absent.values()) >= BULK:  # less is sent faster over the same session
+                        early.begin(pin, absent)
                 elif isinstance(answer, Pinned):
                     validate_checkpoints(agent, answer.checkpoints)
                     pin, pinned = answer.pin, answer
