@@ -26,7 +26,7 @@ LINES, RATE = 6000, 3000  # of each worker: 48,000 lines a second
 
 
 def flooded(world, workers, lines, rate) -> Project:
-    """Start workers on two hosts, of which each writes so many lines."""
+    """Start workers on two hosts, each of which writes `lines` lines."""
     hosts = world.hosts()
     for name, host in hosts.items():
         half = workers // 2

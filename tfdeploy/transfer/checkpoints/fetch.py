@@ -93,7 +93,8 @@ def fetch_checkpoints(agent: Agent, run: Run, *, every: bool = False) -> Fetched
     (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     incoming = run.folder / ".incoming"
     incoming.mkdir(exist_ok=True)
-    with _pinned(agent, run, every, EarlyFetch(agent, incoming)) as (answer, early):
+    early = EarlyFetch(agent, incoming)
+    with _pinned(agent, run, every, early) as answer:
         for checkpoint in answer.checkpoints:
             _fetch(agent, run, answer, checkpoint, early)
     shutil.rmtree(incoming, ignore_errors=True)  # remains of older collects
@@ -142,11 +143,9 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) 
 
 
 @contextmanager
-def _pinned(
-    agent: Agent, run: Run, every: bool, early: EarlyFetch
-) -> Iterator[tuple[Pinned, EarlyFetch]]:
-    """Have the chief's host keep its checkpoints unchanged; yield its last answer to `pin`, and the
-    fetch that was begun with its first one."""
+def _pinned(agent: Agent, run: Run, every: bool, early: EarlyFetch) -> Iterator[Pinned]:
+    """Have the chief's host keep its checkpoints unchanged; yield its last answer to `pin`. With
+    the first answer `early` begins."""
     request = task_request(run, run.plan.chief)
     pin = ""
     pinned: Pinned | None = None
@@ -164,7 +163,7 @@ def _pinned(
                     pin, pinned = answer.pin, answer
         if not pinned:
             raise AgentError(agent.host, "it did not say which of its checkpoints are good")
-        yield pinned, early
+        yield pinned
     finally:
         early.close()
         if pin:

@@ -12,18 +12,6 @@ from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, StateChange
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.logs.tail import CHUNK
-from unit.builders import make_launch
-
-
-@pytest.fixture
-def log(root):
-    """The log of worker:0, which has succeeded."""
-    directory = paths.task("p", "r", "worker:0")
-    os.makedirs(directory)
-    os.makedirs(paths.logs("p", "r"))
-    records.write(paths.launch(directory), records.to_json(make_launch()))
-    records.write(paths.state(directory), records.to_json(TaskState("SUCCEEDED", 0.0, pid=7)))
-    return root / "p" / "runs" / "r" / "logs" / "worker-0.log"
 
 
 def follow_events(lines=None, forever=True, logs=True, tasks=("worker:0",), **more):

@@ -6,13 +6,11 @@ import os
 
 import pytest
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import nvidia
 from tfdeploy.agent.protocol.watching import GpuUse
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import usage, watching
 from tfdeploy.agent.reports.watching import CPU_SHARE, EVERY_S, MAX_CHARS, MAX_LINES, MAX_PAUSE_S
-from unit.builders import make_launch
 
 MEMORY = "MemTotal:       16000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\nHugePages_Total: 0\n"
 USE = """\
@@ -27,17 +25,6 @@ NVIDIA-SMI has failed because it couldn't communicate with the driver
 def no_gpus(monkeypatch):
     """Unit tests start no process."""
     monkeypatch.setattr(nvidia.GpuSampler, "read", lambda self: [])
-
-
-@pytest.fixture
-def log(root):
-    """The log of worker:0, which has succeeded."""
-    directory = paths.task("p", "r", "worker:0")
-    os.makedirs(paths.work(directory))
-    os.makedirs(paths.logs("p", "r"))
-    records.write(paths.launch(directory), records.to_json(make_launch()))
-    records.write(paths.state(directory), records.to_json(TaskState("SUCCEEDED", 0.0, pid=7)))
-    return root / "p" / "runs" / "r" / "logs" / "worker-0.log"
 
 
 def watch(lines=10, cursors=None, chief=""):

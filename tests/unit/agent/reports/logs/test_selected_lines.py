@@ -7,26 +7,12 @@ import time
 
 import pytest
 
-from tfdeploy.agent import paths, records
 from tfdeploy.agent.protocol.reports import LogLines
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.reports.logs import selected_lines
 from tfdeploy.agent.reports.logs.log_times import LogTimes
 from tfdeploy.agent.reports.logs.selected_lines import select
 from tfdeploy.agent.reports.logs.tail import CHUNK, LINES_LOST
-from unit.builders import make_launch
-
-
-@pytest.fixture
-def log(root):
-    """The log of worker:0, which has succeeded."""
-    directory = paths.task("p", "r", "worker:0")
-    os.makedirs(directory)
-    os.makedirs(paths.logs("p", "r"))
-    records.write(paths.launch(directory), records.to_json(make_launch()))
-    records.write(paths.state(directory), records.to_json(TaskState("SUCCEEDED", 0.0, pid=7)))
-    return root / "p" / "runs" / "r" / "logs" / "worker-0.log"
 
 
 def events(grep="", lines=None, since_s=None, since_at=None, cursors=None):
