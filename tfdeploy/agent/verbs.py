@@ -50,7 +50,7 @@ VERBS = {
     "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
     "holders": ("preflight.FindHolders", "preflight.holders.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
-    "start": ("runs.Start", "runs.start.start"),
+    "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
     "record": ("runs.ReadRecord", "runs.run_record.record"),
     "enter": ("runs.Enter", "runs.enter.entrance"),
@@ -85,7 +85,10 @@ VERBS = {
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
 # Most pushes are followed by a start. Its modules are loaded after this time without a request.
-START = ("records", "runs.start", "supervision.detach", "supervision.supervisor")
+START = (
+    *("records", "runs.start_and_follow", "runs.start"),
+    *("supervision.detach", "supervision.supervisor"),
+)
 PRELOADED = {"offer": START, "take": START}
 PRELOAD_AFTER_S = 0.3
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.preflight import Ports
-from tfdeploy.agent.protocol.runs import RunRecord, Start, Started
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
+from tfdeploy.commands.following.launching import Launching
 from tfdeploy.commands.following.readiness import wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.preflight.plan_warnings import unlisted_gpus
@@ -25,7 +24,6 @@ from tfdeploy.errors import (
     AgentError,
     Cancelled,
     CommandFailed,
-    LeaseConflict,
     PlanError,
     TfdeployError,
     individual_errors,
@@ -37,6 +35,7 @@ from tfdeploy.planning import launch, placing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tfdeploy.agent.protocol.reports import Started
     from tfdeploy.agent.records import Launch, TaskReport
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
@@ -44,11 +43,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
-
-    LaunchesOn = Callable[[str], tuple[Launch, ...]]
-
-LEASE_WAIT_S = 20.0
-LEASE_RETRY_S = 0.5
 
 
 def start(
@@ -133,9 +127,10 @@ def start_tasks(
     run = replace(run, launched=launch_name, starts=run.starts + 1)
     runs.save(run)
     try:
-        for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launches_on)):
-            on_note(note)
-        _wait_or_stop(fleet, run, on_report)
+        with closing(Launching(fleet, run, launches_on)) as launching:
+            for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launching)):
+                on_note(note)
+            _wait_or_stop(fleet, run, launching, on_report)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
             errors = _try_to_stop(fleet, run)
@@ -173,17 +168,18 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
     return inventory.model_copy(update={"hosts": tuple(hosts)})
 
 
-def _launch_or_stop(fleet: Fleet, run: Run, launches_on: LaunchesOn) -> dict[str, Started]:
+def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:
     """Start the tasks on all hosts and return the hosts' answers.
 
     If a host fails, stop the others. Raises NothingStarted if all failures were refusals and the
     others have stopped; a host that was lost might still run its tasks.
     """
     try:
-        return _launch(fleet, run, launches_on)
+        return launching.start()
     except Cancelled:
         raise
     except TfdeployError as error:
+        launching.close()
         stop_errors = _try_to_stop(fleet, run)
         only_refusals = all(
             isinstance(part, AgentError | CommandFailed) for part in individual_errors(error)
@@ -194,35 +190,6 @@ def _launch_or_stop(fleet: Fleet, run: Run, launches_on: LaunchesOn) -> dict[str
         raise
 
 
-def _launch(fleet: Fleet, run: Run, launches_on: LaunchesOn) -> dict[str, Started]:
-    """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record."""
-    text = runs.to_record(run)
-    record = RunRecord(run.starts, text.run_json, text.hosts_toml)
-
-    def ask(agent: Agent) -> Started:
-        request = Start([*launches_on(agent.host)], record)
-        return _start_on_host(agent, run, request)
-
-    return fleet.each(run.plan.hosts, ask)
-
-
-def _start_on_host(agent: Agent, run: Run, request: Start) -> Started:
-    """Start a host's tasks; if another run holds their ports or GPUs, wait up to LEASE_WAIT_S.
-
-    If two runs that start at the same moment hold a host that the other one needs, the run with the
-    smaller id waits and the other one fails, so that one of them gets all hosts. A run on a single
-    host never waits: whichever came first has all that it needs.
-    """
-    deadline = time.monotonic() + (LEASE_WAIT_S if len(run.plan.hosts) > 1 else 0.0)
-    while True:
-        try:
-            return agent.ask(request)
-        except LeaseConflict as conflict:
-            if run.id > conflict.run or time.monotonic() > deadline:
-                raise
-        time.sleep(LEASE_RETRY_S)
-
-
 def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:
     """Yield a note for each host with GPUs that hosts.toml does not list."""
     for name, answer in answers.items():
@@ -231,11 +198,14 @@ def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
             yield unlisted_gpus(name, answer.gpus)
 
 
-def _wait_or_stop(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+def _wait_or_stop(
+    fleet: Fleet, run: Run, launching: Launching, on_report: Callable[[str, TaskReport], None]
+) -> None:
     """Wait until all tasks are READY and reach each other; stop them if that fails."""
     try:
-        wait_until_ready(fleet, run, on_report)
-        check_reachability(fleet, run)
+        with fleet.follow_started(run, launching.streams) as following:
+            if wait_until_ready(fleet, run, following, on_report):
+                check_reachability(fleet, run, following)
     except Cancelled:
         raise
     except TfdeployError as error:

@@ -18,12 +18,13 @@ from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents
+from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.hosts.agent_client import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.transport import Transport
@@ -148,6 +149,21 @@ class Fleet:
                 )
             )
             for host, tasks in _tasks_by_host(placements).items()
+        }
+        return Following(subscriptions, self.cancellation)
+
+    def follow_started(
+        self, run: Run, streams: Mapping[str, AnswerStream[RunEvent]]
+    ) -> Following[RunEvent]:
+        """As `follow` without logs, over the streams of the requests that have started the tasks;
+        a host without one is asked again."""
+        project = run.inventory.project
+        subscriptions = {
+            self.agents[host]: StartedEvents(
+                Follow(project, run.id, tasks, logs=False, lines=None, forever=True),
+                streams.get(host),
+            )
+            for host, tasks in _tasks_by_host(run.plan.placements).items()
         }
         return Following(subscriptions, self.cancellation)
 

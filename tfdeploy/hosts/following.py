@@ -24,10 +24,12 @@ from tfdeploy.hosts.cancellation import Cancellation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
     from tfdeploy.hosts.subscriptions import Subscription
 
 E = TypeVar("E")
+L = TypeVar("L")
 
 # A host that refuses a request will refuse it again; any other may be back later.
 REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
@@ -71,6 +73,7 @@ class Following(Generic[E]):
         )
         self._streams: dict[str, AnswerStream[E]] = {}
         self._closed = threading.Event()
+        self._finishing = threading.Event()
         self._active_hosts = len(subscriptions)
         self._connecting = threading.Semaphore(MAX_CONNECTING)
         self._listeners = [
@@ -118,6 +121,19 @@ class Following(Generic[E]):
             else:
                 yield host, event
 
+    def finish_with(
+        self, requests: Mapping[str, Request[L]]
+    ) -> tuple[dict[str, L], list[TfdeployError]]:
+        """End every host's stream with one more request; return the answers and the errors. A host
+        whose stream has ended already is in neither."""
+        self._finishing.set()
+        streams = {host: each for host, each in list(self._streams.items()) if host in requests}
+        for host, stream in streams.items():
+            stream.finish_with(requests[host])
+        errors = [event for _, event in self.events() if isinstance(event, TfdeployError)]
+        answers = {host: stream.next_answer for host, stream in streams.items()}
+        return {host: answer for host, answer in answers.items() if answer is not None}, errors
+
     def _next_event(
         self, limit_s: float | None
     ) -> tuple[str, E | TfdeployError | HostIsBack | None]:
@@ -147,19 +163,22 @@ class Following(Generic[E]):
                         self._put(agent.host, event)
                     return
                 except TfdeployError as error:
-                    again = subscription.forever and may_return(error)
+                    ends = self._finishing.is_set() or not subscription.forever
+                    again = may_return(error) and not ends
                     if failures == 0 or not again:
                         self._put(agent.host, error)
                     if not again:
                         return
                     failures += 1
                     self._closed.wait(_pause_s(failures))
+                    if self._finishing.is_set():
+                        return
         finally:
             self._put(agent.host, None)
 
     def _of_host(self, agent: Agent, subscription: Subscription[E]) -> Iterator[E]:
         """Yield those events of one stream that say anything."""
-        stream = agent.stream(subscription.request(), subscription.silence_s)
+        stream = subscription.stream(agent)
         self._streams[agent.host] = stream
         if self._closed.is_set():
             stream.finish()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.agent.protocol.message import Request
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
 
 E = TypeVar("E")
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples
@@ -29,6 +30,10 @@ class Subscription(ABC, Generic[E]):
     @abstractmethod
     def request(self) -> Request[E]:
         """Return the request that continues where the stream ended."""
+
+    def stream(self, agent: Agent) -> AnswerStream[E]:
+        """Return the stream that continues where the last one ended."""
+        return agent.stream(self.request(), self.silence_s)
 
     @abstractmethod
     def accept(self, host: str, event: E) -> bool:
@@ -56,6 +61,19 @@ class RunEvents(Subscription[RunEvent]):
         _refuse_foreign(host, event.task, self._request.tasks)
         self._cursors[event.task] = event.cursor
         return bool(event.lines)
+
+
+class StartedEvents(RunEvents):
+    """State changes of tasks after their start: first over the stream of the request that started
+    them."""
+
+    def __init__(self, request: Follow, opened: AnswerStream[RunEvent] | None) -> None:
+        super().__init__(request)
+        self._opened = opened
+
+    def stream(self, agent: Agent) -> AnswerStream[RunEvent]:
+        opened, self._opened = self._opened, None
+        return opened or super().stream(agent)
 
 
 class HostSamples(Subscription[HostSample]):

@@ -120,6 +120,7 @@ class Ports(Request[FreePorts]):
     """Ask for `count` free ports."""
 
     VERB = "ports"
+    REPEATABLE = True
     count: int
 
 

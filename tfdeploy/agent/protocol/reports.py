@@ -103,6 +103,13 @@ class NewOutputs(RunEvent):
     outputs: bool
 
 
+class Started(RunEvent):
+    """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
+    event of a start, and of no other request."""
+
+    gpus: int
+
+
 class Follow(Request[RunEvent]):
     """Report what happens to tasks until all of them have ended, or with `forever` false once.
 

@@ -6,6 +6,7 @@ from .. import TYPE_CHECKING
 from ..records import Launch
 from .message import LONG_LIST, Done, Message, Request
 from .outputs import Arrival, CheckpointCopy
+from .reports import RunEvent
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
@@ -20,23 +21,13 @@ class RunRecord(Message):
     hosts: str
 
 
-class StartedTask(Message):
-    """A task that has its supervisor."""
-
-    task: str
-
-
-class Started(Message):
-    """`gpus` is how many GPUs the host has."""
-
-    tasks: List[StartedTask]
-    gpus: int
-
-
-class Start(Request[Started]):
-    """Start all of these tasks, or none."""
+class Start(Request[RunEvent]):
+    """Start all of these tasks, or none; then report what happens to them, as Follow does without
+    logs. A second arrival of the same request, known by its record, starts nothing more: it is
+    answered as the first one."""
 
     VERB = "start"
+    REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
 

@@ -22,6 +22,14 @@ def store(project: str, run: str, record: RunRecord) -> None:
     records.write(paths.record(project, run), to_json(record))
 
 
+def is_stored(project: str, run: str, record: RunRecord) -> bool:
+    """Return whether this very record is stored: then the start that it came with has succeeded."""
+    try:
+        return bool(records.read(paths.record(project, run)) == to_json(record))
+    except (OSError, ValueError):
+        return False
+
+
 def recorded(project: str) -> KnownRuns:
     """List the newest runs that have a record here."""
     folder = paths.runs(project)

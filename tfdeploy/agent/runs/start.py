@@ -1,4 +1,4 @@
-"""The verb `start`: check everything, then start all tasks of this host, or none."""
+"""Check everything, then start all tasks of this host, or none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from .. import TYPE_CHECKING, paths, records
 from ..machine import leases, lock, logind, nvidia, ports
-from ..protocol.runs import Started, StartedTask
 from ..refusal import Refusal
 from . import run_record, start_checks, work_directory
 
@@ -25,7 +24,7 @@ LEASE_WAIT_S = 5.0
 PRIVATE = 0o600  # a launch has secrets
 
 
-def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started:
+def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
     """Start the tasks in the given order; return once each has its supervisor.
 
     `record` is the run's record, stored beside the tasks. Tasks that have ended before continue in
@@ -54,7 +53,6 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> Started
     finally:
         for descriptors in task_leases.values():
             leases.release(descriptors)
-    return Started([StartedTask(launch.task) for launch in launches], nvidia.gpu_count())
 
 
 def _require_lasting_session() -> None:

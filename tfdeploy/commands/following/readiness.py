@@ -14,38 +14,45 @@ from tfdeploy.errors import HostError, TaskNotReady, raise_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
 
 LOG_LINES = 20  # of each log that an error shows
 
 
-def wait_until_ready(fleet: Fleet, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+def wait_until_ready(
+    fleet: Fleet,
+    run: Run,
+    following: Following[RunEvent],
+    on_report: Callable[[str, TaskReport], None],
+) -> bool:
     """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
-    change of a task's state.
+    change of a task's state. Return False if the chief has succeeded before that.
 
     Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
     training.ready_timeout_s.
     """
     deadline = time.monotonic() + run.inventory.training.ready_timeout_s
     waiting = {str(p.task) for p in run.plan.placements}
-    with fleet.follow(run, run.plan.placements, logs=False) as following:
-        for host, event in following.events(deadline):
-            if isinstance(event, HostError):
-                raise event
-            if not isinstance(event, StateChange):
-                continue
-            report = event.state
-            on_report(host, report)
-            if report.state in (READY, SUCCEEDED):
-                waiting.discard(report.task)
-            elif report.state in ENDED:
-                _raise_unless_succeeded(fleet, run, report)
-                return
-            if not waiting:
-                return
+    for host, event in following.events(deadline):
+        if isinstance(event, HostError):
+            raise event
+        if not isinstance(event, StateChange):
+            continue
+        report = event.state
+        on_report(host, report)
+        if report.state in (READY, SUCCEEDED):
+            waiting.discard(report.task)
+        elif report.state in ENDED:
+            _raise_unless_succeeded(fleet, run, report)
+            return False
+        if not waiting:
+            return True
     _raise_not_ready(fleet, run, waiting)
+    return False
 
 
 def _raise_unless_succeeded(fleet: Fleet, run: Run, ended: TaskReport) -> None:

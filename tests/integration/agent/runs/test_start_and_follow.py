@@ -1,0 +1,160 @@
+"""A start that arrives twice starts its tasks once, and both arrivals get the same answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from threading import Barrier, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from ports import free_port
+from unit.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
+
+from tfdeploy.agent.protocol.preflight import Ports
+from tfdeploy.agent.protocol.reports import Started, StateChange
+from tfdeploy.agent.protocol.runs import RunRecord, Start, Stop
+from tfdeploy.agent.records import READY
+from tfdeploy.agent.verbs import MARK
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.agent_session import query
+from tfdeploy.transport.local import LocalTransport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = "import os, sys, time; os.write(os.open(sys.argv[1], 1025), b'x'); time.sleep(600)"
+
+
+class Here:
+    """This machine as a host. `begun` gains a byte each time that a task's process starts."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.begun = home / "begun"
+        self.begun.touch()
+        (home / ".tfdeploy" / "p" / "releases" / "f00d").mkdir(parents=True)
+        with closing(self.agent()) as agent:
+            agent.ask(Ports(1))  # sends the agent
+
+    def agent(self) -> Agent:
+        """An agent with a process of its own, as over another connection."""
+        host = make_inventory('[hosts.here]\ntransport = "local"').hosts[0]
+        return Agent(LocalTransport("here"), host)
+
+    def request(self, starts: int = 1, **changes) -> Start:
+        argv = [sys.executable, "-S", "-c", RUN, os.fspath(self.begun)]
+        heartbeat = make_heartbeat_settings(port=free_port(), tasks=["worker:0", "worker:1"])
+        launches = [
+            make_launch(index=index, argv=argv, ready="process", heartbeat=heartbeat, **changes)
+            for index in (0, 1)
+        ]
+        return Start(launches, RunRecord(starts, "{}", ""))
+
+    def stop(self) -> None:
+        with closing(self.agent()) as agent:
+            agent.ask(Stop("p", "r", ["worker:1", "worker:0"]))
+
+
+@pytest.fixture
+def here(home):
+    here = Here(home)
+    yield here
+    here.stop()
+
+
+def answer(here: Here, request: Start) -> object:
+    """Return the first answer of another agent, or its refusal."""
+    with closing(here.agent()) as agent:
+        stream = agent.stream(request)
+        try:
+            return stream.open()
+        except AgentError as refused:
+            return refused
+        finally:
+            stream.close()
+
+
+def both_ready(stream) -> bool:
+    ready: set[str] = set()
+    for event in stream:
+        if isinstance(event, StateChange) and event.state.state == READY:
+            ready.add(event.state.task)
+        if len(ready) == 2:
+            return True
+    return False
+
+
+def test_a_start_reports_what_follows_until_the_next_request(here):
+    agent = here.agent()
+    stream = agent.stream(here.request())
+    assert isinstance(stream.open(), Started)
+    assert both_ready(stream)
+    stream.close()
+    assert eventually(lambda: here.begun.stat().st_size == 2)
+
+
+def test_a_start_that_arrives_again_is_answered_and_starts_nothing(here):
+    request = here.request()
+    first = answer(here, request)
+    assert isinstance(first, Started)
+    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert answer(here, request) == first
+    here.stop()
+    assert answer(here, request) == first  # long delayed by the network
+    assert here.begun.stat().st_size == 2
+
+
+def test_the_next_start_of_the_run_is_another_one(here):
+    answer(here, here.request())
+    assert eventually(lambda: here.begun.stat().st_size == 2)
+    refused = answer(here, here.request(starts=2))
+    assert "worker:0 of run r is already running" in str(refused)
+    here.stop()
+    assert isinstance(answer(here, here.request(starts=2)), Started)
+    assert eventually(lambda: here.begun.stat().st_size == 4)
+
+
+def test_a_start_that_arrives_several_times_at_once_starts_once(here):
+    request, answers = here.request(), []
+    together = Barrier(4)
+
+    def ask() -> None:
+        agent = here.agent()
+        agent.ask(Ports(1))  # its process waits for the next request
+        stream = agent.stream(request)
+        together.wait()
+        try:
+            answers.append(stream.open())
+        except AgentError as refused:
+            answers.append(refused)
+        stream.close()
+
+    threads = [Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(each) for each in answers] == [Started] * 4, answers
+    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert answers == [answers[0]] * 4
+
+
+def test_a_start_of_a_controller_that_has_hung_up_starts_nothing(here):
+    """The network delivers a request after its connection was given up."""
+    agent = here.home / ".tfdeploy" / "agent" / agent_bundle.current_version()
+    read_end, write_end = os.pipe()
+    os.write(write_end, query(here.request()).data)
+    os.close(write_end)
+    with os.fdopen(read_end) as stdin:
+        command = [sys.executable, "-S", "-E", os.fspath(agent), "serve"]
+        done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=600)
+    assert json.loads(done.stdout.removeprefix(MARK))["refused"] == (
+        "the controller hung up before the start"
+    )
+    assert not (here.home / ".tfdeploy" / "p" / "runs").exists()

@@ -1,0 +1,88 @@
+"""The verb `start`: start all tasks of this host once, however often the request arrives, and
+report what happens to them."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from contextlib import contextmanager
+
+from .. import TYPE_CHECKING, paths
+from ..machine import leases, nvidia
+from ..protocol.reports import Started
+from ..refusal import Refusal
+from . import run_record, start
+
+if TYPE_CHECKING:
+    from typing import Iterator, List, Optional
+
+    from ..protocol.reports import RunEvent
+    from ..protocol.runs import RunRecord
+    from ..records import Launch
+
+SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
+POLL_S = 0.02
+
+
+def start_and_follow(
+    launches: List[Launch], record: Optional[RunRecord] = None
+) -> Iterator[RunEvent]:
+    """Start the tasks, as `start_once` does; then yield changes of their states until all of them
+    have ended, or until the caller sends its next request."""
+    start_once(launches, record)
+    yield Started(nvidia.gpu_count())
+    from ..reports import follow  # a supervisor, which is forked before, does not need it
+
+    project, run = launches[0].project, launches[0].run
+    tasks = [launch.task for launch in launches]
+    yield from follow.follow(project, run, tasks, False, None, True)
+
+
+def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
+    """Start the tasks, as `start.start` does, unless the same request has started them already.
+
+    The controller sends a request over a second connection if the first one seems to be lost, so it
+    may arrive twice, at the same time or much later. The record that a start stores last shows that
+    it has succeeded; each start of a run has another one. Raises Refusal.
+    """
+    project, run = launches[0].project, launches[0].run
+    with _one_at_a_time(run):
+        if record is None or not run_record.is_stored(project, run, record):
+            _refuse_without_caller()
+            start.start(launches, record)
+
+
+@contextmanager
+def _one_at_a_time(run: str) -> Iterator[None]:
+    """Wait until no other process starts tasks of this run below this root."""
+    root = os.stat(paths.root())
+    resource = "start/{}-{}/{}".format(root.st_dev, root.st_ino, run)
+    descriptors = _acquire(resource)
+    try:
+        yield
+    finally:
+        leases.release(descriptors)
+
+
+def _acquire(resource: str) -> List[int]:
+    deadline = time.monotonic() + SAME_START_WAIT_S
+    while True:
+        try:
+            return leases.acquire([resource])
+        except leases.Taken as taken:
+            if time.monotonic() > deadline:
+                raise Refusal(
+                    "another start of this run has not ended: {}".format(taken.holder.description)
+                ) from None
+        time.sleep(POLL_S)
+
+
+def _refuse_without_caller() -> None:
+    """Raise Refusal if the controller has hung up: a request that was delayed by the network must
+    not start tasks of which nobody knows."""
+    poll = select.poll()
+    poll.register(sys.stdin, select.POLLRDHUP)  # POLLHUP is always reported
+    if any(event & (select.POLLRDHUP | select.POLLHUP) for _, event in poll.poll(0)):
+        raise Refusal("the controller hung up before the start")

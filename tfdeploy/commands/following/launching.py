@@ -1,0 +1,83 @@
+"""Send each host its tasks, and keep the streams over which the hosts report them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tfdeploy import run as runs
+from tfdeploy.agent.protocol.reports import Started
+from tfdeploy.agent.protocol.runs import RunRecord, Start
+from tfdeploy.errors import AgentError, LeaseConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tfdeploy.agent.protocol.reports import RunEvent
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.run import Run
+
+LEASE_WAIT_S = 20.0
+LEASE_RETRY_S = 0.5
+
+
+class Launching:
+    """One start of a run. `streams` report what follows on the hosts that have started their tasks,
+    if the fleet stays connected to all of its hosts."""
+
+    def __init__(
+        self, fleet: Fleet, run: Run, launches_on: Callable[[str], tuple[Launch, ...]]
+    ) -> None:
+        self.streams: dict[str, AnswerStream[RunEvent]] = {}
+        self._fleet = fleet
+        self._run = run
+        self._launches_on = launches_on
+        self._is_closed = False
+
+    def start(self) -> dict[str, Started]:
+        """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record;
+        return the answers. Raises the errors of all hosts."""
+        text = runs.to_record(self._run)
+        record = RunRecord(self._run.starts, text.run_json, text.hosts_toml)
+
+        def ask(agent: Agent) -> Started:
+            return self._start_on(agent, Start([*self._launches_on(agent.host)], record))
+
+        return self._fleet.each(self._run.plan.hosts, ask)
+
+    def close(self) -> None:
+        """Hang up on the hosts that are still followed."""
+        self._is_closed = True
+        for stream in list(self.streams.values()):
+            stream.close()
+
+    def _start_on(self, agent: Agent, request: Start) -> Started:
+        """Start a host's tasks; if another run has their ports or GPUs, wait up to LEASE_WAIT_S.
+
+        If two runs that start at the same moment hold a host that the other one needs, the run with
+        the smaller id waits and the other one fails, so that one of them gets all hosts. A run on a
+        single host never waits: the run that came first has all that it needs.
+        """
+        hosts = self._run.plan.hosts
+        deadline = time.monotonic() + (LEASE_WAIT_S if len(hosts) > 1 else 0.0)
+        while True:
+            stream = agent.stream(request)
+            try:
+                started = stream.open()
+            except LeaseConflict as conflict:
+                if self._run.id > conflict.run or time.monotonic() > deadline:
+                    raise
+            else:
+                self._keep(agent.host, stream)
+                if not isinstance(started, Started):
+                    raise AgentError(agent.host, "invalid answer: it reports no start")
+                return started
+            time.sleep(LEASE_RETRY_S)
+
+    def _keep(self, host: str, stream: AnswerStream[RunEvent]) -> None:
+        if self._fleet.stays_connected:
+            self.streams[host] = stream
+        if self._is_closed or not self._fleet.stays_connected:
+            stream.close()
