@@ -99,7 +99,11 @@ class Agent:
     def stream(self, request: Request[A], silence_s: float | None = None) -> AnswerStream[A]:
         """Send a request that has many answers. `silence_s` limits the time between two of them
         (None: no limit)."""
-        return AnswerStream(self, self.query(request), silence_s)
+        return self.stream_encoded(self.query(request), silence_s)
+
+    def stream_encoded(self, query: Query[A], silence_s: float | None = None) -> AnswerStream[A]:
+        """As `stream`, for a request that is encoded already."""
+        return AnswerStream(self, query, silence_s)
 
     def query(self, request: Request[A]) -> Query[A]:
         """Encode a request for this agent."""

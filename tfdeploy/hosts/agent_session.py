@@ -30,10 +30,12 @@ COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packe
 
 @dataclass(frozen=True)
 class Query(Generic[A]):
-    """A request and its encoding, which is the same for many hosts."""
+    """A request and its encoding, which is the same for many hosts; `packed` is the encoding,
+    compressed with zlib, if that is known."""
 
     request: Request[A]
     data: bytes
+    packed: bytes | None = None
 
     @cached_property
     def compressed(self) -> bytes:
@@ -41,7 +43,7 @@ class Query(Generic[A]):
         as the addresses of all tasks."""
         if len(self.data) < COMPRESSED_FROM:
             return self.data
-        packed = zlib.compress(self.data)
+        packed = self.packed or zlib.compress(self.data)
         return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 

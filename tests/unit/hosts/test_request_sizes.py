@@ -9,31 +9,52 @@ import pytest
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import Status
-from tfdeploy.agent.protocol.runs import RunRecord, Start, Stop
+from tfdeploy.agent.protocol.runs import RunRecord, Stop
 from tfdeploy.hosts.agent_session import COMPRESSED_FROM, query
-from tfdeploy.planning import launch, placing
+from tfdeploy.hosts.start_request import StartRequests
+from tfdeploy.planning import launch, placing, roles
 from unit.builders import make_inventory
 
 
-def make_run(count):
-    """Return a run with one worker on each of `count` hosts, and its launches."""
+def make_run(count, workers=1):
+    """Return a run with some workers on each of `count` hosts, and its launches."""
     addresses = (f'[hosts.gpu-{n:04}]\naddress = "10.0.{n // 250}.{n % 250}"' for n in range(count))
-    defaults = "[defaults]\nworkers = 1\nports = [2222, 2223]\n"
+    ports = [*range(2222, 2223 + workers)]
+    defaults = f"[defaults]\nworkers = {workers}\nports = {ports}\n"
     inventory = make_inventory(defaults + "\n".join(addresses), training='role = "flags"')
     plan = placing.make_plan_from_addresses(inventory)
     run = runs.Run("20260501-101500-3f2a", "f" * 16, "a" * 16, inventory, plan, ())
     return run, launch.make(inventory, plan, run.names, "s3cret")
 
 
+def start_bytes(run, launches):
+    """Return the bytes of the request that starts the tasks of the last host."""
+    text = runs.to_record(run)
+    record = RunRecord(1, text.run_json, text.hosts_toml)
+    requests = StartRequests(
+        record, roles.shared_texts(run.inventory.training, run.plan), launches[0]
+    )
+    tasks = {str(p.task) for p in run.plan.placements_on(run.plan.hosts[-1])}
+    return len(requests.query([each for each in launches if each.task in tasks]).compressed)
+
+
+def compressed(text):
+    return len(zlib.compress(text.encode()))
+
+
 @pytest.mark.parametrize("count", [16, 48, 200])
 def test_a_start_sends_a_host_less_than_a_few_compressed_clusters(count):
     run, launches = make_run(count)
-    text = runs.to_record(run)
-    record = RunRecord(1, text.run_json, text.hosts_toml)
-    sent = len(query(Start([launches[-1]], record)).compressed)
-    cluster = len(zlib.compress(json.dumps(run.plan.cluster).encode()))
-    hosts_toml = len(zlib.compress(text.hosts_toml.encode()))
-    assert sent < 1500 + 8 * cluster + hosts_toml
+    cluster, hosts_toml = json.dumps(run.plan.cluster), runs.to_record(run).hosts_toml
+    sent = start_bytes(run, launches)
+    assert sent < 1500 + 8 * compressed(cluster) + compressed(hosts_toml)
+
+
+@pytest.mark.parametrize("count", [2, 6, 25])
+def test_a_host_is_sent_the_cluster_once_for_all_of_its_tasks(count):
+    one, eight = make_run(8 * count), make_run(count, workers=8)
+    more = start_bytes(*eight) - start_bytes(*one)  # two runs with the same number of tasks
+    assert more < 7 * 300
 
 
 @pytest.mark.parametrize("count", [16, 48, 200])

@@ -7,6 +7,7 @@ from ..records import Launch
 from .message import LONG_LIST, Done, Message, Request
 from .outputs import Arrival, CheckpointCopy
 from .reports import RunEvent
+from .shared_parts import SharedParts
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
@@ -24,12 +25,13 @@ class RunRecord(Message):
 class Start(Request[RunEvent]):
     """Start all of these tasks, or none; then report what happens to them, as Follow does without
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
-    answered as the first one."""
+    answered as the first one. Launches may leave out what is `shared`."""
 
     VERB = "start"
     REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
+    shared: Optional[SharedParts] = None
 
 
 class TaskEntrance(Message):

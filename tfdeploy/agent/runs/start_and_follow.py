@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from .. import TYPE_CHECKING, paths
 from ..machine import leases, nvidia
 from ..protocol.reports import Started
+from ..protocol.shared_parts import put_back
 from ..refusal import Refusal
 from . import run_record, start
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..protocol.reports import RunEvent
     from ..protocol.runs import RunRecord
+    from ..protocol.shared_parts import SharedParts
     from ..records import Launch
 
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
@@ -27,10 +29,14 @@ POLL_S = 0.02
 
 
 def start_and_follow(
-    launches: List[Launch], record: Optional[RunRecord] = None
+    launches: List[Launch],
+    record: Optional[RunRecord] = None,
+    shared: Optional[SharedParts] = None,
 ) -> Iterator[RunEvent]:
     """Start the tasks, as `start_once` does; then yield changes of their states until all of them
-    have ended, or until the caller sends its next request."""
+    have ended, or until the caller sends its next request. The launches lack what is `shared`."""
+    if shared is not None:
+        launches = [put_back(launch, shared) for launch in launches]
     start_once(launches, record)
     yield Started(nvidia.gpu_count())
     from ..reports import follow  # a supervisor, which is forked before, does not need it

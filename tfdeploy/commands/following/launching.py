@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import Started
-from tfdeploy.agent.protocol.runs import RunRecord, Start
+from tfdeploy.agent.protocol.runs import RunRecord
 from tfdeploy.errors import AgentError, LeaseConflict
+from tfdeploy.hosts.start_request import StartRequests
+from tfdeploy.planning import roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.agent.records import Launch
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
 
@@ -39,13 +42,16 @@ class Launching:
     def start(self) -> dict[str, Started]:
         """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record;
         return the answers. Raises the errors of all hosts."""
-        text = runs.to_record(self._run)
-        record = RunRecord(self._run.starts, text.run_json, text.hosts_toml)
+        run = self._run
+        text = runs.to_record(run)
+        record = RunRecord(run.starts, text.run_json, text.hosts_toml)
+        texts = roles.shared_texts(run.inventory.training, run.plan)
+        requests = StartRequests(record, texts, self._launches_on(run.plan.hosts[0])[0])
 
         def ask(agent: Agent) -> Started:
-            return self._start_on(agent, Start([*self._launches_on(agent.host)], record))
+            return self._start_on(agent, requests.query(self._launches_on(agent.host)))
 
-        return self._fleet.each(self._run.plan.hosts, ask)
+        return self._fleet.each(run.plan.hosts, ask)
 
     def close(self) -> None:
         """Hang up on the hosts that are still followed."""
@@ -53,7 +59,7 @@ class Launching:
         for stream in list(self.streams.values()):
             stream.close()
 
-    def _start_on(self, agent: Agent, request: Start) -> Started:
+    def _start_on(self, agent: Agent, query: Query[RunEvent]) -> Started:
         """Start a host's tasks; if another run has their ports or GPUs, wait up to LEASE_WAIT_S.
 
         If two runs that start at the same moment hold a host that the other one needs, the run with
@@ -63,7 +69,7 @@ class Launching:
         hosts = self._run.plan.hosts
         deadline = time.monotonic() + (LEASE_WAIT_S if len(hosts) > 1 else 0.0)
         while True:
-            stream = agent.stream(request)
+            stream = agent.stream_encoded(query)
             try:
                 started = stream.open()
             except LeaseConflict as conflict:
