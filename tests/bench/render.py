@@ -62,12 +62,15 @@ def _blocks() -> dict[str, str]:
 def _wire(report: dict[str, Any]) -> str:
     columns = {
         "hosts": "hosts", "cluster": "the cluster", "start_plain": "start, uncompressed",
-        "start": "start", "status": "status", "stop": "stop", "heartbeat": "heartbeat",
+        "start": "start", "start_of_eight": "start, 8 tasks a host",
+        "start_cpu_us": "start, CPU µs",
+        "status": "status", "stop": "stop", "heartbeat": "heartbeat",
         "first_heartbeat": "heartbeat, first",
     }  # fmt: skip
     lines = [f"| {' | '.join(columns.values())} |", f"|{' --: |' * len(columns)}"]
     for row in report["bytes"]:
-        lines.append(f"| {' | '.join(f'{row[name]:,}' for name in columns)} |")
+        cells = ("" if row[name] is None else f"{row[name]:,}" for name in columns)
+        lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| hosts | CPU s | peak MB |", "| --: | --: | --: |"]
     lines += [f"| {row['hosts']:,} | {row['cpu_s']} | {row['peak_mb']} |" for row in report["plan"]]
     return "\n".join(lines) + "\n"

@@ -9,19 +9,27 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import Status
-from tfdeploy.agent.protocol.runs import RunRecord, Start, Stop
+from tfdeploy.agent.protocol.runs import RunRecord, Stop
 from tfdeploy.agent.supervision import signing
 from tfdeploy.config import inventory as inventories
-from tfdeploy.hosts.agent_session import query
-from tfdeploy.planning import launch, placing
+from tfdeploy.hosts.agent_session import Query, query
+from tfdeploy.hosts.start_request import StartRequests
+from tfdeploy.planning import launch, placing, roles
+
+if TYPE_CHECKING:
+    from tfdeploy.agent.protocol.reports import RunEvent
+    from tfdeploy.agent.records import Launch
 
 RESULTS = Path(__file__).parent / "results" / "wire.json"
 SIZES = (16, 48, 200, 1000)
+EIGHT_UP_TO = 200  # hosts: more tasks do not fit into TF_CONFIG, which Linux limits to 128 KiB
 PLANNED = (48, 1000, 10_000)
 FIXED = """\
 project = "bench"
@@ -29,8 +37,6 @@ project = "bench"
 command = "python train.py"
 role = "flags"
 [defaults]
-workers = 1
-ports = [2222, 2223]
 """
 PLAN = """\
 import resource, sys, time
@@ -52,15 +58,13 @@ def main() -> int:
     return 0
 
 
-def sizes(count: int) -> dict[str, int]:
-    """Return the bytes of each request to one host of a run with one worker on each host."""
-    inventory = inventories.parse(hosts_toml(count), Path("/project/hosts.toml"))
-    plan = placing.make_plan_from_addresses(inventory)
-    run = runs.Run("20260501-101500-3f2a", "f" * 16, "a" * 16, inventory, plan, ())
-    last = launch.make(inventory, plan, run.names, "0" * 64, placements=plan.placements[-1:])
-    text = runs.to_record(run)
-    start = query(Start([*last], RunRecord(1, text.run_json, text.hosts_toml)))
-    names = (inventory.project, run.id)
+def sizes(count: int) -> dict[str, int | None]:
+    """Return the bytes of each request to one host of a run with one worker on each host, those of
+    a start with eight workers on each host, and the controller's CPU time for that request."""
+    run = make_run(count, workers=1)
+    plan, names = run.plan, (run.inventory.project, run.id)
+    start, cpu_ms = start_request(run)
+    eight = start_request(make_run(count, workers=8)) if count <= EIGHT_UP_TO else None
     lists = {"going": [str(p.task) for p in plan.placements], "sources": [*plan.addresses]}
     known = {"ended": None, "checkpoint": None, "outputs": None, "lists": "0" * 64}
     return {
@@ -68,11 +72,36 @@ def sizes(count: int) -> dict[str, int]:
         "cluster": len(zlib.compress(json.dumps(plan.cluster).encode())),
         "start_plain": len(start.data),
         "start": len(start.compressed),
+        "start_cpu_us": round(cpu_ms * 1000),
+        "start_of_eight": len(eight[0].compressed) if eight else None,
         "status": len(query(Status(*names, 0)).compressed),
         "stop": len(query(Stop(*names, ["worker:1"], "0" * 16)).compressed),
         "heartbeat": heartbeat(known),
         "first_heartbeat": heartbeat({**known, **lists}),
     }
+
+
+def make_run(count: int, workers: int) -> runs.Run:
+    inventory = inventories.parse(hosts_toml(count, workers), Path("/project/hosts.toml"))
+    plan = placing.make_plan_from_addresses(inventory)
+    return runs.Run("20260501-101500-3f2a", "f" * 16, "a" * 16, inventory, plan, ())
+
+
+def start_request(run: runs.Run) -> tuple[Query[RunEvent], float]:
+    """Return the last host's start, encoded, and the CPU time of a host's request in ms."""
+
+    def launches_on(host: str) -> tuple[Launch, ...]:
+        on_host = run.plan.placements_on(host)
+        return launch.make(run.inventory, run.plan, run.names, "0" * 64, placements=on_host)
+
+    text = runs.to_record(run)
+    record = RunRecord(1, text.run_json, text.hosts_toml)
+    texts = roles.shared_texts(run.inventory.training, run.plan)
+    requests = StartRequests(record, texts, launches_on(run.plan.hosts[0])[0])
+    some = run.plan.hosts[-10:]
+    before = time.process_time()
+    encoded = [requests.query(launches_on(host)) for host in some]
+    return encoded[-1], (time.process_time() - before) / len(some) * 1000
 
 
 def heartbeat(answer: dict[str, object]) -> int:
@@ -91,12 +120,13 @@ def plan(count: int) -> dict[str, float]:
     return {"hosts": count, "cpu_s": round(float(cpu_s), 2), "peak_mb": int(peak_kb) // 1000}
 
 
-def hosts_toml(count: int) -> str:
+def hosts_toml(count: int, workers: int = 1) -> str:
     hosts = (
         f'[hosts.gpu-{n:05}]\naddress = "10.{n >> 16}.{n >> 8 & 255}.{n & 255}"\n'
         for n in range(count)
     )
-    return FIXED + "".join(hosts)
+    ports = [*range(2222, 2223 + workers)]
+    return FIXED + f"workers = {workers}\nports = {ports}\n" + "".join(hosts)
 
 
 if __name__ == "__main__":

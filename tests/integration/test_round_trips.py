@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 from ports import ADDRESS
 
+from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
+from tfdeploy.transport.ssh.connection import connect
+from tfdeploy.transport.ssh.dial import PATIENT
+from tfdeploy.transport.ssh.route import resolve_route
 
 from .delaying_proxy import DelayingProxy, RoundTrips
 from .projects import Project, ssh_hosts
@@ -39,8 +44,23 @@ class DistantHosts:
             proxy.reset()
             proxy.round_trip_s = ROUND_TRIP_S
         self.project.ok(*words)
-        count = self.proxies[0].trips.answered
+        count = max(proxy.trips.answered for proxy in self.proxies)
         time.sleep(ROUND_TRIP_S)  # what was sent last arrives before the next command
+        return count
+
+    def handshake(self) -> int:
+        """Connect to both hosts; return how many round trips the handshakes waited for."""
+        inventory = inventories.load(self.project.folder / "hosts.toml")
+        routes = [resolve_route(host, inventory) for host in inventory.hosts]
+        for proxy in self.proxies:
+            proxy.reset()
+            proxy.round_trip_s = ROUND_TRIP_S
+        with ThreadPoolExecutor() as threads:
+            connections = list(threads.map(connect, routes, [False] * 2, [PATIENT] * 2))
+        count = max(proxy.trips.answered for proxy in self.proxies)
+        for connection in connections:
+            connection.close()
+        time.sleep(ROUND_TRIP_S)
         return count
 
     def at_once(self, *words: str) -> None:
@@ -48,6 +68,11 @@ class DistantHosts:
         for proxy in self.proxies:
             proxy.round_trip_s = 0.0
         self.project.ok(*words)
+
+    def hang_up(self) -> None:
+        """Close all connections, and wait until the hosts have noticed."""
+        locate.stop_daemons()
+        time.sleep(2 * ROUND_TRIP_S)
 
     def change(self) -> None:
         (self.project.folder / "changed.txt").write_text(str(time.monotonic_ns()))
@@ -109,3 +134,23 @@ def test_a_start_and_a_stop_wait_for_few_round_trips(distant):
         stops.append(distant.round_trips("stop"))
     assert min(starts) == 2
     assert min(stops) == 2
+
+
+def test_without_connections_a_command_waits_for_the_handshake_and_three_more(distant):
+    """The channel, the command, and its request: sshd takes no input before it has started the
+    command. Each line is counted for itself: handshakes with two hosts are not in step."""
+    for proxy in distant.proxies:
+        proxy.trips = RoundTrips()
+    distant.at_once("push")
+    connected = min(distant.handshake() for _ in range(ATTEMPTS)) + 2
+    assert fewest(distant, "push", before=distant.hang_up) == connected + 1
+    distant.at_once("start")
+    assert fewest(distant, "status", before=distant.hang_up) == connected + 1
+    starts, stops = [], []
+    for _ in range(ATTEMPTS):
+        distant.hang_up()
+        stops.append(distant.round_trips("stop"))
+        distant.hang_up()
+        starts.append(distant.round_trips("start"))
+    assert min(starts) == connected + 2  # one is after READY
+    assert min(stops) == connected + 2  # one is after the ends of the workers

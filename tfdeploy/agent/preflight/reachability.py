@@ -53,7 +53,7 @@ def chief_unreachable_reason(project: str, run: str, timeout_s: float) -> str:
     for task in paths.tasks(project, run):
         settings = records.load(Launch, paths.launch(paths.task(project, run, task))).heartbeat
         try:
-            heartbeat.request(settings, {}, timeout_s)
+            heartbeat.request(settings, heartbeat.WITHOUT_LISTS, timeout_s)
         except (OSError, signing.Untrusted) as error:
             return str(getattr(error, "strerror", None) or error)
         return ""

@@ -33,6 +33,7 @@ PIECE_TIMEOUT_S = 60.0
 MAX_CONNECTIONS = 64
 EVICT_S = 0.5
 BACKLOG = 256
+WITHOUT_LISTS: Body = {"known": None}  # a part of a request that needs neither list
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class HeartbeatServer:
     offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
     tasks that have not reported their end) and `sources` (the addresses of the run's hosts: those
     of both ends of each connection, and those in the requests). The last two grow with the run: a
-    request whose `known` is the digest of the current ones, `lists`, gets neither. A request with
-    the key `advance` also gets the count of run_progress.py, and one with `file` and `offset` a
-    piece of an offered file from `read`. Raises OSError if the port is taken.
+    request whose `known` is the digest of the current ones, `lists`, or None, gets neither. A
+    request with the key `advance` also gets the count of run_progress.py, and one with `file` and
+    `offset` a piece of an offered file from `read`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class HeartbeatServer:
             "outputs": self.outputs,
             "lists": _digest(lists),
         }
-        if body.get("known") != answer["lists"]:
+        if body.get("known", "") not in (answer["lists"], None):
             answer.update(lists)
         if "advance" in body:
             answer["advance"] = self._progress_count()
@@ -205,7 +206,8 @@ def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: Binary
     Raises as `request` does, and ValueError if the file is shorter.
     """
     while target.tell() < size:
-        _, data = request(settings, {"file": file, "offset": target.tell()}, PIECE_TIMEOUT_S)
+        body = {"file": file, "offset": target.tell(), **WITHOUT_LISTS}
+        _, data = request(settings, body, PIECE_TIMEOUT_S)
         if not data:
             raise ValueError("{} is shorter than announced".format(file))
         target.write(data)

@@ -172,7 +172,8 @@ class OtherMembership:
         """Return how often the run was found to have progressed, or None if the chief's supervisor
         does not answer."""
         try:
-            answer, _ = heartbeat.request(self._launch.heartbeat, {"advance": True})
+            body = {"advance": True, **heartbeat.WITHOUT_LISTS}
+            answer, _ = heartbeat.request(self._launch.heartbeat, body)
             return int(answer["advance"])
         except (OSError, signing.Untrusted):
             return None

@@ -2,17 +2,20 @@
 
 A line is JSON {"sender", "nonce", "body", "mac"} with mac = HMAC-SHA256(secret, kind | sender |
 nonce | body). Each task has its own secret, which only it and the chief know: both sign with it
-what they say to each other. The answer is signed with the nonce of the request, so an old answer
-cannot be replayed; heartbeat.py protects against replayed requests. Messages are not encrypted, as
-TensorFlow's own traffic is not, but a process without a secret gets no answer and is not believed.
+what they say to each other. A long body is compressed. The answer is signed with the nonce of the
+request, so an old answer cannot be replayed; heartbeat.py protects against replayed requests.
+Messages are not encrypted, as TensorFlow's own traffic is not, but a process without a secret gets
+no answer and is not believed.
 """
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import hmac
 import json
 import os
+import zlib
 
 from .. import TYPE_CHECKING
 from ..machine.sockets import DeadlineSocket, connect
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     Body = Dict[str, Any]
 
 MAX_LINE = 1 << 20
+MAX_BODY = 16 << 20
+LONG = 1 << 10  # bytes of a body, from which on it is compressed
+PACKED = "zlib "  # the start of a body that is compressed; no JSON starts with z
 # What a line is, as the strings that are signed.
 REQUEST, ANSWER = "ask", "answer"
 
@@ -71,7 +77,7 @@ def describe_data(body: Body, data: bytes) -> Body:
 
 def sign(secret: str, kind: str, sender: str, nonce: str, body: Body) -> bytes:
     """Return a signed line of this kind, REQUEST or ANSWER, from the task `sender`."""
-    text = json.dumps(body)
+    text = _pack(json.dumps(body))
     mac = _mac(secret, kind, sender, nonce, text)
     return json.dumps({"sender": sender, "nonce": nonce, "body": text, "mac": mac}).encode() + b"\n"
 
@@ -88,8 +94,34 @@ def verify(secret_of: Callable[[str], str], kind: str, line: bytes) -> Tuple[str
         raise Untrusted("it is not a supervisor of this run") from None
     if not is_signed:
         raise Untrusted("it does not know the secret")
-    body: Optional[Body] = json.loads(text)
+    try:
+        body: Optional[Body] = json.loads(_unpack(text))
+    except (ValueError, RecursionError):  # even the chief's host may lie
+        raise Untrusted("its message is broken") from None
     return sender, nonce, body or {}
+
+
+def _pack(text: str) -> str:
+    """Compress a long body: a list of a thousand tasks repeats itself."""
+    if len(text) < LONG:
+        return text
+    packed = binascii.b2a_base64(zlib.compress(text.encode()), newline=False)
+    return PACKED + packed.decode()
+
+
+def _unpack(text: str) -> str:
+    """Return the text that `_pack` got. Raises ValueError, and Untrusted if it is too long."""
+    if not text.startswith(PACKED):
+        return text
+    unpacker = zlib.decompressobj()
+    try:
+        packed = binascii.a2b_base64(text[len(PACKED) :])
+        unpacked = unpacker.decompress(packed, MAX_BODY).decode()
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not unpacker.eof:
+        raise Untrusted("its message is longer than {} bytes".format(MAX_BODY))
+    return unpacked
 
 
 def _mac(secret: str, kind: str, *signed: str) -> str:

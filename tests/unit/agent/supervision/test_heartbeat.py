@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -117,6 +118,27 @@ def test_an_answer_to_a_task_that_knows_the_lists_does_not_grow_with_the_run(cou
         first, _ = request(settings, report_of("ps:0"))
         again, _ = request(settings, {**report_of("ps:0"), "known": first["lists"]})
         assert len(str(again)) < 300
+
+
+@pytest.mark.parametrize("question", [{}, {"advance": True}])
+def test_a_request_that_needs_no_lists_gets_none(question):
+    with heartbeat_server() as (_, settings):
+        answer, _ = request(settings, {**question, **heartbeat.WITHOUT_LISTS})
+        assert not {"going", "sources"} & {*answer}
+
+
+def test_the_first_answer_to_a_task_is_compressed():
+    tasks = ["ps:0", "worker:0", *(f"worker:{n}" for n in range(1, 1000))]
+    with heartbeat_server(tasks=tasks) as (server, settings):
+        server.sources = {f"10.0.{n // 250}.{n % 250}" for n in range(1000)}
+        with socket.create_connection(("localhost", settings.port)) as connection:
+            line = signing.sign(settings.secret, signing.REQUEST, settings.task, "0" * 32, {})
+            connection.sendall(line)
+            received = sum(map(len, iter(lambda: connection.recv(1 << 16), b"")))
+        first, _ = request(settings, {})
+    assert len(first["going"]) == 1000
+    assert len(first["sources"]) == 1001
+    assert received < len(json.dumps(first)) / 4
 
 
 def test_the_last_report_of_a_task_counts():
