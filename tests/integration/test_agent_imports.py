@@ -20,6 +20,7 @@ HEAVY = {
 }  # fmt: skip
 # Those of HEAVY that a module needs.
 NEEDED = {
+    "reports.follow": set(),
     "reports.status": set(),
     "runs.stop": set(),
     "runs.start": {"subprocess"},
@@ -27,6 +28,16 @@ NEEDED = {
 }
 # Modules for other verbs.
 NOT_NEEDED = {
+    "reports.follow": {
+        "machine.grpc_health",
+        "outputs.checkpoints",
+        "outputs.event_files",
+        "outputs.listing",
+        "reports.logs.log_progress",
+        "reports.logs.tail",
+        "reports.progress",
+        "supervision.supervisor",
+    },
     "reports.status": {
         "outputs.checkpoints",
         "protocol.outputs",

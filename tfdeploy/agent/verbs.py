@@ -84,9 +84,14 @@ VERBS = {
     "weigh": ("runs.Weigh", "runs.remove.weigh"),
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
-# Most pushes are followed by a start. Its modules are loaded after this time without a request.
-START = ("records", "runs.start", "supervision.detach", "supervision.supervisor")
-PRELOADED = {"offer": START, "take": START}
+# Most pushes are followed by a start, and it by a status or a stop. The modules of the next command
+# are loaded after this time without a request.
+START = (
+    *("records", "runs.start", "supervision.detach", "supervision.supervisor"),
+    *("reports.follow", "preflight.reachability", "protocol.preflight"),
+)
+STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
+PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
 PRELOAD_AFTER_S = 0.3
 
 
