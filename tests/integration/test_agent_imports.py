@@ -15,8 +15,9 @@ import tfdeploy
 
 # Each needs 1 to 6 ms of CPU to load; Python itself needs 6.
 HEAVY = {
-    "asyncio", "concurrent.futures", "ctypes", "encodings.idna", "hashlib", "logging", "random",
-    "shutil", "socketserver", "ssl", "subprocess", "traceback", "typing",
+    "asyncio", "concurrent.futures", "ctypes", "dataclasses", "encodings.idna", "hashlib",
+    "inspect", "logging", "random", "shutil", "socketserver", "ssl", "subprocess", "traceback",
+    "typing",
 }  # fmt: skip
 # Those of HEAVY that a module needs.
 NEEDED = {

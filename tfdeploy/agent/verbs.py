@@ -12,7 +12,8 @@ import sys
 from importlib import import_module
 
 from . import TYPE_CHECKING, paths
-from .protocol.message import Invalid, Message, arguments, parse, to_json
+from .protocol.message import Invalid, Message, arguments, parse
+from .protocol.record import to_json
 from .refusal import Refusal
 
 if TYPE_CHECKING:

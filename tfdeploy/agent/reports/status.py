@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 
 from .. import TYPE_CHECKING, parallel, paths, records
 from ..machine import lock
+from ..protocol.record import replace
 from ..protocol.reports import TaskReports
 from ..records import ENDED, LOST, Launch, TaskReport, TaskState
 
