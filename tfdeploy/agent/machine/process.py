@@ -22,6 +22,7 @@ MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
 DUMP_WAIT_S = 3.0
 POLL_S = 0.05
+FIRST_POLL_S = 0.005
 
 
 def mark(project: str, run: str, task: str) -> str:
@@ -62,13 +63,19 @@ def end_all(
         for pid in left:
             send_signal(pid, number)
             send_signal(pid, signal.SIGCONT)  # a stopped process would not handle SIGTERM
-        deadline = time.monotonic() + wait_s
-        while left and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        started = time.monotonic()
+        while left and time.monotonic() < started + wait_s:
+            time.sleep(pause_s(time.monotonic() - started))
             left = task_processes(value, leader, ancestor)
         if not left:
             return []
     return left
+
+
+def pause_s(elapsed_s: float) -> float:
+    """Return the pause before the next look at processes that are about to end: most end at once,
+    and each look reads all of /proc."""
+    return min(POLL_S, FIRST_POLL_S + elapsed_s / 4)
 
 
 def dump_stacks(value: str, leader: Optional[int]) -> None:
