@@ -19,7 +19,7 @@ from unit.builders import FILE, hosts_toml, make_inventory
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.message import field_types
+from tfdeploy.agent.protocol.record import field_types
 from tfdeploy.agent.protocol.reports import Follow
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories

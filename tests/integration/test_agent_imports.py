@@ -15,11 +15,13 @@ import tfdeploy
 
 # Each needs 1 to 6 ms of CPU to load; Python itself needs 6.
 HEAVY = {
-    "asyncio", "concurrent.futures", "ctypes", "encodings.idna", "hashlib", "logging", "random",
-    "shutil", "socketserver", "ssl", "subprocess", "traceback", "typing",
+    "asyncio", "concurrent.futures", "ctypes", "dataclasses", "encodings.idna", "hashlib",
+    "inspect", "logging", "random", "shutil", "socketserver", "ssl", "subprocess", "traceback",
+    "typing",
 }  # fmt: skip
 # Those of HEAVY that a module needs.
 NEEDED = {
+    "reports.follow": set(),
     "reports.status": set(),
     "runs.stop": set(),
     "runs.start": {"subprocess"},
@@ -27,6 +29,16 @@ NEEDED = {
 }
 # Modules for other verbs.
 NOT_NEEDED = {
+    "reports.follow": {
+        "machine.grpc_health",
+        "outputs.checkpoints",
+        "outputs.event_files",
+        "outputs.listing",
+        "reports.logs.log_progress",
+        "reports.logs.tail",
+        "reports.progress",
+        "supervision.supervisor",
+    },
     "reports.status": {
         "outputs.checkpoints",
         "protocol.outputs",

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,39 @@ while True:
     assert peer[0].endswith((".1", "::1")), peer
     connection.sendall(b"admitted")
     connection.close()
+"""
+# Forbids sockets of the family 16, AF_NETLINK, to this process. Source: seccomp(2). The filter:
+# load the system call's number; if it is socket(2), load the family; if that is 16, fail.
+WITHOUT_NETLINK = """
+import ctypes, os, platform, struct
+number = {"x86_64": 41, "aarch64": 198}[platform.machine()]
+rules = [(0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 16),
+         (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HP", len(rules), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(
+    ctypes.get_errno())
+import socket
+try:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
+    raise SystemExit("netlink is not forbidden")
+except PermissionError:
+    pass
+"""
+# Prints how many bytes of files the process reads to admit a connection.
+COUNT_BYTES = """
+import socket
+def bytes_read():
+    with open("/proc/self/io") as file:  # source: proc(5)
+        return int(file.readline().split()[1])
+own = bytes_read()
+own = bytes_read() - own
+listener = socket.create_server(("", 0))
+client = socket.create_connection(listener.getsockname())
+before = bytes_read()
+listener.accept()
+print(bytes_read() - before - own, flush=True)
 """
 CONNECT = """
 import socket, sys
@@ -63,14 +97,15 @@ def listen(tmp_path):
     """Start a listener that greets everybody it admits; return its port."""
     started = []
 
-    def start(*, guarded, peers=None):
+    def start(*, guarded, peers=None, netlink=True):
         file = tmp_path / "peers"
         file.write_text("")
         env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
         if guarded:
             env["TFDEPLOY_PEERS"] = peers or str(file)
         with (tmp_path / "errors").open("w") as errors:
-            started.append(start_python(LISTEN, env=env, stderr=errors))
+            code = LISTEN if netlink else WITHOUT_NETLINK + LISTEN
+            started.append(start_python(code, env=env, stderr=errors))
         return int(started[-1].first_line)
 
     yield start
@@ -87,16 +122,20 @@ def answer(address, port):
         return "reset"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_the_same_user_is_admitted(listen, address):
-    assert answer(address, listen(guarded=True)) == GREETING
+@pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1"])
+def test_the_same_user_is_admitted(listen, address, netlink):
+    if address == "::1" and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert answer(address, listen(guarded=True, netlink=netlink)) == GREETING
 
 
+@pytest.mark.parametrize("netlink", [True, False], ids=["sock_diag", "tables"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
-def test_another_user_of_the_host_is_refused(listen, tmp_path, address):
+def test_another_user_of_the_host_is_refused(listen, tmp_path, address, netlink):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    port = listen(guarded=True)
+    port = listen(guarded=True, netlink=netlink)
     with as_unprivileged_user(tmp_path):
         assert answer(address, port) == "reset"
     assert answer(address, port) == GREETING
@@ -128,9 +167,9 @@ def test_another_user_who_closes_at_once_is_not_heard(listen, tmp_path):
     port = listen(guarded=True)
     with as_unprivileged_user(tmp_path):
         for _ in range(200):
-            client = socket.create_connection(("127.0.0.1", port))
-            client.sendall(b"write a file")
-            client.close()
+            # It may be refused before it can send.
+            with suppress(ConnectionError), socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(b"write a file")
         assert answer("127.0.0.1", port) == "reset"
     refused = re.findall(r"\((\d+) so far\)", (tmp_path / "errors").read_text())
     assert int(refused[-1]) == 128  # of 201, reported at each power of two
@@ -140,6 +179,18 @@ def test_without_a_list_everybody_is_admitted(listen, tmp_path):
     port = listen(guarded=False)
     with as_unprivileged_user(tmp_path):
         assert answer("127.0.0.1", port) == GREETING
+
+
+def test_a_connection_is_admitted_without_reading_the_table_of_all_sockets(tmp_path):
+    (tmp_path / "peers").write_text("")
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_PEERS": str(tmp_path / "peers")}
+    counts = []
+    for code in (COUNT_BYTES, WITHOUT_NETLINK + COUNT_BYTES):
+        counting = start_python(code, env=env)
+        counts.append(int(counting.first_line))
+        end_processes([counting])
+    row = 150  # bytes; each table has a header, and there are at least two sockets
+    assert counts[0] < row < 4 * row <= counts[1]
 
 
 def test_a_connection_notices_that_the_other_side_is_gone(listen):

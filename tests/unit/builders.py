@@ -7,11 +7,11 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.records import HeartbeatSettings, Launch, Policy
 from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
 from tfdeploy.config import inventory as inventories

@@ -61,8 +61,8 @@ def is_shared() -> bool:
 def boot_id() -> str:
     """Return the id of this boot of the machine; "" if it is unknown. Source: random(4)."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().decode().strip()
     except OSError:
         return ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields, replace
 
 from . import TYPE_CHECKING
 from .machine import filesystem
+from .protocol.record import Record, field, field_types, replace
+from .protocol.record import to_json as plain
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Type, TypeVar, Union
@@ -36,8 +37,7 @@ PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineEx
 BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Record):
     """When a task is restarted: [restart] in hosts.toml.
 
     A task is restarted at most `attempts` times within `window_s`, after `delay_s` and then after
@@ -56,8 +56,7 @@ class Policy:
     stall_timeout_s: Optional[float]
 
 
-@dataclass(frozen=True)
-class HeartbeatSettings:
+class HeartbeatSettings(Record):
     """How the supervisors of a run exchange heartbeats: the chief's serves them at address:port.
 
     `secret` signs the messages of `task`, the task that has these settings; messages that are not
@@ -92,8 +91,7 @@ class HeartbeatSettings:
         return replace(self, task=task, secret=self.secret_of(task))
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(Record):
     """Which files of a task the controller collects.
 
     `patterns` are [includes, regular expression] pairs for paths relative to the task's directory;
@@ -108,8 +106,7 @@ class Outputs:
     copied_from: str = ""
 
 
-@dataclass(frozen=True)
-class Notify:
+class Notify(Record):
     """What the chief's supervisor does at the end of the run: [notify] in hosts.toml.
 
     `on_end` is for every end, `on_failure` for failures: a command that gets the run's summary on
@@ -135,8 +132,7 @@ def is_url(target: List[str]) -> bool:
     return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Record):
     """Everything that a host needs to start one task.
 
     - `port` is None for a task that opens none.
@@ -174,8 +170,8 @@ class Launch:
     linger_s: float
     max_duration_s: Optional[float]
     log_limit_bytes: int
-    policy: Policy = field(metadata={"kind": Policy})
-    heartbeat: HeartbeatSettings = field(metadata={"kind": HeartbeatSettings, "formerly": "circle"})
+    policy: Policy = field(kind=Policy)
+    heartbeat: HeartbeatSettings = field(kind=HeartbeatSettings, formerly="circle")
     data: Dict[str, str] = field(default_factory=dict)
     files: Dict[str, str] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
@@ -183,9 +179,9 @@ class Launch:
     name: str = ""
     network: str = OPEN
     secrets: Dict[str, str] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=Outputs, metadata={"kind": Outputs})
+    outputs: Outputs = field(default_factory=Outputs, kind=Outputs)
     environment: str = ""
-    notify: Notify = field(default_factory=Notify, metadata={"kind": Notify})
+    notify: Notify = field(default_factory=Notify, kind=Notify)
 
     @property
     def health_port(self) -> Optional[int]:
@@ -216,8 +212,7 @@ class Launch:
         return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
 
 
-@dataclass(frozen=True)
-class TaskState:
+class TaskState(Record):
     """What the supervisor last wrote about its task. No other process writes it while it runs.
 
     `since` is in seconds of the host's own clock, and only compared on that host. `boot` is the id
@@ -239,8 +234,7 @@ class TaskState:
     others_ended: bool = False
 
 
-@dataclass(frozen=True)
-class LogProgress:
+class LogProgress(Record):
     """What the end of a task's log says about its training.
 
     `epoch` and `batch` are those of Keras, with their totals; `step` is the global step; `loss` is
@@ -257,8 +251,7 @@ class LogProgress:
     waits_for: List[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class TaskReport:
+class TaskReport(Record):
     """The status of a task, as its host reports it.
 
     `age_s` is how long it has been in its state. `health` is what its port answers now (see
@@ -287,19 +280,21 @@ class TaskReport:
     notice: str = ""
 
 
-def to_json(record: Any) -> Dict[str, Any]:
-    return asdict(record)
+def to_json(record: Record) -> Dict[str, Any]:
+    data: Dict[str, Any] = plain(record)
+    return data
 
 
 def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
     """Read a record, ignoring fields that a newer version may have added. A field that an older
     version has written under its former name is found, too."""
     values = {}
-    for declared in fields(kind):  # type: ignore[arg-type]
-        name = declared.name if declared.name in data else declared.metadata.get("formerly")
-        if name in data:
-            value, nested = data[name], declared.metadata.get("kind")
-            values[declared.name] = from_json(nested, value) if nested else value
+    for name in field_types(kind):
+        declared = getattr(kind, name, None)
+        stored = name if name in data else getattr(declared, "formerly", "")
+        if stored in data:
+            nested = getattr(declared, "kind", None)
+            values[name] = from_json(nested, data[stored]) if nested else data[stored]
     return kind(**values)
 
 
@@ -308,7 +303,7 @@ def write(path: str, data: Any, mode: int = 0o666) -> None:
 
     `mode` is that of open(2), limited by the umask. Raises OSError.
     """
-    text = json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass")
     text += b" " * (-len(text) % BLOCK)
     try:
         filesystem.replace_file(path, text, mode)

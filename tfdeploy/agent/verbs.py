@@ -12,7 +12,8 @@ import sys
 from importlib import import_module
 
 from . import TYPE_CHECKING, paths
-from .protocol.message import Invalid, Message, arguments, parse, to_json
+from .protocol.message import Invalid, Message, arguments, parse
+from .protocol.record import to_json
 from .refusal import Refusal
 
 if TYPE_CHECKING:
@@ -84,12 +85,15 @@ VERBS = {
     "weigh": ("runs.Weigh", "runs.remove.weigh"),
     "remove": ("runs.Remove", "runs.remove.remove"),
 }
-# Most pushes are followed by a start. Its modules are loaded after this time without a request.
+# Most pushes are followed by a start, and it by a status or a stop. The modules of the next command
+# are loaded after this time without a request.
 START = (
     *("records", "runs.start_and_follow", "runs.start"),
     *("supervision.detach", "supervision.supervisor"),
+    *("reports.follow", "preflight.reachability", "protocol.preflight"),
 )
-PRELOADED = {"offer": START, "take": START}
+STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
+PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
 PRELOAD_AFTER_S = 0.3
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.protocol.reports import Status
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration

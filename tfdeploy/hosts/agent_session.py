@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfdeploy.agent.protocol.message import Request, to_json
+from tfdeploy.agent.protocol.record import to_json
 from tfdeploy.agent.verbs import COMPRESSED, MARK
 from tfdeploy.errors import AgentError, CommandTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.transport import CompletedCommand, Stream
 
 A = TypeVar("A")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.records import (
     PEER_ERRORS,
     HeartbeatSettings,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.protocol.reports import TaskReports
 from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.status import status

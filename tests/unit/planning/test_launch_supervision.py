@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from tfdeploy.agent import records
+from tfdeploy.agent.protocol.record import field_types, replace
 from tfdeploy.agent.records import Launch, Policy
 from tfdeploy.config.inventory import RestartSettings
 from tfdeploy.errors import PlanError
@@ -80,7 +79,7 @@ def test_a_task_without_peers_restarts_on_exit_1_only_if_configured(top, retries
 
 
 def test_every_key_of_restart_is_part_of_the_policy():
-    assert {field.name for field in dataclasses.fields(Policy)} == {*RestartSettings.model_fields}
+    assert {*field_types(Policy)} == {*RestartSettings.model_fields}
 
 
 # Ends
@@ -120,7 +119,7 @@ def test_a_task_that_hangs_can_print_its_stacks():
 def test_every_task_connects_to_the_heartbeat_of_the_chief():
     settings = {task: order.heartbeat for task, order in launches().items()}
     chief = settings["worker:0"]  # on its own host, it needs no network
-    remote = dataclasses.replace(chief, address="w")
+    remote = replace(chief, address="w")
     assert settings == {
         "ps:0": remote.of("ps:0"), "worker:0": chief, "worker:1": chief.of("worker:1"),
         "evaluator:0": remote.of("evaluator:0"),

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
+from ..protocol.record import Record
 from ..records import SERVER
 from .sockets import DeadlineSocket, connect
 
@@ -41,8 +41,7 @@ MAX_RESPONSE = 1 << 22
 TASK_NAME = re.compile(rb"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(Record):
     """The result of a probe: one of the words above, and a description for people."""
 
     verdict: str

@@ -17,9 +17,9 @@ import re
 import socket
 import struct
 import time
-from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
+from ..protocol.record import Record
 from ..refusal import Refusal
 from . import process
 
@@ -36,8 +36,7 @@ SUPERVISOR_COMMAND = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Record):
     """The process that holds a lease, as far as this process can see it.
 
     `pid` is 0 if the process is hidden or did not accept the query, `user` is "" in the latter

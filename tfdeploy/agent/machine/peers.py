@@ -36,10 +36,16 @@ class PeerList:
         self._write()
 
     def resolve(self) -> None:
-        """Add the addresses of all names. Slow ones are added later, by a thread."""
-        thread = threading.Thread(target=self._resolve, daemon=True)
-        thread.start()
-        thread.join(RESOLVE_S)
+        """Add the addresses of all names. Slow ones are added later, by a thread.
+
+        What is an address already is added without one: each thread costs as much as ten of them.
+        """
+        self._admit([name for name in self._names if _is_address(name)])
+        names = [name for name in self._names if not _is_address(name)]
+        if names:
+            thread = threading.Thread(target=self._resolve, args=(names,), daemon=True)
+            thread.start()
+            thread.join(RESOLVE_S)
 
     def add(self, addresses: Iterable[str]) -> None:
         """Add addresses, except this host's own: on it, the user decides."""
@@ -55,10 +61,14 @@ class PeerList:
         """Return the addresses of this host from which it connects to the others."""
         return sorted(self._sources)
 
-    def _resolve(self) -> None:
-        for addresses in parallel.each(_resolve_name, self._names, MAX_THREADS):
-            self.add(addresses)
-            self._sources = self._sources.union(*map(_source_towards, addresses))
+    def _resolve(self, names: List[str]) -> None:
+        found = parallel.each(_resolve_name, names, MAX_THREADS)
+        self._admit([address for addresses in found for address in addresses])
+
+    def _admit(self, addresses: List[str]) -> None:
+        """Add addresses of the run's hosts, and this host's own towards them, with one write."""
+        self.add(addresses)
+        self._sources = self._sources.union(*map(_source_towards, addresses))
 
     def _write(self) -> None:
         text = "".join(address + "\n" for address in sorted(self._listed))
@@ -71,6 +81,16 @@ class PeerList:
 def plain(address: str) -> str:
     """Return an address as the list has it: IPv4 without the prefix of IPv6, and no interface."""
     return address.replace("::ffff:", "", 1).partition("%")[0]
+
+
+def _is_address(name: str) -> bool:
+    """Return whether a name is an address, as `plain` writes it."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_ntop(family, socket.inet_pton(family, name)) == name
+        except (OSError, ValueError):  # of the other family, or a name
+            continue
+    return False
 
 
 def _resolve_name(name: str) -> List[str]:

@@ -13,14 +13,16 @@ import signal
 import time
 
 from .. import TYPE_CHECKING
+from . import filesystem
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Set, Tuple
+    from typing import Dict, List, Optional, Set, Tuple
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
 DUMP_WAIT_S = 3.0
 POLL_S = 0.05
+FIRST_POLL_S = 0.005
 
 
 def mark(project: str, run: str, task: str) -> str:
@@ -37,11 +39,14 @@ def task_processes(
     `ancestor`: a child may clear its environment and create its own session.
     """
     variable = "{}={}".format(MARK, value).encode()
-    family = _descendants(ancestor) if ancestor else set()
+    stats = {pid: stat(pid) for pid in _pids()}
+    family = _descendants(ancestor, stats) if ancestor else set()
+    session = str(leader).encode()
     return [
         pid
-        for pid in _pids()
-        if _is_alive(pid) and (pid in family or _belongs(pid, variable, leader))
+        for pid, fields in stats.items()
+        if _is_alive(fields)
+        and (pid in family or fields[3] == session or variable in _environment(pid))
     ]
 
 
@@ -58,13 +63,19 @@ def end_all(
         for pid in left:
             send_signal(pid, number)
             send_signal(pid, signal.SIGCONT)  # a stopped process would not handle SIGTERM
-        deadline = time.monotonic() + wait_s
-        while left and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        started = time.monotonic()
+        while left and time.monotonic() < started + wait_s:
+            time.sleep(pause_s(time.monotonic() - started))
             left = task_processes(value, leader, ancestor)
         if not left:
             return []
     return left
+
+
+def pause_s(elapsed_s: float) -> float:
+    """Return the pause before the next look at processes that are about to end: most end at once,
+    and each look reads all of /proc."""
+    return min(POLL_S, FIRST_POLL_S + elapsed_s / 4)
 
 
 def dump_stacks(value: str, leader: Optional[int]) -> None:
@@ -82,10 +93,14 @@ def dump_stacks(value: str, leader: Optional[int]) -> None:
         time.sleep(POLL_S)
 
 
-def port_holder(port: int) -> Optional[int]:
+def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
     """Return the pid that listens on a TCP port of this host; None if there is none or /proc hides
-    it."""
-    inodes = {row[9] for row in _listening_rows(port)}
+    it. Looks at the process `likely` first."""
+    from . import sockets  # `status` and `stop` do not need it
+
+    inodes = {inode for _, inode in sockets.listeners(port)}
+    if likely is not None and inodes & _socket_inodes(likely):
+        return likely
     for pid in _pids() if inodes else []:
         if inodes & _socket_inodes(pid):
             return pid
@@ -94,7 +109,9 @@ def port_holder(port: int) -> Optional[int]:
 
 def port_user(port: int) -> Optional[int]:
     """Return the user id of the process that listens on a TCP port of this host, or None."""
-    return next((int(row[7]) for row in _listening_rows(port)), None)
+    from . import sockets  # as in port_holder
+
+    return next((user for user, _ in sockets.listeners(port)), None)
 
 
 def describe(pid: int) -> str:
@@ -126,8 +143,7 @@ def stat(pid: int) -> List[bytes]:
 def read(pid: int, name: str) -> bytes:
     """Return the content of a file of /proc/<pid>; b"" if it cannot be read."""
     try:
-        with open("/proc/{}/{}".format(pid, name), "rb") as file:
-            return file.read()
+        return filesystem.read_bytes("/proc/{}/{}".format(pid, name))
     except OSError:  # the process ended, or belongs to another user
         return b""
 
@@ -144,16 +160,13 @@ def _pids() -> List[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
-def _belongs(pid: int, variable: bytes, leader: Optional[int]) -> bool:
-    if variable in read(pid, "environ").split(b"\0"):
-        return True
-    return leader is not None and _session(pid) == leader
+def _environment(pid: int) -> List[bytes]:
+    return read(pid, "environ").split(b"\0")
 
 
-def _descendants(ancestor: int) -> Set[int]:
+def _descendants(ancestor: int, stats: Dict[int, List[bytes]]) -> Set[int]:
     children: Dict[int, List[int]] = {}
-    for pid in _pids():
-        fields = stat(pid)
+    for pid, fields in stats.items():
         if fields:
             children.setdefault(int(fields[1]), []).append(pid)
     descendants, unvisited = set(), [ancestor]
@@ -164,16 +177,9 @@ def _descendants(ancestor: int) -> Set[int]:
     return descendants
 
 
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return -1
-
-
-def _is_alive(pid: int) -> bool:
-    """Return whether the process runs. A zombie has ended and only waits for its parent."""
-    fields = stat(pid)
+def _is_alive(fields: List[bytes]) -> bool:
+    """Return whether a process with this `stat` runs. A zombie has ended and only waits for its
+    parent."""
     return bool(fields) and fields[0] not in (b"Z", b"X")
 
 
@@ -183,22 +189,6 @@ def _disable_core_file(pid: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
     except (OSError, ValueError):  # the process ended
         pass
-
-
-def _listening_rows(port: int) -> Iterator[List[str]]:
-    """Yield the rows of /proc/net/tcp and tcp6 for listeners on the port.
-
-    Source: proc(5): column 2 is address:port in hex, 4 the state, 8 the user, 10 the inode.
-    """
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii") as file:
-                rows = [line.split() for line in file.readlines()[1:]]
-        except OSError:
-            continue
-        for row in rows:
-            if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port:
-                yield row
 
 
 def _socket_inodes(pid: int) -> Set[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
 from ..protocol.outputs import OutputUnit
+from ..protocol.record import Record
 from . import state_file
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$|\.tfdeploy
 MAX_ENTRIES = 50000
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(Record):
     """A file, checkpoint or folder that a task wrote.
 
     `path` is relative to the task's directory, or absolute. `files` maps each file's path, of the

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from .. import TYPE_CHECKING, paths, records
-from ..protocol.message import to_json
+from ..protocol.record import to_json
 
 if TYPE_CHECKING:
     import subprocess

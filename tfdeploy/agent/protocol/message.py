@@ -1,15 +1,11 @@
-"""What all messages have in common: fields with annotations, checked where a message is received.
-
-Messages are plain classes: defining 60 dataclasses would take the agent 20 ms at each start.
-Type checkers see dataclasses (PEP 681), so a renamed field is found before anything runs.
-"""
+"""What all messages have in common: their fields are checked where a message is received."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, is_dataclass
 
 from .. import TYPE_CHECKING
+from .record import Fields, field_types
 
 if TYPE_CHECKING:
     from typing import Any, ClassVar, Dict, Generic, Tuple, Type, TypeVar, dataclass_transform
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     @dataclass_transform()
-    class Message:
+    class Message(Fields):
         def __init__(self, *values: Any, **named: Any) -> None: ...
 
     class Request(Message, Generic[A]):
@@ -29,24 +25,8 @@ if TYPE_CHECKING:
 
 else:
 
-    class Message:
-        """Fields are the annotations of the class, in order; class attributes are defaults."""
-
-        def __init__(self, *values: object, **named: object) -> None:
-            names = list(field_types(type(self)))
-            given = dict(zip(names, values), **named)  # noqa: B905 - Python 3.8 has no strict
-            missing = [name for name in names if name not in given and not hasattr(self, name)]
-            unknown = [name for name in given if name not in names]
-            if missing or unknown or len(values) > len(names):
-                words = "{}: missing {}, unknown {}".format(type(self).__name__, missing, unknown)
-                raise TypeError(words)
-            self.__dict__.update(given)
-
-        def __eq__(self, other: object) -> bool:
-            return type(other) is type(self) and to_json(other) == to_json(self)
-
-        def __repr__(self) -> str:
-            return "{}({})".format(type(self).__name__, to_json(self))
+    class Message(Fields):
+        """What one side sends to the other."""
 
     class Request(Message):
         """`VERB` is its name on the wire. `Request[Answer]` is answered by `Answer`, or, if that
@@ -66,7 +46,6 @@ class Done(Message):
 
 
 LONG_LIST = 64 << 20  # MAX_ANSWER_BYTES of an answer with all files of a folder or a release
-FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
 MOST = 1 << 63  # above everything that is counted in bytes, seconds or nanoseconds since 1970
 
 
@@ -74,21 +53,8 @@ class Invalid(Exception):
     """A message does not have the fields, or the types, that it must have."""
 
 
-def to_json(value: Any) -> Any:
-    """Return what `json.dumps` takes: messages and dataclasses become objects."""
-    if isinstance(value, Message):
-        return {name: to_json(getattr(value, name)) for name in field_types(type(value))}
-    if is_dataclass(value):
-        return asdict(value)  # type: ignore[arg-type]
-    if isinstance(value, dict):
-        return {key: to_json(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(each) for each in value]
-    return value
-
-
 def parse(kind: Type[T], data: Any, strict: bool = False) -> T:
-    """Read a message, or a dataclass, from decoded JSON. Raises Invalid.
+    """Read a message, or a record, from decoded JSON. Raises Invalid.
 
     Fields that the class does not have are ignored, because a newer version may have added them;
     with `strict`, both sides have the same version, and such a field is a mistake.
@@ -154,20 +120,9 @@ def _is_plain(annotation: str, value: Any) -> bool:
 
 
 def _class(kind: Type[Any], name: str) -> Any:
-    """The message or dataclass that an annotation of `kind` names."""
+    """The message or record that an annotation of `kind` names."""
     found = getattr(sys.modules[kind.__module__], name, None)
     return found if isinstance(found, type) else None
-
-
-def field_types(kind: Type[Any]) -> Dict[str, str]:
-    """Return the type of each field, as text."""
-    found = FIELD_TYPES.get(kind)
-    if found is None:
-        found = {}
-        for each in reversed(kind.__mro__):
-            found.update(vars(each).get("__annotations__", {}))
-        FIELD_TYPES[kind] = found
-    return found
 
 
 def arguments(request: Request[Any]) -> Dict[str, Any]:

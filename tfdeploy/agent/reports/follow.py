@@ -7,18 +7,19 @@ import sys
 import time
 
 from .. import TYPE_CHECKING, paths
-from ..outputs import checkpoints, listing
 from ..protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from ..records import ENDED
 from . import status
-from .logs.tail import Tail
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Union
 
+    from ..outputs.checkpoints import CheckpointWatch
+    from ..outputs.listing import OutputWatch
     from ..protocol.reports import RunEvent
     from ..records import TaskReport
     from .logs.selected_lines import SelectedLines
+    from .logs.tail import Tail
 
     Log = Union[Tail, SelectedLines]
 
@@ -74,11 +75,18 @@ class Follower:
         self._project, self._run = project, run
         self.tasks = [task for task in tasks if task in started]
         self.tails: List[Log] = []
-        self._saves = checkpoints.CheckpointWatch(project, run, chief) if chief in started else None
-        self._outputs = listing.OutputWatch(project, run, chief) if chief in started else None
+        self._saves: Optional[CheckpointWatch] = None
+        self._outputs: Optional[OutputWatch] = None
         self._reported: Dict[str, Any] = {}
+        if chief in started:
+            from ..outputs import checkpoints, listing  # only the chief's host needs them
+
+            self._saves = checkpoints.CheckpointWatch(project, run, chief)
+            self._outputs = listing.OutputWatch(project, run, chief)
 
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
+        from .logs.tail import Tail  # a start follows no log
+
         for task in self.tasks:
             path = paths.log(self._project, self._run, task)
             self.tails.append(Tail(task, path, lines, cursors.get(task)))

@@ -14,10 +14,10 @@ import os
 import re
 import struct
 import time
-from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
 from ..outputs.event_records import masked_crc
+from ..protocol.record import Record
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional, Tuple
@@ -31,8 +31,7 @@ RECORD_HEADER = re.compile(rb"(.{4}\0{4})(.{4})(?=\x09)", re.S)
 STEP_KEY, SUMMARY_KEY = b"\x10", b"\x2a"  # field 2, a varint; field 5, with a length
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Record):
     """The highest step that training reached, and how many seconds ago it was first written."""
 
     step: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 
 from .. import TYPE_CHECKING, paths
 from ..outputs import state_file
+from ..protocol.record import Record, to_json
 from ..records import ENDED, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ VERBS = {
 }
 
 
-@dataclass(frozen=True)
-class RunSummary:
+class RunSummary(Record):
     """How a run ended.
 
     `result` is one of VERBS, `reason` one sentence, "" for a success. `exit` is the exit code of
@@ -65,7 +64,7 @@ def to_document(summary: RunSummary, secrets: Iterable[str] = ()) -> Dict[str, A
     duration_s = round(max(0.0, summary.ended - summary.started), 1)
     return {
         "text": _hide(summary.text, secrets),
-        **asdict(summary),
+        **to_json(summary),
         "reason": _hide(summary.reason, secrets),
         "started": _format_time(summary.started),
         "ended": _format_time(summary.ended),

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 
 from .. import TYPE_CHECKING, parallel, paths, records
-from ..machine import grpc_health, lock
-from ..outputs import event_files
+from ..machine import lock
+from ..protocol.record import replace
 from ..protocol.reports import TaskReports
 from ..records import ENDED, LOST, Launch, TaskReport, TaskState
-from . import progress
-from .logs import log_progress
-from .logs.tail import Tail
 
 if TYPE_CHECKING:
     from typing import List
@@ -52,6 +48,12 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
 
 def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     """Add what the supervisor's state file does not have: health and training progress."""
+    # `follow` needs none of them: their patterns alone take 5 ms to compile.
+    from ..machine import grpc_health
+    from ..outputs import event_files
+    from . import progress
+    from .logs import log_progress
+
     launch = records.load(Launch, paths.launch(task_dir))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
     last = progress.last_step(files)
@@ -89,4 +91,6 @@ def read_state(task_dir: str) -> TaskState:
 
 def last_lines(path: str, count: int) -> List[str]:
     """Return the last lines of a log, including those from before its rotation."""
+    from .logs.tail import Tail  # most calls report no log
+
     return [line for lines in Tail("", path, count).read(True) for line in lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .. import TYPE_CHECKING, paths, records
-from ..protocol.message import to_json
+from ..protocol.record import to_json
 from ..protocol.runs import KnownRun, KnownRuns, RecordTexts
 from ..refusal import Refusal
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 
 from .. import TYPE_CHECKING, paths, records
 from ..machine import leases, lock, logind, nvidia, ports
+from ..protocol.record import replace
 from ..refusal import Refusal
 from . import run_record, start_checks, work_directory
 

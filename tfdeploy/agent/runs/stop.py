@@ -71,9 +71,9 @@ def stop_task(
     if supervisor is not None:
         _stop_supervisor(supervisor, task_dir, grace_s, number)
     survivors = process.end_all(mark, None, grace_s)
-    deadline = time.monotonic() + linger_s
-    while lock.holder(task_dir) is not None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    started = time.monotonic()
+    while lock.holder(task_dir) is not None and time.monotonic() < started + linger_s:
+        time.sleep(process.pause_s(time.monotonic() - started))
     return StoppedTask(
         task=task,
         state=_final_state(task_dir),
@@ -88,10 +88,10 @@ def _stop_supervisor(supervisor: int, task_dir: str, grace_s: float, number: int
     stays = number != signal.SIGTERM and launch is not None and launch.is_chief
     process.send_signal(supervisor, number)
     process.send_signal(supervisor, signal.SIGCONT)  # a stopped process receives no other signal
-    deadline = time.monotonic() + grace_s + process.KILL_WAIT_S + MARGIN_S
+    started, limit_s = time.monotonic(), grace_s + process.KILL_WAIT_S + MARGIN_S
     while lock.holder(task_dir) == supervisor and not (stays and _has_ended(task_dir)):
-        time.sleep(0.05)
-        if time.monotonic() > deadline:
+        time.sleep(process.pause_s(time.monotonic() - started))
+        if time.monotonic() > started + limit_s:
             # The kernel ends the task with its supervisor; `stop_task` ends its other processes.
             process.send_signal(supervisor, signal.SIGKILL)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 
@@ -31,6 +32,7 @@ def run_detached(
         return
     try:
         if os.fork() == 0:
+            gc.freeze()  # a collection would write to, and so copy, all memory of the parent
             _detach(log, descriptors)
             set_process_title(title)
             work()

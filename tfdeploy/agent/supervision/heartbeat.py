@@ -13,11 +13,11 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
 
 from .. import TYPE_CHECKING
 from ..machine.peers import plain
 from ..machine.sockets import DeadlineSocket, listen
+from ..protocol.record import Record
 from ..records import ENDED, HeartbeatSettings, TaskState
 from . import signing
 
@@ -36,8 +36,7 @@ BACKLOG = 256
 WITHOUT_LISTS: Body = {"known": None}  # a part of a request that needs neither list
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Record):
     """The last report of a task, received `at` on this host's monotonic clock."""
 
     at: float

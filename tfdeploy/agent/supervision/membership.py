@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     GetSources = Callable[[], List[str]]
 
 TICK_S = 0.25
+FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
 NOTIFY_AFTER_S = 60.0  # from the chief's end, if another task does not report its own
 
@@ -105,7 +106,8 @@ class ChiefMembership:
         self._server.ended = {"state": state.state, "reason": state.reason}
         timeout_s = self._launch.heartbeat.orphan_timeout_s
         while self._server.unfinished_tasks() and time.monotonic() < started_at + timeout_s:
-            received = signal.sigtimedwait((signal.SIGTERM, signal.SIGUSR2), TICK_S)
+            tick_s = min(TICK_S, FIRST_TICK_S + (time.monotonic() - started_at) / 8)
+            received = signal.sigtimedwait((signal.SIGTERM, signal.SIGUSR2), tick_s)
             if received and received.si_signo == signal.SIGTERM:
                 break
             if received:  # a resume: this is not the run's end

@@ -16,8 +16,9 @@ from .. import TYPE_CHECKING, paths
 from ..machine import filesystem
 from ..outputs import delivery, integrity, listing
 from ..outputs.units import Walk
-from ..protocol.message import parse, to_json
+from ..protocol.message import parse
 from ..protocol.outputs import OutputUnit, ReplicatedOutputs
+from ..protocol.record import to_json
 from . import evaluator_files, heartbeat, signing
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, replace
 
 from .. import TYPE_CHECKING
+from ..protocol.record import Record, replace
 from ..records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ MAX_EXCEPTION = 200
 PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Record):
     """One run of the task's process.
 
     `started_at` is in seconds of a monotonic clock. `ready` says whether the task ever answered on
@@ -37,8 +36,7 @@ class Attempt:
     progress: Optional[int] = None
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(Record):
     """How an attempt ended.
 
     `code` is negative for a signal. `stopped` means that it was stopped on request. `reason` says
@@ -53,8 +51,7 @@ class Exit:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(Record):
     """The task's next state, its reason, and for BACKOFF the seconds until the restart."""
 
     state: str

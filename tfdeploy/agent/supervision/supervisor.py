@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 import time
-from dataclasses import replace
 
 from .. import TYPE_CHECKING, paths, records
 from ..machine import leases, lock, process
 from ..machine.filesystem import NO_SPACE
 from ..machine.peers import PeerList
+from ..protocol.record import replace
 from ..records import BACKOFF, FAILED, Launch, TaskState
 from ..reports.history import History
 from . import detach, membership, restart

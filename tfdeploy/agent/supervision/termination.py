@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .. import TYPE_CHECKING
+from ..protocol.record import Record
 from ..records import FAILED, STOPPED, SUCCEEDED, Launch
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 PS_MARGIN_S = 3.0
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Record):
     """An order to end the task.
 
     `state` is its next state: STOPPED, FAILED, or BACKOFF if it may be restarted. `cause` names the

@@ -121,7 +121,8 @@ class Watch:
         port = self.launch.health_port
         holder = None
         if verdict == grpc_health.READY and port is not None:
-            holder = process.port_holder(port)  # reads all of /proc, so only of a port that answers
+            # It may have to read all of /proc, so only of a port that answers.
+            holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
             if self.launch.network == GUARDED and not preload.is_loaded(holder):
                 if not process.read(holder, "cmdline"):
@@ -143,6 +144,8 @@ class Watch:
 
         A process left over from another run may answer with the same task name.
         """
+        if holder == self.child.pid:
+            return True
         return holder in process.task_processes(self.mark, self.child.pid)
 
     def _frozen_order(self) -> Optional[Order]:

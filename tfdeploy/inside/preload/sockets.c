@@ -5,7 +5,8 @@
  * operations as its user. So accept() and accept4() reset, before a byte is read, each connection
  * except
  * - from another machine: from an address that is listed in the file TFDEPLOY_PEERS, one in a line;
- * - from this machine: from a process of this user, or of root, as /proc/net/tcp shows (proc(5)).
+ * - from this machine: from a process of this user, or of root, as the kernel answers (sock_diag(7))
+ *   or, where it has no such answer, as /proc/net/tcp shows (proc(5)).
  * Without TFDEPLOY_PEERS everybody may connect.
  *
  * connect() turns on TCP keepalive (tcp(7)). gRPC's clients do not use it: a call whose server has
@@ -18,8 +19,12 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,8 +153,13 @@ struct connection {
     struct endpoint peer, own;
 };
 
-/* Returns who owns the peer's socket if this row of /proc/net/tcp or tcp6 is its own. A socket that
- * its process has closed has inode 0, and a user that means nothing. */
+/* A socket that its process has closed has inode 0, and a user that means nothing. */
+static enum owner owner_of(unsigned user, unsigned long inode)
+{
+    return inode && (user == geteuid() || user == 0) ? OURS : FOREIGN;
+}
+
+/* Returns who owns the peer's socket if this row of /proc/net/tcp or tcp6 is its own. */
 static int owner_in_row(const char *row, void *wanted)
 {
     const struct connection *connection = wanted;
@@ -162,22 +172,81 @@ static int owner_in_row(const char *row, void *wanted)
         return UNKNOWN;
     if (!is_same(&remote, &connection->own))
         return UNKNOWN;
-    if (sscanf(row, " %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &user, &inode) != 2 || !inode)
+    if (sscanf(row, " %*x %*x:%*x %*x:%*x %*x %u %*d %lu", &user, &inode) != 2)
         return FOREIGN;
-    return user == geteuid() || user == 0 ? OURS : FOREIGN;
+    return owner_of(user, inode);
+}
+
+static void to_id(const struct endpoint *end, int family, __be16 *port, __be32 *address)
+{
+    *port = htons(end->port);
+    if (family == AF_INET)
+        memcpy(address, &end->address.s6_addr[12], 4);
+    else
+        memcpy(address, &end->address, sizeof end->address);
+}
+
+/* Asks the kernel for the one socket of this host that connects `local` to `remote`, which costs
+ * microseconds; a table of all sockets costs milliseconds on a machine with much memory. Returns
+ * its owner, UNKNOWN if there is none or the kernel has no answer. */
+static enum owner ask_kernel(const struct endpoint *local, const struct endpoint *remote)
+{
+    struct {
+        struct nlmsghdr header;
+        struct inet_diag_req_v2 socket;
+    } question = {0};
+    struct {
+        struct nlmsghdr header;
+        struct inet_diag_msg socket;
+        char attributes[1024];
+    } answer;
+    struct inet_diag_sockid *id = &question.socket.id;
+    int both_ipv4 = IN6_IS_ADDR_V4MAPPED(&local->address) && IN6_IS_ADDR_V4MAPPED(&remote->address);
+    int family = both_ipv4 ? AF_INET : AF_INET6;
+    int kernel = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (kernel < 0)
+        return UNKNOWN;
+    question.header.nlmsg_len = sizeof question;
+    question.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+    question.header.nlmsg_flags = NLM_F_REQUEST;
+    question.socket.sdiag_family = family;
+    question.socket.sdiag_protocol = IPPROTO_TCP;
+    to_id(local, family, &id->idiag_sport, id->idiag_src);
+    to_id(remote, family, &id->idiag_dport, id->idiag_dst);
+    memset(id->idiag_cookie, 0xff, sizeof id->idiag_cookie); /* INET_DIAG_NOCOOKIE */
+    ssize_t size = send(kernel, &question, sizeof question, 0);
+    if (size == sizeof question)
+        size = recv(kernel, &answer, sizeof answer, MSG_DONTWAIT);
+    close(kernel);
+    if (size < (ssize_t)offsetof(typeof(answer), attributes) ||
+        answer.header.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+        return UNKNOWN;
+    /* Without a connection, the kernel finds the listener on its port. */
+    if (answer.socket.id.idiag_sport != id->idiag_sport ||
+        answer.socket.id.idiag_dport != id->idiag_dport)
+        return UNKNOWN;
+    return owner_of(answer.socket.idiag_uid, answer.socket.idiag_inode);
 }
 
 /* A table may lack a row that was just moved, so it is read more than once. */
 static enum owner local_owner(struct connection *connection)
 {
+    int is_same_address =
+        !memcmp(&connection->peer.address, &connection->own.address, sizeof(struct in6_addr));
+    enum owner answered = ask_kernel(&connection->peer, &connection->own);
+    if (answered)
+        return answered;
+    /* The own end always exists: if the kernel finds it, it would have found the other one. */
+    if (!is_same_address && ask_kernel(&connection->own, &connection->peer))
+        return UNKNOWN; /* the usual peer: on another machine */
     for (int i = 0; i < TABLE_READS; i++) {
         int owner = each_line("/proc/net/tcp6", owner_in_row, connection);
         if (!owner)
             owner = each_line("/proc/net/tcp", owner_in_row, connection);
         if (owner)
             return owner;
-        if (memcmp(&connection->peer.address, &connection->own.address, sizeof(struct in6_addr)))
-            break; /* the usual peer: on another machine */
+        if (!is_same_address)
+            break;
     }
     return UNKNOWN;
 }

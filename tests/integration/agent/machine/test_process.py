@@ -157,6 +157,13 @@ def test_the_holder_of_a_port_can_be_another_process(start):
     assert process.port_holder(int(other.first_line)) == other.pid
 
 
+def test_a_likely_holder_is_found_and_another_process_as_well(start):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert process.port_holder(port, likely=os.getpid()) == os.getpid()
+        assert process.port_holder(port, likely=start(SLEEP).pid) == os.getpid()
+
+
 # Descriptions
 
 

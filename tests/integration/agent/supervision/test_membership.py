@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import signal
-from dataclasses import replace
 
 import pytest
 from ports import free_port
@@ -14,6 +13,7 @@ from unit.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent.machine import leases
+from tfdeploy.agent.protocol.record import replace
 
 CRASH = "become_ready(); sys.exit(7)"
 NEVER = make_policy(attempts=0, exits=[7])

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
+
+import pytest
 
 from tfdeploy.agent.machine.peers import PeerList, plain
+
+EVENTS = ("os.rename", "_thread.start_new_thread")
+counted: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def counting():
+    """Count what is written and started. An audit hook cannot be removed."""
+    active = [True]
+    sys.addaudithook(lambda event, _: counted.append(event) if active and event in EVENTS else None)
+    yield counted
+    active.clear()
 
 
 def listed(file):
@@ -16,6 +31,15 @@ def test_addresses_of_other_hosts_are_listed(tmp_path):
     peers = PeerList(str(file), ["192.0.2.7", "localhost", "2001:db8::7"])
     peers.resolve()
     assert listed(file) == ["192.0.2.7", "2001:db8::7"]
+
+
+def test_a_list_of_addresses_takes_one_write_and_no_thread(tmp_path, counting):
+    addresses = [f"198.51.100.{number}" for number in range(1, 100)]
+    peers = PeerList(str(tmp_path / "peers"), [*addresses, "2001:db8::7"])
+    counting.clear()
+    peers.resolve()
+    assert counting == ["os.rename"]
+    assert len(listed(tmp_path / "peers")) == 100
 
 
 def test_the_list_exists_before_an_address_is_known(tmp_path):

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfdeploy.agent import verbs
-from tfdeploy.agent.protocol.message import Invalid, field_types, first_that_fits, parse, to_json
+from tfdeploy.agent.protocol.message import Invalid, first_that_fits, parse
 from tfdeploy.agent.protocol.outputs import CheckpointCopy, HashedFile
+from tfdeploy.agent.protocol.record import field_types, to_json
 from tfdeploy.agent.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.agent.protocol.runs import HeldRun, Start
 from tfdeploy.agent.records import TaskReport

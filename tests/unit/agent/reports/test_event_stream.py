@@ -15,7 +15,7 @@ from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.outputs import event_records
 from tfdeploy.agent.protocol.events import FollowEvents
-from tfdeploy.agent.protocol.message import to_json
+from tfdeploy.agent.protocol.record import to_json
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events

@@ -10,12 +10,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 
 import pytest
 from ports import free_port
 
 from tfdeploy.agent.machine.sockets import DeadlineSocket
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.supervision import heartbeat, signing
 from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
 from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, no_files

@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ import pytest
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.outputs import listing, state_file
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.records import Outputs
 from tfdeploy.agent.supervision import output_replicas, replicas, signing
 from tfdeploy.agent.supervision.replicas import CheckpointOffer

@@ -1,0 +1,110 @@
+"""Values with named fields: what `dataclasses` offers, for an agent that starts with each request.
+
+Loading dataclasses takes 5 ms, and defining one of them 0.6 ms; a class of this module takes 0.02.
+Type checkers see dataclasses (PEP 681), so a renamed field is found before anything runs.
+"""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Type, TypeVar, dataclass_transform
+
+    R = TypeVar("R", bound="Record")
+    T = TypeVar("T")
+
+
+class Declared:
+    """What a record's class says of a field besides its type."""
+
+    def __init__(self, default_factory: Any, kind: Any, formerly: str) -> None:
+        self.default_factory = default_factory
+        self.kind = kind
+        self.formerly = formerly
+
+
+def field(
+    *,
+    default_factory: Optional[Callable[[], T]] = None,
+    kind: Optional[Type[T]] = None,
+    formerly: str = "",
+) -> T:
+    """Declare a field with a fresh default for each record, of the record `kind`, or with a former
+    name in files of an older version."""
+    declared: Any = Declared(default_factory, kind, formerly)
+    return declared  # type: ignore[no-any-return]
+
+
+REQUIRED: Any = Declared(None, None, "")
+FIELD_TYPES: Dict[Type[Any], Dict[str, str]] = {}  # found so far; an answer has many messages
+
+if TYPE_CHECKING:
+
+    class Fields: ...
+
+    @dataclass_transform(frozen_default=True, field_specifiers=(field,))
+    class Record(Fields):
+        def __init__(self, *values: Any, **named: Any) -> None: ...
+
+else:
+
+    class Fields:
+        """Fields are the annotations of the class, in order; class attributes are defaults."""
+
+        def __init__(self, *values: object, **named: object) -> None:
+            names = field_types(type(self))
+            given = dict(zip(names, values), **named)  # noqa: B905 - Python 3.8 has no strict
+            unknown = [name for name in given if name not in names]
+            missing = []
+            for name in names:
+                if name not in given:
+                    default = getattr(self, name, REQUIRED)
+                    is_declared = isinstance(default, Declared)
+                    if is_declared and default.default_factory is None:
+                        missing.append(name)
+                    else:
+                        given[name] = default.default_factory() if is_declared else default
+            if missing or unknown or len(values) > len(names):
+                words = "{}: missing {}, unknown {}".format(type(self).__name__, missing, unknown)
+                raise TypeError(words)
+            self.__dict__.update(given)
+
+        def __eq__(self, other: object) -> bool:
+            return type(other) is type(self) and to_json(other) == to_json(self)
+
+        def __repr__(self) -> str:
+            return "{}({})".format(type(self).__name__, to_json(self))
+
+    class Record(Fields):
+        """Fields that never change."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError("{}.{} cannot be changed".format(type(self).__name__, name))
+
+
+def replace(record: R, **changes: Any) -> R:
+    """Return the record with other values in some fields."""
+    return type(record)(**{**vars(record), **changes})
+
+
+def to_json(value: Any) -> Any:
+    """Return what `json.dumps` takes: messages and records become objects."""
+    if isinstance(value, Fields):
+        return {name: to_json(getattr(value, name)) for name in field_types(type(value))}
+    if isinstance(value, dict):
+        return {key: to_json(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(each) for each in value]
+    return value
+
+
+def field_types(kind: Type[Any]) -> Dict[str, str]:
+    """Return the type of each field, as text."""
+    found = FIELD_TYPES.get(kind)
+    if found is None:
+        found = {}
+        for each in reversed(kind.__mro__):
+            found.update(vars(each).get("__annotations__", {}))
+        FIELD_TYPES[kind] = found
+    return found
