@@ -119,6 +119,55 @@ def test_an_answer_to_a_task_that_knows_the_lists_does_not_grow_with_the_run(cou
         assert len(str(again)) < 300
 
 
+def test_an_address_that_is_no_text_is_passed_on_as_text():
+    with heartbeat_server() as (server, settings):
+        request(settings, {**report_of("ps:0"), "sources": [7]})
+        assert server.lists()["sources"] == ["127.0.0.1", "7"]
+
+
+def test_only_a_changed_report_or_a_new_address_is_news():
+    news = []
+    settings = make_heartbeat_settings(secret=os.urandom(8).hex())
+    server = HeartbeatServer(settings, no_files, on_news=lambda: news.append(1))
+    found = replace(settings, port=server.port)
+    try:
+        counts = []
+        for body in (
+            report_of("ps:0"),
+            report_of("ps:0"),
+            report_of("ps:0", "FAILED"),
+            report_of("ps:0", "FAILED", "exit 1"),
+            {**report_of("ps:0", "FAILED", "exit 1"), "sources": ["192.0.2.7"]},
+            {**report_of("ps:0", "FAILED", "exit 1"), "sources": ["192.0.2.7"]},
+            {**report_of("ps:0", "FAILED", "exit 1"), "of_run": True},
+        ):
+            request(found, body)
+            counts.append(len(news))
+        assert counts == [1, 1, 2, 3, 4, 4, 5]
+    finally:
+        server.close()
+
+
+def test_only_an_answer_that_differs_is_news_for_a_client(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 3600.0)
+    news = []
+    with heartbeat_server() as (server, settings):
+        client = HeartbeatClient(
+            settings.of("ps:0"), lambda: report_of("ps:0"), lambda: news.append(1)
+        )
+        assert eventually(lambda: client.acknowledged)
+        assert client.send()
+        assert client.send()
+        count = len(news)
+        assert count == 1
+        request(settings, report_of("worker:1", "SUCCEEDED"))
+        assert client.send()
+        server.ended = {"state": "FAILED", "reason": "exit 1"}
+        assert client.send()
+        assert client.send()
+        assert len(news) == count + 2
+
+
 def test_the_last_report_of_a_task_counts():
     with heartbeat_server() as (server, settings):
         before = server.reports["ps:0"].at
