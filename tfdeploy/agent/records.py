@@ -41,7 +41,8 @@ class Policy(Record):
     """When a task is restarted: [restart] in hosts.toml.
 
     A task is restarted at most `attempts` times within `window_s`, after `delay_s` and then after
-    twice the delay before, up to `max_delay_s`. `exits` are the exit codes after which it is
+    twice the delay before, up to `max_delay_s`; the first time at once if it ran for as long as
+    `max_delay_s`. `exits` are the exit codes after which it is
     restarted; signals are names such as "SIGKILL", or "signals" for all of them. A task is also
     restarted if it is FROZEN for `frozen_timeout_s`, or has made no progress for `stall_timeout_s`
     (None: this is not checked).

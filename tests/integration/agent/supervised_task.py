@@ -28,6 +28,7 @@ from tfdeploy.agent.reports import gpu_history
 from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
+watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
 watch.PROBE_TIMEOUT_S, watch.PROBE_EVERY_S = 1.0, 1.0
 watch.SETTLED_S = float(os.environ.get("SETTLED_S", 0.1))
 watch.STALL_CHECK_EVERY_S, watch.READY_MARGIN_S = 0.1, 0.1

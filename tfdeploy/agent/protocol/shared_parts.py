@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from .. import TYPE_CHECKING
 from .message import Message
+from .record import replace
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, List

@@ -6,6 +6,7 @@ no part in it, and no other process does.
 
 from __future__ import annotations
 
+import _thread
 import errno
 import hashlib
 import json
@@ -17,12 +18,12 @@ import time
 from .. import TYPE_CHECKING
 from ..machine.peers import plain
 from ..machine.sockets import DeadlineSocket, listen
-from ..protocol.record import Record
+from ..protocol.record import Record, replace
 from ..records import ENDED, HeartbeatSettings, TaskState
 from . import signing
 
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
+    from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
     Body = Dict[str, Any]
 
@@ -64,7 +65,8 @@ class HeartbeatServer:
     of both ends of each connection, and those in the requests). The last two grow with the run: a
     request whose `known` is the digest of the current ones, `lists`, or None, gets neither. A
     request with the key `advance` also gets the count of run_progress.py, and one with `file` and
-    `offset` a piece of an offered file from `read`. Raises OSError if the port is taken.
+    `offset` a piece of an offered file from `read`. `on_news` is called, in a thread of the server,
+    when a request has changed `reports` or `sources`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -72,14 +74,18 @@ class HeartbeatServer:
         settings: HeartbeatSettings,
         read: Callable[[str, int], bytes],
         progress_count: Callable[[], int] = lambda: 0,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
         self.outputs: Optional[Body] = None
-        self.sources: Set[str] = set()
+        self._sources: Set[str] = set()
+        self._lists: Optional[Body] = None  # None: they have changed
+        self._changing = threading.Lock()
         self._progress_count = progress_count
+        self._on_news = on_news
         self._read = read
         self._server = _ConnectionServer(settings.port, self._answer)
 
@@ -91,6 +97,23 @@ class HeartbeatServer:
         """Return the tasks that have not reported their end."""
         return [task for task, report in self.reports.items() if report.state not in ENDED]
 
+    def add_sources(self, addresses: Iterable[object]) -> bool:
+        """Add addresses of the run's hosts. Return whether any of them is new."""
+        with self._changing:
+            new = set(map(str, addresses)) - self._sources
+            if new:
+                self._sources |= new
+                self._lists = None
+            return bool(new)
+
+    def lists(self) -> Body:
+        """Return the lists of an answer, `going` and `sources`, and their digest `lists`."""
+        with self._changing:
+            if self._lists is None:
+                lists = {"going": self.unfinished_tasks(), "sources": sorted(self._sources)}
+                self._lists = {**lists, "lists": _digest(lists)}
+            return self._lists
+
     def close(self) -> None:
         self._server.close()
 
@@ -99,18 +122,20 @@ class HeartbeatServer:
         secret_of, chief = self.settings.secret_of, self.settings.chief
         sender, nonce, body = signing.verify(secret_of, signing.REQUEST, line)
         data = b""
-        self.sources |= {plain(address) for address in connection.addresses()}
-        self.sources.update(body.get("sources", []))
+        addresses = map(plain, connection.addresses())
+        is_new = self.add_sources([*addresses, *body.get("sources", [])])
         if "state" in body and sender in self.reports:
-            self._store(sender, body)
-        lists = {"going": self.unfinished_tasks(), "sources": sorted(self.sources)}
+            is_new = self._store(sender, body) or is_new
+        if is_new:
+            self._on_news()
+        lists = self.lists()
         answer: Body = {
             "ended": self.ended,
             "checkpoint": self.checkpoint,
             "outputs": self.outputs,
-            "lists": _digest(lists),
+            "lists": lists["lists"],
         }
-        if body.get("known", "") not in (answer["lists"], None):
+        if body.get("known", "") not in (lists["lists"], None):
             answer.update(lists)
         if "advance" in body:
             answer["advance"] = self._progress_count()
@@ -120,20 +145,27 @@ class HeartbeatServer:
         secret = secret_of(sender)
         connection.send(signing.sign(secret, signing.ANSWER, chief, nonce, answer) + data)
 
-    def _store(self, task: str, body: Body) -> None:
-        """Store a report, unless it is a replay of an older one."""
-        sent = body["asked"]
-        if sent > self.reports[task].sent:
-            self.reports[task] = Report(
-                time.monotonic(),
-                body["state"],
-                body["reason"],
-                sent,
-                body.get("of_run", False),
-                body.get("silent", False),
-                body.get("cause", ""),
-                body.get("restarts", 0),
-            )
+    def _store(self, task: str, body: Body) -> bool:
+        """Store a report, unless it is a replay of an older one. Return whether it has changed."""
+        report = Report(
+            time.monotonic(),
+            body["state"],
+            body["reason"],
+            body["asked"],
+            body.get("of_run", False),
+            body.get("silent", False),
+            body.get("cause", ""),
+            body.get("restarts", 0),
+        )
+        with self._changing:
+            last = self.reports[task]
+            if report.sent <= last.sent:
+                return False
+            self.reports[task] = report
+            if replace(report, at=last.at, sent=last.sent) == last:
+                return False
+            self._lists = None
+            return True
 
 
 class HeartbeatClient:
@@ -143,15 +175,22 @@ class HeartbeatClient:
     and `acknowledged` the report that it answers.
     `answered_at` is when it arrived, and `ended_at` when an answer first said that the run has
     ended, on this host's monotonic clock. `get_report` returns the body of the current report.
+    `on_news` is called after an answer that differs from the one before.
     """
 
-    def __init__(self, settings: HeartbeatSettings, get_report: Callable[[], Body]) -> None:
+    def __init__(
+        self,
+        settings: HeartbeatSettings,
+        get_report: Callable[[], Body],
+        on_news: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
         self.answer: Body = {}
         self.acknowledged: Body = {}
         self.answered_at = time.monotonic()
         self.ended_at: Optional[float] = None
         self._get_report = get_report
+        self._on_news = on_news
         self._wake_up = threading.Event()
         self._sending = threading.Lock()  # otherwise an older report could arrive after the last
         threading.Thread(target=self._send_forever, daemon=True).start()
@@ -163,6 +202,7 @@ class HeartbeatClient:
     def send(self) -> bool:
         """Send one report now. Return False if there is no valid answer."""
         with self._sending:
+            last = self.answer
             try:
                 report = self._get_report()
                 self.answer = {**self._lists(), **self._request(report)}
@@ -171,6 +211,8 @@ class HeartbeatClient:
             self.acknowledged, self.answered_at = report, time.monotonic()
             if self.answer.get("ended") and self.ended_at is None:
                 self.ended_at = self.answered_at
+            if self.answer != last:
+                self._on_news()
             return True
 
     def _request(self, report: Body) -> Body:
@@ -260,7 +302,8 @@ class _ConnectionServer:
             return False
         self._connections[connection] = None
         try:
-            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
+            # A thread of the module threading costs twice as much, most of it to wait for it.
+            _thread.start_new_thread(self._handle, (connection,))
         except RuntimeError:  # the system allows no more threads
             self._free_place(connection)
             return False

@@ -21,6 +21,9 @@ TAIL = 1 << 15
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031  # source: linux/fcntl.h
 FLUSH_S = 2.0
+# Many small prints are collected in the pipe, so that not each of them wakes the supervisor.
+COLLECT_S = 0.05
+COLLECT_BYTES = CHUNK // 8
 # A reserve file that is deleted when the disk is full, so that the last output fits.
 RESERVE = os.urandom(CHUNK)  # a compressing file system would store zeros in no space
 
@@ -66,13 +69,15 @@ class TaskLog:
             select.select([self._source], [], [])
             self._is_busy = True
             chunk = os.read(self._source, CHUNK)
-            self.grew_at = time.monotonic()
+            last_grew_at, self.grew_at = self.grew_at, time.monotonic()
             self.tail = (self.tail + chunk)[-TAIL:]
             try:
                 self._append(chunk)
             except OSError:
                 pass  # a failing disk costs lines; an unread pipe would stop the task
             self._is_busy = False
+            if len(chunk) < COLLECT_BYTES and self.grew_at < last_grew_at + 2 * COLLECT_S:
+                time.sleep(COLLECT_S)
 
     def _append(self, chunk: bytes) -> None:
         info = os.fstat(self._file)

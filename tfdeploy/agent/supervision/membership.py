@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -60,13 +61,16 @@ class ChiefMembership:
             notify.forget(task_dir)
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
-        self._server = HeartbeatServer(launch.heartbeat, self._offer.read, self._progress.count)
+        self._server = HeartbeatServer(
+            launch.heartbeat, self._offer.read, self._progress.count, _wake_supervisor
+        )
         self._offer.start(self._server)
 
     def sources(self) -> List[str]:
         """Return the addresses of the run's hosts, as far as their supervisors were heard."""
-        self._server.sources.update(self._get_sources())
-        return sorted(self._server.sources)
+        self._server.add_sources(self._get_sources())
+        found: List[str] = self._server.lists()["sources"]
+        return found
 
     def state_changed(self) -> None:
         """Do nothing: the next request of each other task gets the new state."""
@@ -143,7 +147,7 @@ class OtherMembership:
         self._get_state = get_state
         self._get_sources = get_sources
         self._stops_run = self._silent = False
-        self._client = HeartbeatClient(launch.heartbeat, self._report)
+        self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)
 
     def sources(self) -> List[str]:
@@ -209,3 +213,11 @@ class OtherMembership:
             "sources": self._get_sources(),
         }
         return {**report, "of_run": True, "silent": self._silent} if self._stops_run else report
+
+
+def _wake_supervisor() -> None:
+    """End the main thread's wait in watch.py: what the run does may concern its task.
+
+    A supervisor always handles SIGCHLD as the question whether the task has ended.
+    """
+    os.kill(os.getpid(), signal.SIGCHLD)

@@ -65,7 +65,7 @@ def decide(
     """Decide what follows the end of the last attempt in `history`.
 
     `now` is on the clock of the attempts. `jitter` is between 0 and 1 and shortens the delay, so
-    that tasks that ended together do not restart together.
+    that tasks that ended together do not restart together again and again.
     """
     if ended.stopped:
         reason = "{}, {}".format(ended.reason, describe_exit(ended.code))
@@ -77,7 +77,9 @@ def decide(
     if refusal is not None:
         return Decision(FAILED, 0.0, reason + refusal)
     nth = _restarts_within(policy.window_s, history, now) + 1
-    delay_s = _delay_s(policy, nth, jitter)
+    # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
+    ran_long = now - history[-1].started_at >= policy.max_delay_s
+    delay_s = 0.0 if nth == 1 and ran_long else _delay_s(policy, nth, jitter)
     return Decision(BACKOFF, delay_s, "{}; restart {} of {}".format(reason, nth, policy.attempts))
 
 

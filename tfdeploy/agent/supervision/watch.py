@@ -29,8 +29,10 @@ ORDERS: Dict[int, Order] = {
     signal.SIGUSR2: STOP_SILENTLY,
 }
 SIGNALS = (signal.SIGCHLD, *ORDERS)
-TICK_S = 0.25
 FIRST_TICK_S = 0.02
+TICK_S = 0.25
+# Signals and the heartbeat's news end a tick early, so it only matters for limits of time.
+READY_TICK_S = 1.0
 PROBE_TIMEOUT_S = 3.0
 PROBE_EVERY_S = 3.0
 FROZEN_PROBES = 3
@@ -96,7 +98,7 @@ class Watch:
     def _tick_s(self) -> float:
         """Return the time to the next tick: short at first, longer for a task that loads slowly."""
         if self._is_ready:
-            return TICK_S
+            return READY_TICK_S
         return min(TICK_S, FIRST_TICK_S + (time.monotonic() - self._started_at) / 8)
 
     def _check_port(self) -> Optional[Order]:

@@ -94,6 +94,17 @@ def test_the_others_are_stopped_at_once_when_the_chief_fails(run):
     assert ps == worker
 
 
+@pytest.mark.parametrize("ends", ["chief", "ps"])
+def test_tasks_end_with_their_run_before_the_next_tick(run, monkeypatch, ends):
+    monkeypatch.setenv("READY_TICK_S", "3600")
+    crash = WAIT.replace("'ps-0', ", "") if ends == "ps" else WAIT
+    scripts = {"chief": RUN_FOREVER, ends: crash + "sys.exit(7)"}
+    ps, worker, chief = wait_for_ends(run(**scripts))
+    assert chief[0] == "FAILED"
+    assert worker == ("STOPPED", "the run has ended: worker:0 failed, killed by SIGTERM", "")
+    assert ps[0] == {"chief": "STOPPED", "ps": "FAILED"}[ends]
+
+
 def test_the_chief_fails_with_a_task_that_it_needs(run):
     ps, worker, chief = wait_for_ends(run(RUN_FOREVER, ps=CRASH))
     assert ps == ("FAILED", "exit 7", "")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
 
 import pytest
 
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.protocol.message import parse
+from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.protocol.runs import RunRecord, Start
 from tfdeploy.agent.protocol.shared_parts import SharedParts, leave_out, put_back
 from tfdeploy.hosts.start_request import StartRequests

@@ -130,7 +130,7 @@ def test_a_request_that_needs_no_lists_gets_none(question):
 def test_the_first_answer_to_a_task_is_compressed():
     tasks = ["ps:0", "worker:0", *(f"worker:{n}" for n in range(1, 1000))]
     with heartbeat_server(tasks=tasks) as (server, settings):
-        server.sources = {f"10.0.{n // 250}.{n % 250}" for n in range(1000)}
+        server.add_sources(f"10.0.{n // 250}.{n % 250}" for n in range(1000))
         with socket.create_connection(("localhost", settings.port)) as connection:
             line = signing.sign(settings.secret, signing.REQUEST, settings.task, "0" * 32, {})
             connection.sendall(line)
@@ -139,6 +139,55 @@ def test_the_first_answer_to_a_task_is_compressed():
     assert len(first["going"]) == 1000
     assert len(first["sources"]) == 1001
     assert received < len(json.dumps(first)) / 4
+
+
+def test_an_address_that_is_no_text_is_passed_on_as_text():
+    with heartbeat_server() as (server, settings):
+        request(settings, {**report_of("ps:0"), "sources": [7]})
+        assert server.lists()["sources"] == ["127.0.0.1", "7"]
+
+
+def test_only_a_changed_report_or_a_new_address_is_news():
+    news = []
+    settings = make_heartbeat_settings(secret=os.urandom(8).hex())
+    server = HeartbeatServer(settings, no_files, on_news=lambda: news.append(1))
+    found = replace(settings, port=server.port)
+    try:
+        counts = []
+        for body in (
+            report_of("ps:0"),
+            report_of("ps:0"),
+            report_of("ps:0", "FAILED"),
+            report_of("ps:0", "FAILED", "exit 1"),
+            {**report_of("ps:0", "FAILED", "exit 1"), "sources": ["192.0.2.7"]},
+            {**report_of("ps:0", "FAILED", "exit 1"), "sources": ["192.0.2.7"]},
+            {**report_of("ps:0", "FAILED", "exit 1"), "of_run": True},
+        ):
+            request(found, body)
+            counts.append(len(news))
+        assert counts == [1, 1, 2, 3, 4, 4, 5]
+    finally:
+        server.close()
+
+
+def test_only_an_answer_that_differs_is_news_for_a_client(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL_S", 3600.0)
+    news = []
+    with heartbeat_server() as (server, settings):
+        client = HeartbeatClient(
+            settings.of("ps:0"), lambda: report_of("ps:0"), lambda: news.append(1)
+        )
+        assert eventually(lambda: client.acknowledged)
+        assert client.send()
+        assert client.send()
+        count = len(news)
+        assert count == 1
+        request(settings, report_of("worker:1", "SUCCEEDED"))
+        assert client.send()
+        server.ended = {"state": "FAILED", "reason": "exit 1"}
+        assert client.send()
+        assert client.send()
+        assert len(news) == count + 2
 
 
 def test_the_last_report_of_a_task_counts():

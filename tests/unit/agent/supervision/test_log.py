@@ -46,6 +46,19 @@ def test_everything_written_is_in_the_file(log):
     assert contents(log) == [b"", b"one\ntwo and more\n"]
 
 
+def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
+    chunks, append = [], log._append
+    monkeypatch.setattr(log, "_append", lambda chunk: (chunks.append(chunk), append(chunk)))
+    started = time.monotonic()
+    for number in range(300):
+        os.write(log.descriptor, b"%d\n" % number)
+        time.sleep(0.001)
+    log.flush()
+    assert b"".join(chunks) == b"".join(b"%d\n" % number for number in range(300))
+    # On a busy machine the prints are further apart, and there are more pauses.
+    assert len(chunks) <= 3 + (time.monotonic() - started) / logs.COLLECT_S
+
+
 def test_a_new_log_appends_to_an_earlier_one(tmp_path):
     (tmp_path / "log").write_bytes(b"before\n")
     log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "reserve"))

@@ -233,10 +233,24 @@ def test_progress_is_not_determined_if_a_restart_can_help(code, output):
 
 
 def delays(count, jitter=0.0, **changes):
+    """Return the delays of a task that ends as soon as it has started."""
+    histories = map(after, range(count))
     return [
-        decision(Exit(1), after(nth), jitter=jitter, attempts=count, **changes).delay_s
-        for nth in range(count)
+        decision(Exit(1), each, each[-1].started_at, jitter, attempts=count, **changes).delay_s
+        for each in histories
     ]
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "restarts", "delay_s"),
+    [(29.9, 0, 2.0), (30.0, 0, 0.0), (3000.0, 0, 0.0), (30.0, 1, 4.0)],
+)
+def test_the_first_restart_of_a_task_that_ran_for_the_longest_delay_is_at_once(
+    ran_s, restarts, delay_s
+):
+    history = [READY] * (restarts + 1)
+    result = decision(Exit(1), history, ran_s, delay_s=2.0, max_delay_s=30.0)
+    assert (result.state, result.delay_s) == ("BACKOFF", delay_s)
 
 
 def test_each_delay_is_twice_as_long_up_to_the_limit():
@@ -310,21 +324,28 @@ def test_no_window_has_more_restarts_than_allowed(policy, ends, jitter):
         assert len(within) <= policy.attempts
 
 
+def ran_long(policy, history, now):
+    """Return whether the last attempt lasted for at least the longest delay."""
+    return now - history[-1].started_at >= policy.max_delay_s
+
+
 @given(POLICIES, ENDS, CHANCE)
 def test_every_delay_is_between_half_the_first_and_the_limit(policy, ends, jitter):
-    for _, _, _, result in replay(policy, ends, jitter):
-        if result.state == "BACKOFF":
+    for history, _, now, result in replay(policy, ends, jitter):
+        if result.state != "BACKOFF":
+            assert result.delay_s == 0
+        elif result.delay_s or not ran_long(policy, history, now):
             assert (
                 min(policy.delay_s, policy.max_delay_s) / 2 <= result.delay_s <= policy.max_delay_s
             )
-        else:
-            assert result.delay_s == 0
 
 
 @given(POLICIES, ENDS)
 def test_without_jitter_delays_double_while_no_restart_leaves_the_window(policy, ends):
     for first, second in pairwise(replay(policy, ends, 0.0)):
         delay_s, following = first[3].delay_s, second[3]
+        if not delay_s and ran_long(policy, first[0], first[2]):
+            delay_s = min(policy.delay_s, policy.max_delay_s)  # left out
         oldest = second[0][1].started_at
         if following.state == "BACKOFF" and oldest > second[2] - policy.window_s:
             assert following.delay_s == pytest.approx(min(2 * delay_s, policy.max_delay_s))
