@@ -13,6 +13,7 @@ from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
+from tfdeploy.transfer.rounds import run_alone
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.stored_results import FETCHED
 from tfdeploy.transfer.units import TIMEOUT_S, fetch_units, local_path, parse_units
@@ -75,7 +76,9 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
         safe = [unit for unit in units if unit.is_safe]
         incoming = run.folder / ".incoming-fetched"
         request = task_request(run, placement)
-        fetched, failed = fetch_units(agent, request, safe, incoming, dest)
+        fetched, failed = run_alone(
+            agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
+        )
     unsafe = [unit.path for unit in units if unit not in safe]
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}

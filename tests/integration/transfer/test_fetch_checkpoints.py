@@ -16,8 +16,10 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.transfer.checkpoints import fetch
+from tfdeploy.transfer import fetch as files
+from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+from tfdeploy.transfer.rounds import run_alone
 from tfdeploy.transport.local import LocalTransport
 
 ANOTHER_VERSION = "0123456789abcdef"
@@ -68,12 +70,14 @@ def make_other_agent(home):
 def test_checkpoints_arrive_from_an_agent_of_any_version(
     home, run, saves, is_current, bulk, monkeypatch
 ):
-    monkeypatch.setattr(fetch, "BULK", bulk)
+    for module in (fetch, arrival, files):
+        monkeypatch.setattr(module, "BULK", bulk)
     agent = make_agent() if is_current else make_other_agent(home)
     save_good(saves, 1)
     save_good(saves, 2, shards=2, keep=[1])
     for _ in range(2):
-        [fetched] = fetch.fetch_checkpoints(agent, run).checkpoints
+        result = run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+        [fetched] = result.checkpoints
         assert fetched.name == "model.ckpt-2"
     arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
     assert arrived == {*fetched.files, "checkpoint"}
@@ -84,12 +88,12 @@ def test_checkpoints_arrive_from_an_agent_of_any_version(
 def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path, monkeypatch):
     reports = threading.Event()
 
-    def fetch_files(agent, source, folder, names, total, check):
+    def pull_files(agent, source, folder, names, total, check):
         reports.set()
         while True:
             check()
 
-    monkeypatch.setattr("tfdeploy.transfer.checkpoints.early_fetch.fetch_files", fetch_files)
+    monkeypatch.setattr("tfdeploy.transfer.checkpoints.early_fetch.pull_files", pull_files)
     early = EarlyFetch(SimpleNamespace(host="here"), tmp_path)
     early.begin("/pin", {"model.index": 8})
     assert reports.wait(10)

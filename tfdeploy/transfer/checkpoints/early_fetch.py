@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.transfer.checkpoints.arrival_hashes import ArrivalHashes
-from tfdeploy.transfer.fetch import check_free_space, fetch_files
+from tfdeploy.transfer.fetch import check_free_space, pull_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EarlyFetch:
-    """Fetches files into a folder, in a thread of its own. `names` are these files."""
+    """Fetches large files into a folder, in a thread of its own. `names` are these files."""
 
     def __init__(self, agent: Agent, folder: Path) -> None:
         self.names: tuple[str, ...] = ()
@@ -28,7 +28,10 @@ class EarlyFetch:
         self._closed = threading.Event()
 
     def begin(self, source: str, sizes: Mapping[str, int]) -> None:
-        """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name)."""
+        """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name); only
+        the first call does."""
+        if self.names or not sizes:
+            return
         self.names = tuple(sizes)
         self._hashes = ArrivalHashes(self._folder, self.names)
         self._thread = threading.Thread(
@@ -37,7 +40,7 @@ class EarlyFetch:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until all files have arrived. Raises as `fetch_files` does, and OSError."""
+        """Wait until all files have arrived. Raises as `pull_files` does, and OSError."""
         if self._thread:
             self._thread.join()
         if self._error:
@@ -57,7 +60,7 @@ class EarlyFetch:
         try:
             check_free_space(self._agent, self._folder, [total])
             with hashes:
-                fetch_files(
+                pull_files(
                     self._agent, source, self._folder, self.names, total, self._refuse_if_closed
                 )
         except (TfdeployError, OSError) as error:
