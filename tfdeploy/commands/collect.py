@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipeline import Pipeline
+from tfdeploy.hosts.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
 from tfdeploy.transfer.checkpoints.fetch import (
@@ -20,7 +21,6 @@ from tfdeploy.transfer.checkpoints.fetch import (
     fetch_checkpoints,
 )
 from tfdeploy.transfer.outputs import Outputs, fetch_outputs
-from tfdeploy.transfer.rounds import Part, run_alone, run_parts
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
-from tfdeploy.transfer.rounds import run_alone
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.stored_results import FETCHED
 from tfdeploy.transfer.units import TIMEOUT_S, fetch_units, local_path, parse_units

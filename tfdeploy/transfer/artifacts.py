@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.transfer.rounds import Steps
 
 # The chief's host reads a checkpoint twice before it answers: 100 GB at 100 MB/s.
 PIN_TIMEOUT_S = 2000.0

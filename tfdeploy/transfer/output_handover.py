@@ -13,6 +13,7 @@ from tfdeploy.agent.outputs.units import Walk
 from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
 from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
+from tfdeploy.hosts.rounds import run_alone
 from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts
 from tfdeploy.transfer.outputs import (
     fetch_outputs,
@@ -20,7 +21,6 @@ from tfdeploy.transfer.outputs import (
     outputs_folder,
     task_request,
 )
-from tfdeploy.transfer.rounds import run_alone
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.stored_results import is_current
 from tfdeploy.transfer.units import Unit, fetch_units, local_path, parse_units

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.transfer.rounds import Steps
 
 MEGA = 1000 * 1000
 NO_OUTPUTS = TaskOutputs("", False, [], Total(0, 0))

@@ -29,9 +29,9 @@ from tfdeploy.transfer.fetch import (
     check_free_space,
     difference,
     is_safe_path,
-    pull_files,
     released_on_failure,
 )
+from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +39,9 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.transfer.rounds import Steps
+    from tfdeploy.hosts.rounds import Steps
 
 TIMEOUT_S = 2000.0  # the host copies, reads and hashes the files before it answers
-PARTIAL = ".rsync-partial"  # rsync's folder for partial files, see transport/rsync.py
 
 
 @dataclass(frozen=True)
@@ -106,28 +105,32 @@ def fetch_units(
     """
     if not units:
         return [], {}
-    let_go = LetGo(**request)
+    let_go, streamed = LetGo(**request), StreamedFiles(pipeline.agent, incoming)
     with released_on_failure(pipeline.agent, let_go):
         _prepare(pipeline.agent, incoming, units)
         listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
         hold = pipeline.send(HoldUnits(**request, units=listed), TIMEOUT_S)
         names = [local_path(path) for unit in units for path in unit.files]
-        fetch = FileFetch(pipeline, pin, incoming, names) if pin else None
-        is_let_go = fetch is not None and _all_small(units)
-        if is_let_go:
+        is_small = 2 * sum(unit.size for unit in units) <= BULK  # also if they grow meanwhile
+        fetch = FileFetch(pipeline, pin, incoming, names) if is_small and pin else None
+        if fetch:
             pipeline.send(let_go)
         yield
         with pipeline.agent.transfers.begin(pipeline.agent.host, note="reading its outputs"):
             answer = hold.answer()
         expected = _parse_hashes(pipeline.agent, answer, units)
-        fetch = fetch or FileFetch(pipeline, answer.pin, incoming, [*expected])
-        absent = [name for name in fetch.receive() if name in expected]
-        if not is_let_go:
-            total = sum(expected[name].size for name in absent)
-            pull_files(pipeline.agent, answer.pin, incoming, absent, total)
+        if is_small:
+            (fetch or FileFetch(pipeline, answer.pin, incoming, [*expected])).receive()
+        else:
+            streamed.fetch(answer.pin, {file.path: file.size for file in expected.values()})
+            streamed.fetch_stale(answer.pin, expected)
+            files = (file for unit in units for file in unit.files.items())
+            streamed.set_times({local_path(path): mtime_ns for path, (_, mtime_ns) in files})
+        if not fetch:
             pipeline.send(let_go)
             pipeline.flush()
-    bad = {unit.path: unit.error for unit in answer.bad} | _find_damaged(incoming, units, expected)
+    damaged = _find_damaged(streamed, units, expected)
+    bad = {unit.path: unit.error for unit in answer.bad} | damaged
     arrived = [unit for unit in units if unit.path not in bad]
     for unit in arrived:
         _install(unit, incoming, dest)
@@ -142,11 +145,6 @@ def _prepare(agent: Agent, incoming: Path, units: Sequence[Unit]) -> None:
     check_free_space(agent, incoming, [unit.size for unit in units])
 
 
-def _all_small(units: Sequence[Unit]) -> bool:
-    """Return whether all files come over the session, even if they grow a little."""
-    return all(2 * size <= BULK for unit in units for size, _ in unit.files.values())
-
-
 def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dict[str, HashedFile]:
     """Return the size and the hash of each file. Raises AgentError unless they are the requested
     files."""
@@ -159,12 +157,14 @@ def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dic
 
 
 def _find_damaged(
-    incoming: Path, units: Sequence[Unit], expected: dict[str, HashedFile]
+    streamed: StreamedFiles, units: Sequence[Unit], expected: dict[str, HashedFile]
 ) -> dict[str, str]:
     """Return how units differ from what their host reported, by path; delete files that do."""
-    files = [*expected.values()]
+    files, incoming, hashes = [*expected.values()], streamed.folder, streamed.hashes
     differences = parallel.each(
-        lambda file: difference(incoming / file.path, file), files, hashing.THREADS
+        lambda file: difference(incoming / file.path, file, hashes.get(file.path)),
+        files,
+        hashing.THREADS,
     )
     wrong = {file.path: text for file, text in zip(files, differences, strict=True) if text}
     for name in wrong:
@@ -177,7 +177,7 @@ def _remove_leftovers(incoming: Path, wanted: set[str]) -> None:
     """Delete what an interrupted fetch left, except the files that this one can complete."""
     for file in [path for path in incoming.rglob("*") if path.is_symlink() or path.is_file()]:
         name = file.relative_to(incoming)
-        if str(name) not in wanted and PARTIAL not in name.parts:
+        if str(name) not in wanted:
             file.unlink()
 
 

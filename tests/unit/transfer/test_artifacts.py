@@ -9,8 +9,8 @@ import pytest
 from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.rounds import Part, run_parts
 from tfdeploy.transfer import artifacts
-from tfdeploy.transfer.rounds import Part, run_parts
 from unit.builders import make_plan
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"

@@ -12,7 +12,6 @@ from tfdeploy.transfer.fetch import (
     FileFetch,
     check_free_space,
     difference,
-    pull_files,
     verify_file,
 )
 
@@ -23,22 +22,31 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.pipeline import Pipeline
     from tfdeploy.run import Run
     from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+    from tfdeploy.transfer.streamed_files import StreamedFiles
 
 
 class Arrival:
-    """The files that the controller lacks: small ones are requested in the pipeline, large ones
-    come by `early`, which began before, or are pulled. `large` are these."""
+    """The files that the controller lacks. If they are small they are requested in the pipeline,
+    otherwise `streamed`: by `early`, which began before, or later. `large` are these."""
 
-    def __init__(self, pipeline: Pipeline, run: Run, pinned: Pinned, early: EarlyFetch) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        run: Run,
+        pinned: Pinned,
+        early: EarlyFetch,
+        streamed: StreamedFiles,
+    ) -> None:
         self._agent, self._pinned, self._early = pipeline.agent, pinned, early
+        self._streamed = streamed
         self._folder, self._incoming = run.folder / "checkpoints", run.folder / ".incoming"
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
         missing = [name for names in self._missing.values() for name in names]
         rest = [name for name in missing if name not in early.names]
         check_free_space(self._agent, self._incoming, [self._expected[n].size for n in rest])
-        self.large = {name for name in missing if self._expected[name].size > BULK}
-        small = [name for name in missing if name not in self.large]
+        small = rest if self._sum(rest) <= BULK else []
+        self.large = set(missing).difference(small)
         self._fetch = FileFetch(pipeline, pinned.pin, self._incoming, small, self._sum(small))
 
     def receive(self) -> None:
@@ -46,12 +54,14 @@ class Arrival:
         self.large.update(self._fetch.receive())
 
     def pull(self, checkpoint: Checkpoint) -> None:
-        """Wait until the large files of a checkpoint are here. Raises as `pull_files` does."""
+        """Wait until the large files of a checkpoint are here. Raises as `StreamedFiles.fetch`
+        does."""
         wanted = [name for name in self._missing[checkpoint.name] if name in self.large]
         if set(wanted).intersection(self._early.names):
             self._early.wait()
-        rest = [name for name in wanted if name not in self._early.names]
-        pull_files(self._agent, self._pinned.pin, self._incoming, rest, self._sum(rest))
+        rest = {name: self._expected[name].size for name in wanted if name not in self._early.names}
+        self._streamed.fetch(self._pinned.pin, rest)
+        self._streamed.fetch_stale(self._pinned.pin, {n: self._expected[n] for n in wanted})
 
     def install(self, checkpoint: Checkpoint) -> None:
         """Verify the files of a checkpoint, then move them into checkpoints/.
@@ -63,11 +73,13 @@ class Arrival:
         missing, incoming = self._missing[checkpoint.name], self._incoming
         parallel.each(
             lambda name: verify_file(
-                self._agent, incoming / name, self._expected[name], self._early.hash(name)
+                self._agent, incoming / name, self._expected[name], self._streamed.hashes.get(name)
             ),
             missing,
             hashing.THREADS,
         )
+        times = self._pinned.mtimes_ns or {}
+        self._streamed.set_times({name: times[name] for name in missing if name in times})
         if missing:  # hides an older checkpoint of the same name
             (self._folder / f"{checkpoint.name}.index").unlink(missing_ok=True)
         for name in missing:

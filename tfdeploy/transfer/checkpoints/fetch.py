@@ -21,6 +21,7 @@ from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
 from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
 from tfdeploy.transfer.outputs import task_request
 from tfdeploy.transfer.run_folder import exclusive
+from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.run import Run
-    from tfdeploy.transfer.rounds import Steps
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,15 @@ def fetch_checkpoints(
     (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     incoming = run.folder / ".incoming"
     incoming.mkdir(exist_ok=True)
+    streamed = StreamedFiles(agent, incoming)
     answers = _ask(pipeline, Pin(**request, every=every))
     with (
         released_on_failure(agent, Unpin(**request)),
-        closing(EarlyFetch(agent, incoming)) as early,
+        closing(EarlyFetch(agent, streamed)) as early,
     ):
         yield
         answer = _read_answers(agent, run, answers, early)
-        arrival = Arrival(pipeline, run, answer, early)
+        arrival = Arrival(pipeline, run, answer, early, streamed)
         if not arrival.large:
             pipeline.send(Unpin(**request))
         yield
@@ -184,14 +186,12 @@ def _read_answers(
 
 
 def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
-    """Return the sizes of the large linked files that are certainly not on the controller."""
+    """Return the sizes of the linked files that are certainly not on the controller; none if they
+    are so small that they come faster over the same session."""
     folder = run.folder / "checkpoints"
-    files = (file for checkpoint in linked.checkpoints for file in checkpoint.files)
-    return {
-        file.path: file.size
-        for file in files
-        if file.size > BULK and _size(folder / file.path) != file.size
-    }
+    files = [file for checkpoint in linked.checkpoints for file in checkpoint.files]
+    absent = {f.path: f.size for f in files if _size(folder / f.path) != f.size}
+    return absent if sum(absent.values()) > BULK else {}
 
 
 def _size(file: Path) -> int | None:
