@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 DATA = "model.ckpt-1.data-00000-of-00001"
 SIZE = BULK + 1000
+SLOWLY = f"""{sys.executable} -c '
+import sys, time
+while block := sys.stdin.buffer.read(100_000):
+    sys.stdout.buffer.write(block)
+    time.sleep(0.1)
+'"""
 
 
 class RecordingTransfers(Transfers):
@@ -147,11 +154,14 @@ def test_the_progress_of_a_push_only_grows_and_reaches_the_total(world, tmp_path
 
 
 def test_without_a_terminal_a_slow_collect_prints_progress_lines(by_ssh, monkeypatch, tmp_path):
-    """rsync is slowed down, so that it takes long enough."""
+    """What ssh sends of large files is slowed down, so that it takes long enough."""
     project, _ = training(by_ssh)
-    shim = tmp_path / "bin/rsync"
+    shim = tmp_path / "bin/ssh"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\nexec {shutil.which("rsync")} --bwlimit=1000 "$@"\n')
+    shim.write_text(
+        f'#!/bin/sh\ncase "$*" in *"read -r begin"*) {shutil.which("ssh")} "$@" | {SLOWLY};; '
+        f'*) exec {shutil.which("ssh")} "$@";; esac\n'
+    )
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
     done = project.tf("collect")

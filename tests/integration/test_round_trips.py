@@ -123,7 +123,7 @@ def test_the_state_and_the_logs_of_a_run_take_one_round_trip(distant):
     distant.at_once("start")
     assert fewest(distant, "status") == 1
     assert fewest(distant, "logs") == 1
-    assert fewest(distant, "collect") <= 8
+    assert fewest(distant, "collect") == 2
 
 
 def test_a_start_and_a_stop_wait_for_few_round_trips(distant):

@@ -290,6 +290,36 @@ def test_a_host_that_sends_more_than_it_announced_is_stopped(transport, tmp_path
     assert [(dest / name).stat().st_size for name in names] == [*sizes]
 
 
+def test_a_host_sends_files_one_after_the_other_from_a_byte_on(transport, tmp_path):
+    source = tmp_path / "sour ce"
+    names = [name for name in NAMES if name.isprintable()]
+    for name in names:
+        write(source / name, "")
+        (source / name).write_bytes(name.encode() + BINARY)
+    begins = [number * 1_000 for number in range(len(names))]
+    stream = transport.send_files(str(source), [*zip(names, begins, strict=True)])
+    contents = [(source / name).read_bytes() for name in names]
+    expected = b"".join(content[begin:] for content, begin in zip(contents, begins, strict=True))
+    assert hashlib.sha256(received(stream)).digest() == hashlib.sha256(expected).digest()
+    stream.close()
+
+
+@pytest.mark.parametrize("folder", ["source", "absent"])
+def test_a_missing_file_can_not_be_sent(transport, tmp_path, folder):
+    write(tmp_path / "source/file", "x")
+    stream = transport.send_files(str(tmp_path / folder), [("file", 0), ("absent", 0)])
+    with pytest.raises(TransferFailed, match=r"one: .*absent"):
+        received(stream)
+    stream.close()
+
+
+def received(stream) -> bytes:
+    buffer, data = memoryview(bytearray(1 << 20)), bytearray()
+    while size := stream.read_into(buffer):
+        data += buffer[:size]
+    return bytes(data)
+
+
 def test_a_missing_file_can_not_be_pushed(transport, tmp_path):
     (tmp_path / "dest").mkdir()
     with pytest.raises(TransferFailed, match=r"one: .*absent"):

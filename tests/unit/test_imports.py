@@ -48,7 +48,7 @@ MAY_IMPORT = {
     ),
     "transfer": (
         *("agent", "cluster", "config", "errors", "file_lock", "formatting", "hosts", "planning"),
-        *("release", "run"),
+        *("release", "run", "transport"),
     ),
     "init": (*("agent", "config", "errors", "formatting", "hosts", "planning", "transfer"),),
     "commands": (

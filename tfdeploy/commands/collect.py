@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.pipeline import Pipeline
+from tfdeploy.hosts.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
 from tfdeploy.transfer.checkpoints.fetch import (
@@ -18,7 +20,7 @@ from tfdeploy.transfer.checkpoints.fetch import (
     SavedElsewhere,
     fetch_checkpoints,
 )
-from tfdeploy.transfer.outputs import Outputs, fetch_outputs, fetch_task_outputs
+from tfdeploy.transfer.outputs import Outputs, fetch_outputs
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.transfer.checkpoints.fetch import FetchedCheckpoints
 
@@ -61,6 +64,16 @@ class CollectResult:
     of_chief: bool = True
 
 
+@dataclass(frozen=True)
+class HostResults:
+    """What was fetched from one host; `checkpoints` only from the chief's."""
+
+    checkpoints: FetchedCheckpoints | None
+    events: int
+    logs: int
+    outputs: Outputs
+
+
 def collect(fleet: Fleet, run: Run, *, every: bool = False) -> CollectResult:
     """Collect as `collect_reachable` does; then raise the errors of all hosts."""
     collected = collect_reachable(fleet, run, every=every)
@@ -85,25 +98,20 @@ def collect_reachable(
     chief, selected = run.plan.chief, select_placements(run.plan, tasks, on)
     of_chief = chief in selected
 
-    def fetch(agent: Agent) -> tuple[FetchedCheckpoints | None, int, int, Outputs]:
+    def fetch(agent: Agent) -> HostResults:
         placements = [placement for placement in selected if placement.host == agent.host]
         with disk_errors(agent):
-            checkpoints = (
-                fetch_checkpoints(agent, run, every=every) if chief in placements else None
-            )
-            events = artifacts.fetch_events(agent, run, placements)
-            logs = artifacts.fetch_logs(agent, run, placements)
-            return checkpoints, events, logs, fetch_outputs(agent, run, placements)
+            return _fetch(agent, run, placements, every=every)
 
     with exclusive(run):
         outcomes = fleet.outcomes(dict.fromkeys(p.host for p in selected), fetch)
     fetched = {h: result for h, result in outcomes.items() if not isinstance(result, TfdeployError)}
-    checkpoints = fetched[chief.host][0] if chief.host in fetched else None
+    checkpoints = fetched[chief.host].checkpoints if chief.host in fetched else None
     return replace(
         _checkpoint_result(run, checkpoints),
-        events=sum(events for _, events, _, _ in fetched.values()),
-        logs=sum(logs for _, _, logs, _ in fetched.values()),
-        outputs=sum((outputs for *_, outputs in fetched.values()), Outputs()),
+        events=sum(results.events for results in fetched.values()),
+        logs=sum(results.logs for results in fetched.values()),
+        outputs=sum((results.outputs for results in fetched.values()), Outputs()),
         errors=tuple(errors_of(outcomes)),
         chief_answered=checkpoints is not None or not of_chief,
         flags=run.flags,
@@ -115,10 +123,10 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
     """Fetch events and logs only. Raises as `collect` does."""
 
     def fetch(agent: Agent) -> None:
-        with disk_errors(agent):
-            placements = run.plan.placements_on(agent.host)
-            artifacts.fetch_events(agent, run, placements)
-            artifacts.fetch_logs(agent, run, placements)
+        placements = run.plan.placements_on(agent.host)
+        with disk_errors(agent), Pipeline(agent) as pipeline:
+            events = [Part(artifacts.fetch_events(pipeline, run, p)) for p in placements]
+            run_parts([*events, Part(artifacts.fetch_logs(pipeline, run, placements))])
 
     with exclusive(run):
         fleet.each(run.plan.hosts, fetch)
@@ -128,15 +136,34 @@ def collect_checkpoint(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the chief's newest good checkpoint only. Raises as `collect` does."""
     agent = fleet.agents[run.plan.chief.host]
     with exclusive(run), disk_errors(agent):
-        return _checkpoint_result(run, fetch_checkpoints(agent, run))
+        return _checkpoint_result(run, run_alone(agent, lambda p: fetch_checkpoints(p, run)))
 
 
 def collect_outputs(fleet: Fleet, run: Run) -> CollectResult:
     """Fetch the outputs of the chief only. Raises as `collect` does."""
-    agent = fleet.agents[run.plan.chief.host]
+    chief = run.plan.chief
+    agent = fleet.agents[chief.host]
     with exclusive(run), disk_errors(agent):
-        outputs = fetch_task_outputs(agent, run, run.plan.chief)
+        outputs = run_alone(agent, lambda pipeline: fetch_outputs(pipeline, run, chief))
     return replace(_checkpoint_result(run, None), outputs=outputs)
+
+
+def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bool) -> HostResults:
+    """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
+    kinds in the same round trips."""
+    has_chief = run.plan.chief in placements
+    with Pipeline(agent) as pipeline:
+        checkpoints = [Part(fetch_checkpoints(pipeline, run, every=every))] if has_chief else []
+        events = [Part(artifacts.fetch_events(pipeline, run, p)) for p in placements]
+        logs = Part(artifacts.fetch_logs(pipeline, run, placements))
+        outputs = [Part(fetch_outputs(pipeline, run, placement)) for placement in placements]
+        run_parts([*checkpoints, *events, logs, *outputs])
+    return HostResults(
+        checkpoints[0].result if checkpoints else None,
+        sum(part.result for part in events),
+        logs.result,
+        sum((part.result for part in outputs), Outputs()),
+    )
 
 
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
@@ -75,7 +76,9 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
         safe = [unit for unit in units if unit.is_safe]
         incoming = run.folder / ".incoming-fetched"
         request = task_request(run, placement)
-        fetched, failed = fetch_units(agent, request, safe, incoming, dest)
+        fetched, failed = run_alone(
+            agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
+        )
     unsafe = [unit.path for unit in units if unit not in safe]
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import ListEvents
 from tfdeploy.agent.protocol.reports import Logs
-from tfdeploy.transfer.fetch import fetch_files
+from tfdeploy.transfer.fetch import FileFetch, pull_files
 from tfdeploy.transfer.outputs import task_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -26,42 +27,41 @@ if TYPE_CHECKING:
 PIN_TIMEOUT_S = 2000.0
 
 
-def fetch_events(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
-    """Fetch the event files of one host's tasks; return their number. Raises as `fetch_files`
-    does."""
-    return sum(_fetch_task_events(agent, run, placement) for placement in placements)
+def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
+    """Fetch the event files of a task; return their number. Raises as `FileFetch` does.
 
-
-def fetch_logs(agent: Agent, run: Run, placements: Sequence[Placement]) -> int:
-    """Fetch the logs of one host's tasks, with the older part of a rotated log and the
-    tasks' histories.
-
-    Return the number of tasks whose log came. Raises as `fetch_files` does.
+    Only those of the chief and of evaluators: those of other workers repeat them.
     """
-    answer = agent.ask(Logs(run.inventory.project, run.id))
-    tasks = [placement.task.file_name for placement in placements]
-    names = [f"{task}.log" for task in tasks]
-    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
-    wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
-    present = [name for name in wanted if name in answer.names]
-    if present:
-        fetch_files(agent, answer.folder, run.folder / "logs", present)
-    return len({*present} & {*names})
-
-
-def _fetch_task_events(agent: Agent, run: Run, placement: Placement) -> int:
-    """Fetch the chief's and the evaluator's event files; those of other workers repeat them."""
     if placement != run.plan.chief and placement.task.job != "evaluator":
         return 0
     dest = run.folder / "events"
     if placement != run.plan.chief:
         dest /= placement.task.file_name
-    folders = _event_folders(agent, run, placement)
-    for folder, files in folders.items():
-        fetch_files(agent, folder, dest, files)
+    listed = pipeline.send(ListEvents(**task_request(run, placement)))
+    yield
+    folders = listed.answer().folders
+    fetches = [FileFetch(pipeline, folder, dest, files) for folder, files in folders.items()]
+    yield
+    for folder, fetch in zip(folders, fetches, strict=True):
+        pull_files(pipeline.agent, folder, dest, fetch.receive())
     return sum(len(files) for files in folders.values())
 
 
-def _event_folders(agent: Agent, run: Run, placement: Placement) -> dict[str, list[str]]:
-    """Return the event files of a task by their folder on the host."""
-    return agent.ask(ListEvents(**task_request(run, placement))).folders
+def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:
+    """Fetch the logs of one host's tasks, with the older part of a rotated log and the
+    tasks' histories.
+
+    Return the number of tasks whose log came. Raises as `FileFetch` does.
+    """
+    listed = pipeline.send(Logs(run.inventory.project, run.id))
+    yield
+    answer, dest = listed.answer(), run.folder / "logs"
+    tasks = [placement.task.file_name for placement in placements]
+    names = [f"{task}.log" for task in tasks]
+    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
+    wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
+    present = [name for name in wanted if name in answer.names]
+    fetch = FileFetch(pipeline, answer.folder, dest, present)
+    yield
+    pull_files(pipeline.agent, answer.folder, dest, fetch.receive())
+    return len({*present} & {*names})

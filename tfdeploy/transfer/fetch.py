@@ -7,19 +7,22 @@ import hashlib
 import os
 import shutil
 import zlib
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.protocol.reports import Piece, ReadFiles
-from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.errors import AgentError, HostError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from tfdeploy.agent.protocol.message import Done, Request
     from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipeline import Pipeline
 
 # From this size on, files are sent and fetched by rsync on a connection of its own; smaller ones go
 # over the agent's open session, which is faster.
@@ -29,7 +32,47 @@ GIGA = 1e9
 SILENCE_S = 60.0
 
 
-def fetch_files(
+class FileFetch:
+    """Regular files of a host's folder, requested in a pipeline.
+
+    Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
+    all files in bytes, for the progress display (None: unknown).
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: str,
+        dest: Path,
+        files: Sequence[str],
+        total: int | None = None,
+    ) -> None:
+        """Request `files` (relative to `source`), to be written into `dest`. Raises AgentError if a
+        file name leads out of `dest`."""
+        self._agent, self._dest, self._total = pipeline.agent, dest, total
+        for name in files:
+            if not is_safe_path(name):
+                message = f"it names a file {name!r}, which is refused"
+                raise AgentError(self._agent.host, message)
+        self._present = {name: _size_and_hash(dest / name) for name in files}
+        have = [(name, *present) for name, present in self._present.items()]
+        request = ReadFiles(source, have, BULK)
+        self._reply = pipeline.send(request, SILENCE_S) if files else None
+
+    def receive(self) -> list[str]:
+        """Write what arrives; return the names of the other files: from BULK on they are to be
+        pulled. Raises AgentError if an answer was not requested, and HostError."""
+        received: set[str] = set()
+        with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
+            for piece in self._reply.answers() if self._reply else ():
+                data = _unpack(self._agent, self._present, piece)
+                _write(self._dest / piece.path, piece.begin, data, piece.mtime_ns)
+                received.add(piece.path)
+                transfer(piece.path, transfer.there + len(data))
+        return [name for name in self._present if name not in received]
+
+
+def pull_files(
     agent: Agent,
     source: str,
     dest: Path,
@@ -37,38 +80,32 @@ def fetch_files(
     total: int | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fetch regular `files` (relative to `source` on the host) into `dest`.
-
-    Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
-    all files in bytes, for the progress display (None: unknown). `check` is called as bytes arrive,
-    and may raise to end the fetch. Raises AgentError if a file name leads out of `dest` or an
-    answer was not requested, and TransferFailed.
-    """
-
-    def report(file: str, arrived: int) -> None:
-        check()
-        transfer(file, arrived)
-
-    for name in files:
-        if not is_safe_path(name):
-            raise AgentError(agent.host, f"it names a file {name!r}, which is refused")
-    present = {name: _size_and_hash(dest / name) for name in files}
-    request = ReadFiles(source, [(name, *have) for name, have in present.items()], BULK)
-    received: set[str] = set()
+    """Fetch large files over a connection of their own. `total` is as for FileFetch. `check` is
+    called as bytes arrive, and may raise to end the fetch. Raises TransferFailed."""
+    if not files:
+        return
     with agent.transfers.begin(agent.host, total) as transfer:
-        for piece in agent.stream(request, SILENCE_S):
-            data = _unpack(agent, present, piece)
-            _write(dest / piece.path, piece.begin, data, piece.mtime_ns)
-            received.add(piece.path)
-            report(piece.path, transfer.there + len(data))
-        large = [name for name in files if name not in received]
-        if large:
-            small_bytes = transfer.there
-            agent.transport.pull(
-                source, dest, large,
-                max_bytes=None if total is None else pull_limit(total),
-                on_progress=lambda file, fetched: report(file, small_bytes + fetched),
-            )  # fmt: skip
+
+        def report(file: str, arrived: int) -> None:
+            check()
+            transfer(file, arrived)
+
+        max_bytes = None if total is None else pull_limit(total)
+        agent.transport.pull(source, dest, files, max_bytes=max_bytes, on_progress=report)
+
+
+@contextmanager
+def released_on_failure(agent: Agent, release: Request[Done]) -> Iterator[None]:
+    """Have a host delete what it holds for a fetch, if the fetch fails; else it was asked already.
+
+    The pipeline may be in the middle of an answer: another session is used.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(HostError):
+            agent.ask(release)
+        raise
 
 
 def pull_limit(announced: int) -> int:

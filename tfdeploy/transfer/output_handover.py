@@ -13,9 +13,10 @@ from tfdeploy.agent.outputs.units import Walk
 from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
 from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
+from tfdeploy.hosts.rounds import run_alone
 from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts
 from tfdeploy.transfer.outputs import (
-    fetch_task_outputs,
+    fetch_outputs,
     list_outputs,
     outputs_folder,
     task_request,
@@ -64,7 +65,7 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
     agent = fleet.agents.get(chief.host)
     if agent:
         with exclusive(old), disk_errors(agent):
-            fetch_task_outputs(agent, old, chief)
+            run_alone(agent, lambda pipeline: fetch_outputs(pipeline, old, chief))
 
 
 def _fetch_replicas(agent: Agent, old: Run, folder: Path) -> None:
@@ -74,7 +75,8 @@ def _fetch_replicas(agent: Agent, old: Run, folder: Path) -> None:
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if unit.is_safe and not is_current(folder, unit)]
         incoming = old.folder / ".incoming-outputs" / agent.host
-        fetch_units(agent, {**request, "task": REPLICAS}, newer, incoming, folder)
+        task = {**request, "task": REPLICAS}
+        run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
 
 
 def _units_on_controller(old: Run, new: Run, folder: Path) -> Iterator[Unit]:

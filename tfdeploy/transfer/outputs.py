@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.outputs.hold import PIN
 from tfdeploy.agent.protocol.outputs import ListOutputs, TaskOutputs, Total
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
@@ -19,9 +20,11 @@ from tfdeploy.transfer.run_folder import exclusive
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -82,22 +85,20 @@ class Outputs:
         )
 
 
-def fetch_outputs(agent: Agent, run: Run, placements: Sequence[Placement]) -> Outputs:
-    """Fetch what these tasks of one host wrote. Raises as `fetch_files` does, and OSError."""
-    return sum((fetch_task_outputs(agent, run, p) for p in placements), Outputs())
-
-
-def fetch_task_outputs(agent: Agent, run: Run, placement: Placement) -> Outputs:
-    """Fetch what one task wrote. Raises as `fetch_files` does, and OSError."""
-    answer = list_outputs(agent, run, placement)
+def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Outputs]:
+    """Fetch what one task wrote. Raises as `FileFetch` does, and OSError."""
+    agent = pipeline.agent
+    listed = pipeline.send(_listing(run, placement), TIMEOUT_S)
+    yield
+    answer = _unless_too_old(run, listed.answer)
     task, dest = str(placement.task), outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
     selected, skipped = _select(run, units)
     unchanged = [unit for unit in selected if unit.is_in(dest)]
     missing = [unit for unit in selected if unit not in unchanged]
     incoming = run.folder / ".incoming-outputs" / placement.task.file_name
-    request = task_request(run, placement)
-    fetched, broken = fetch_units(agent, request, missing, incoming, dest)
+    request, pin = task_request(run, placement), f"{answer.folder}/{PIN}"
+    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, pin)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     if answer.cut:
         why["."] = "it has more files than tfdeploy lists"
@@ -113,8 +114,16 @@ def fetch_task_outputs(agent: Agent, run: Run, placement: Placement) -> Outputs:
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
     """Return the host's answer to `outputs`; an empty one from an agent that is too old for it."""
+    return _unless_too_old(run, lambda: agent.ask(_listing(run, placement), TIMEOUT_S))
+
+
+def _listing(run: Run, placement: Placement) -> ListOutputs:
+    return ListOutputs(**task_request(run, placement))
+
+
+def _unless_too_old(run: Run, answer: Callable[[], TaskOutputs]) -> TaskOutputs:
     try:
-        return agent.ask(ListOutputs(**task_request(run, placement)), TIMEOUT_S)
+        return answer()
     except AgentError:
         if run.agent == agent_bundle.current_version():
             raise

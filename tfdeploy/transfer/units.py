@@ -23,16 +23,25 @@ from tfdeploy.agent.protocol.outputs import (
 )
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import parallel
-from tfdeploy.transfer.fetch import check_free_space, difference, fetch_files, is_safe_path
+from tfdeploy.transfer.fetch import (
+    BULK,
+    FileFetch,
+    check_free_space,
+    difference,
+    is_safe_path,
+    released_on_failure,
+)
+from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
 
 TIMEOUT_S = 2000.0  # the host copies, reads and hashes the files before it answers
-PARTIAL = ".rsync-partial"  # rsync's folder for partial files, see transport/rsync.py
 
 
 @dataclass(frozen=True)
@@ -81,72 +90,94 @@ def local_path(path: str) -> str:
 
 
 def fetch_units(
-    agent: Agent, request: dict[str, str], units: Sequence[Unit], incoming: Path, dest: Path
-) -> tuple[list[Unit], dict[str, str]]:
+    pipeline: Pipeline,
+    request: dict[str, str],
+    units: Sequence[Unit],
+    incoming: Path,
+    dest: Path,
+    pin: str = "",
+) -> Steps[tuple[list[Unit], dict[str, str]]]:
     """Fetch units into `dest`, by way of the folder `incoming`.
 
-    `request` names the project, the run and the task. Return the units that arrived, and for each
-    other unit, by its path, why it did not. Raises as `fetch_files` does, and OSError.
+    `request` names the project, the run and the task; `pin` is the folder in which the host will
+    hold them, if it is known before the host has answered. Return the units that arrived, and for
+    each other unit, by its path, why it did not. Raises as `FileFetch` does, and OSError.
     """
     if not units:
         return [], {}
-    listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
-    try:
-        with agent.transfers.begin(agent.host, note="reading its outputs"):
-            answer = agent.ask(HoldUnits(**request, units=listed), TIMEOUT_S)
-        bad = {unit.path: unit.error for unit in answer.bad}
-        held = [u for u in units if u.path not in bad]
-        expected = _parse_hashes(agent, answer, held)
-        wrong = _fetch_and_verify(agent, answer.pin, incoming, expected)
-    finally:
-        agent.ask(LetGo(**request))
-    for unit in held:
-        error = next((wrong[p] for path in unit.files if (p := local_path(path)) in wrong), "")
-        if error:
-            bad[unit.path] = error
+    let_go, streamed = LetGo(**request), StreamedFiles(pipeline.agent, incoming)
+    with released_on_failure(pipeline.agent, let_go):
+        _prepare(pipeline.agent, incoming, units)
+        listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
+        hold = pipeline.send(HoldUnits(**request, units=listed), TIMEOUT_S)
+        names = [local_path(path) for unit in units for path in unit.files]
+        is_small = 2 * sum(unit.size for unit in units) <= BULK  # also if they grow meanwhile
+        fetch = FileFetch(pipeline, pin, incoming, names) if is_small and pin else None
+        if fetch:
+            pipeline.send(let_go)
+        yield
+        with pipeline.agent.transfers.begin(pipeline.agent.host, note="reading its outputs"):
+            answer = hold.answer()
+        expected = _parse_hashes(pipeline.agent, answer, units)
+        if is_small:
+            (fetch or FileFetch(pipeline, answer.pin, incoming, [*expected])).receive()
         else:
-            _install(unit, incoming, dest)
+            streamed.fetch(answer.pin, {file.path: file.size for file in expected.values()})
+            streamed.fetch_stale(answer.pin, expected)
+            files = (file for unit in units for file in unit.files.items())
+            streamed.set_times({local_path(path): mtime_ns for path, (_, mtime_ns) in files})
+        if not fetch:
+            pipeline.send(let_go)
+            pipeline.flush()
+    damaged = _find_damaged(streamed, units, expected)
+    bad = {unit.path: unit.error for unit in answer.bad} | damaged
+    arrived = [unit for unit in units if unit.path not in bad]
+    for unit in arrived:
+        _install(unit, incoming, dest)
     shutil.rmtree(incoming, ignore_errors=True)
-    return [u for u in held if u.path not in bad], bad
+    return arrived, bad
+
+
+def _prepare(agent: Agent, incoming: Path, units: Sequence[Unit]) -> None:
+    """Make the folder for files on their way, with nothing in it but what they can continue."""
+    incoming.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(incoming, {local_path(path) for unit in units for path in unit.files})
+    check_free_space(agent, incoming, [unit.size for unit in units])
 
 
 def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dict[str, HashedFile]:
     """Return the size and the hash of each file. Raises AgentError unless they are the requested
     files."""
     hashes = {file.path: file for unit in answer.held for file in unit.files}
-    requested = {local_path(path) for unit in units for path in unit.files}
-    if {*hashes} != requested:
+    bad = {unit.path for unit in answer.bad}
+    held = [unit for unit in units if unit.path not in bad]
+    if {*hashes} != {local_path(path) for unit in held for path in unit.files}:
         raise AgentError(agent.host, "it offers other files than those requested")
     return hashes
 
 
-def _fetch_and_verify(
-    agent: Agent, pin: str, incoming: Path, expected: dict[str, HashedFile]
+def _find_damaged(
+    streamed: StreamedFiles, units: Sequence[Unit], expected: dict[str, HashedFile]
 ) -> dict[str, str]:
-    """Fetch the files; return what is wrong with those that arrived with other content."""
-    incoming.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(incoming, {*expected})
-    sizes = [file.size for file in expected.values()]
-    check_free_space(agent, incoming, sizes)
-    fetch_files(agent, pin, incoming, [*expected], sum(sizes))
+    """Return how units differ from what their host reported, by path; delete files that do."""
+    files, incoming, hashes = [*expected.values()], streamed.folder, streamed.hashes
     differences = parallel.each(
-        lambda name: difference(incoming / name, expected[name]), [*expected], hashing.THREADS
+        lambda file: difference(incoming / file.path, file, hashes.get(file.path)),
+        files,
+        hashing.THREADS,
     )
-    wrong = {
-        name: f"it arrived with {differs}"
-        for name, differs in zip(expected, differences, strict=True)
-        if differs
-    }
+    wrong = {file.path: text for file, text in zip(files, differences, strict=True) if text}
     for name in wrong:
         (incoming / name).unlink(missing_ok=True)
-    return wrong
+    found = [(unit.path, wrong.get(local_path(path))) for unit in units for path in unit.files]
+    return {path: f"it arrived with {text}" for path, text in found if text}
 
 
 def _remove_leftovers(incoming: Path, wanted: set[str]) -> None:
     """Delete what an interrupted fetch left, except the files that this one can complete."""
     for file in [path for path in incoming.rglob("*") if path.is_symlink() or path.is_file()]:
         name = file.relative_to(incoming)
-        if str(name) not in wanted and PARTIAL not in name.parts:
+        if str(name) not in wanted:
             file.unlink()
 
 

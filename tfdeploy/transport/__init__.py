@@ -59,6 +59,16 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+class FileStream(Protocol):
+    """The content of files of a host, one after the other; `close` ends it."""
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read what has arrived; return its size, 0 at the end. Raises TransferFailed."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Transport(Protocol):
     """The connection to one host. Every method raises HostError if the host can't be reached."""
 
@@ -108,6 +118,11 @@ class Transport(Protocol):
     ) -> None:
         """Fetch regular `files` (relative to `source` on the host) into `dest`. It continues an
         interrupted pull. Raises TransferFailed, also if the host sends more than `max_bytes`."""
+        ...
+
+    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
+        """Have the host send files of its folder `source`, one after the other, each from a byte
+        on. They are regular, and do not change meanwhile."""
         ...
 
     def close(self) -> None: ...

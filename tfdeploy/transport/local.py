@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed, Unreachable
 from tfdeploy.transport import TOO_MUCH, CompletedCommand, OnProgress, ignore_progress
+from tfdeploy.transport.file_stream import SEND, FileStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +75,9 @@ class LocalTransport:
         if max_bytes is not None and sum(file.stat().st_size for file in present) > max_bytes:
             raise TransferFailed(self.host, TOO_MUCH)
         self._copy(folder, dest, regular, on_progress)
+
+    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
+        return FileStream(self.host, ["sh", "-c", SEND, "sh", source], files)
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -13,9 +13,10 @@ from unit.builders import make_inventory
 from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.transfer import fetch as fetch_module
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.fetch import fetch_files
+from tfdeploy.transfer.fetch import FileFetch, pull_files
 from tfdeploy.transport.local import LocalTransport
 
 FILES = ["a.log", "sub/b"]
@@ -51,7 +52,9 @@ def source(tmp_path):
 
 
 def fetch(agent, source, dest, files=FILES):
-    fetch_files(agent, os.fspath(source), dest, files)
+    with Pipeline(agent) as pipeline:
+        large = FileFetch(pipeline, os.fspath(source), dest, files).receive()
+    pull_files(agent, os.fspath(source), dest, large)
     pulled, agent.transport.pulled = agent.transport.pulled, []
     return pulled
 
@@ -143,12 +146,11 @@ ANSWER = {"path": "a.log", "mtime_ns": 1, "begin": 0, "data": packed(b"x")}
     ids=lambda change: f"{change}"[:40],
 )  # fmt: skip
 def test_an_invalid_answer_writes_nothing(agent, tmp_path, change, monkeypatch):
-    def stream(request, silence_s):
-        yield agent.parse(agent.query(request), {**ANSWER, **change})
-
-    monkeypatch.setattr(agent, "stream", stream)
-    with pytest.raises(AgentError):
-        fetch_files(agent, "/source", tmp_path / "dest", ["a.log"])
+    answer = {**ANSWER, **change}
+    session = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, answer))
+    with pytest.raises(AgentError), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", tmp_path / "dest", ["a.log"]).receive()
     assert not (tmp_path / "dest").exists()
 
 
@@ -159,4 +161,4 @@ def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
         with pytest.raises(AgentError, match="refused"):
             validate_checkpoints(SimpleNamespace(host="one"), [found])
     with pytest.raises(AgentError, match="refused"):
-        fetch_files(SimpleNamespace(host="one"), "/", tmp_path, [name])
+        FileFetch(Pipeline(SimpleNamespace(host="one")), "/", tmp_path, [name])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from unit.agent.outputs.chief import TASK, save, start_task
 from unit.builders import make_inventory
+from waiting import until
 
 from tfdeploy.agent.machine.hashing import sha256
 from tfdeploy.agent.outputs import state_file, verify
@@ -16,8 +20,11 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.transfer.checkpoints import fetch
+from tfdeploy.hosts.rounds import run_alone
+from tfdeploy.transfer import fetch as files
+from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+from tfdeploy.transfer.streamed_files import StreamedFiles
 from tfdeploy.transport.local import LocalTransport
 
 ANOTHER_VERSION = "0123456789abcdef"
@@ -48,9 +55,9 @@ def save_good(saves, step, shards=1, keep=()):
     verify.remember_verified(str(saves), [known])
 
 
-def make_agent(version=None):
+def make_agent(version=None, transport=LocalTransport):
     host = make_inventory('[hosts.here]\ntransport = "local"').hosts[0]
-    return Agent(LocalTransport("here"), host, version)
+    return Agent(transport("here"), host, version)
 
 
 def make_other_agent(home):
@@ -68,12 +75,14 @@ def make_other_agent(home):
 def test_checkpoints_arrive_from_an_agent_of_any_version(
     home, run, saves, is_current, bulk, monkeypatch
 ):
-    monkeypatch.setattr(fetch, "BULK", bulk)
+    for module in (fetch, arrival, files):
+        monkeypatch.setattr(module, "BULK", bulk)
     agent = make_agent() if is_current else make_other_agent(home)
     save_good(saves, 1)
     save_good(saves, 2, shards=2, keep=[1])
     for _ in range(2):
-        [fetched] = fetch.fetch_checkpoints(agent, run).checkpoints
+        result = run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+        [fetched] = result.checkpoints
         assert fetched.name == "model.ckpt-2"
     arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
     assert arrived == {*fetched.files, "checkpoint"}
@@ -81,18 +90,61 @@ def test_checkpoints_arrive_from_an_agent_of_any_version(
     agent.close()
 
 
-def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path, monkeypatch):
-    reports = threading.Event()
+def test_a_part_of_another_checkpoint_of_this_name_is_not_continued(home, run, saves, monkeypatch):
+    for module in (fetch, arrival, files):
+        monkeypatch.setattr(module, "BULK", 0)
+    agent = make_agent()
+    save_good(saves, 2)
+    incoming = run.folder / ".incoming"
+    incoming.mkdir(parents=True)
+    (incoming / "model.ckpt-2.data-00000-of-00001").write_text("old")
+    run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+    for file in saves.glob("model.ckpt-2.*"):
+        arrived = run.folder / "checkpoints" / file.name
+        assert arrived.read_bytes() == file.read_bytes()
+        assert arrived.stat().st_mtime_ns == file.stat().st_mtime_ns
+    agent.close()
 
-    def fetch_files(agent, source, folder, names, total, check):
-        reports.set()
-        while True:
-            check()
 
-    monkeypatch.setattr("tfdeploy.transfer.checkpoints.early_fetch.fetch_files", fetch_files)
-    early = EarlyFetch(SimpleNamespace(host="here"), tmp_path)
-    early.begin("/pin", {"model.index": 8})
-    assert reports.wait(10)
-    early.close()
+class LyingTransport(LocalTransport):
+    """Send other content of the same size."""
+
+    def send_files(self, source, files):
+        false = Path(source).parent / "false"
+        false.mkdir(exist_ok=True)
+        for name, _ in files:
+            (false / name).write_bytes((Path(source) / name).read_bytes().swapcase())
+        return super().send_files(str(false), files)
+
+
+def test_a_file_that_arrives_with_other_content_is_refused_and_named(home, run, saves, monkeypatch):
+    for module in (fetch, arrival, files):
+        monkeypatch.setattr(module, "BULK", 0)
+    agent = make_agent(transport=LyingTransport)
+    save_good(saves, 1)
+    with pytest.raises(TransferFailed, match=r"model.ckpt-1.* arrived with content that differs"):
+        run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+    assert not [*(run.folder / "checkpoints").iterdir()]
+    assert not (saves / ".tfdeploy-pin").exists()
+    agent.close()
+
+
+def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path):
+    """Its host sends without end."""
+    os.mkfifo(tmp_path / "model.data")
+    agent, dest = make_agent(), tmp_path / "dest"
+    dest.mkdir()
+    early = EarlyFetch(agent, StreamedFiles(agent, dest))
+    early.begin(str(tmp_path), {"model.data": 1 << 30})
+    with (tmp_path / "model.data").open("wb", buffering=0) as endless, suppress(BrokenPipeError):
+        endless.write(b"x")
+        until((dest / "model.data").exists, "the first byte")
+        closing = threading.Thread(target=early.close)
+        closing.start()
+        while closing.is_alive():
+            endless.write(b"x")
+            closing.join(0.01)
+    closing.join()
     with pytest.raises(TransferFailed, match="not wanted"):
         early.wait()
+    agent.close()

@@ -9,24 +9,28 @@ import pytest
 from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.rounds import Part, run_parts
 from tfdeploy.transfer import artifacts
 from unit.builders import make_plan
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"
 
 
-class Agent:
-    """An agent that knows only these verbs."""
+class Pipeline:
+    """A pipeline to an agent that knows only these verbs."""
 
-    host = "w"
+    agent = SimpleNamespace(host="w")
 
     def __init__(self, **answers):
         self.answers, self.requests = answers, []
 
-    def ask(self, request, timeout_s=60.0):
+    def send(self, request):
         self.requests.append((request.VERB, request.task))
+        return SimpleNamespace(answer=lambda: self.answer(request))
+
+    def answer(self, request):
         if request.VERB not in self.answers:
-            raise AgentError(self.host, f"the agent failed: KeyError: {request.VERB!r}")
+            raise AgentError("w", f"the agent failed: KeyError: {request.VERB!r}")
         return self.answers[request.VERB]
 
 
@@ -35,23 +39,28 @@ def make_run(tmp_path, agent):
     return SimpleNamespace(**record, inventory=SimpleNamespace(project="p"))
 
 
-@pytest.fixture
-def fetched(monkeypatch):
-    fetched = []
-    monkeypatch.setattr(artifacts, "fetch_files", lambda agent, *where: fetched.append(where))
-    return fetched
+def fetch_events(pipeline, run):
+    parts = [Part(artifacts.fetch_events(pipeline, run, p)) for p in run.plan.placements_on("w")]
+    run_parts(parts)
+    return sum(part.result for part in parts)
 
 
-def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, fetched):
-    agent = Agent(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
+def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeypatch):
+    folders = []
+
+    def fetch(pipeline, source, dest, files):
+        folders.append(dest)
+        return SimpleNamespace(receive=list)
+
+    monkeypatch.setattr(artifacts, "FileFetch", fetch)
+    pipeline = Pipeline(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
     run = make_run(tmp_path, agent_bundle.current_version())
-    assert artifacts.fetch_events(agent, run, run.plan.placements_on("w")) == 6
-    assert agent.requests == [("events", "worker:0"), ("events", "evaluator:0")]
-    folders = {where[1] for where in fetched}
-    assert folders == {tmp_path / "events", tmp_path / "events" / "evaluator-0"}
+    assert fetch_events(pipeline, run) == 6
+    assert pipeline.requests == [("events", "worker:0"), ("events", "evaluator:0")]
+    assert {*folders} == {tmp_path / "events", tmp_path / "events" / "evaluator-0"}
 
 
-def test_an_error_of_an_agent_of_this_version_is_raised(tmp_path, fetched):
+def test_an_error_of_an_agent_of_this_version_is_raised(tmp_path):
     run = make_run(tmp_path, agent_bundle.current_version())
     with pytest.raises(AgentError):
-        artifacts.fetch_events(Agent(), run, run.plan.placements_on("w"))
+        fetch_events(Pipeline(), run)

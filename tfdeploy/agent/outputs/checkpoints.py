@@ -53,6 +53,11 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
         bad=[BadCheckpoint(name, error) for name, error in bad.items()],
         there=_visible_names(folder),
         elsewhere=saves.saved_elsewhere(task_dir, launch),
+        mtimes_ns={
+            file.path: os.stat(os.path.join(pin_dir, file.path)).st_mtime_ns
+            for found in good
+            for file in found.files
+        },
     )
 
 

@@ -59,8 +59,8 @@ class Linked(PinAnswer):
 
 class Pinned(PinAnswer):
     """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
-    from `checkpoint_dir`, None if it does not exist. `elsewhere` is None from an agent that does
-    not report it."""
+    from `checkpoint_dir`, None if it does not exist. `elsewhere` and `mtimes_ns`, the mtime of each
+    file, are None from an agent that does not report them."""
 
     checkpoint_dir: str
     pin: str
@@ -68,6 +68,7 @@ class Pinned(PinAnswer):
     bad: List[BadCheckpoint]
     there: Optional[List[str]] = None
     elsewhere: Optional[List[SavedPath]] = None
+    mtimes_ns: Optional[Dict[str, int]] = None
 
 
 class Pin(Request[PinAnswer]):

@@ -6,38 +6,36 @@ import threading
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, TransferFailed
-from tfdeploy.transfer.checkpoints.arrival_hashes import ArrivalHashes
-from tfdeploy.transfer.fetch import check_free_space, fetch_files
+from tfdeploy.transfer.fetch import check_free_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.transfer.streamed_files import StreamedFiles
 
 
 class EarlyFetch:
-    """Fetches files into a folder, in a thread of its own. `names` are these files."""
+    """Fetches large files in a thread of its own. `names` are these files."""
 
-    def __init__(self, agent: Agent, folder: Path) -> None:
+    def __init__(self, agent: Agent, files: StreamedFiles) -> None:
         self.names: tuple[str, ...] = ()
-        self._agent, self._folder = agent, folder
+        self._agent, self._files = agent, files
         self._thread: threading.Thread | None = None
-        self._hashes: ArrivalHashes | None = None
         self._error: TfdeployError | OSError | None = None
         self._closed = threading.Event()
 
     def begin(self, source: str, sizes: Mapping[str, int]) -> None:
-        """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name)."""
+        """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name); only
+        the first call does."""
+        if self.names or not sizes:
+            return
         self.names = tuple(sizes)
-        self._hashes = ArrivalHashes(self._folder, self.names)
-        self._thread = threading.Thread(
-            target=self._fetch, args=(source, sum(sizes.values()), self._hashes), daemon=True
-        )
+        self._thread = threading.Thread(target=self._fetch, args=(source, sizes), daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until all files have arrived. Raises as `fetch_files` does, and OSError."""
+        """Wait until all files have arrived. Raises as `StreamedFiles.fetch` does."""
         if self._thread:
             self._thread.join()
         if self._error:
@@ -49,17 +47,10 @@ class EarlyFetch:
         if self._thread:
             self._thread.join()
 
-    def hash(self, name: str) -> str | None:
-        """Return the hash of a file as it arrived; None if the file must be read for it."""
-        return self._hashes.get(self._folder / name) if self._hashes else None
-
-    def _fetch(self, source: str, total: int, hashes: ArrivalHashes) -> None:
+    def _fetch(self, source: str, sizes: Mapping[str, int]) -> None:
         try:
-            check_free_space(self._agent, self._folder, [total])
-            with hashes:
-                fetch_files(
-                    self._agent, source, self._folder, self.names, total, self._refuse_if_closed
-                )
+            check_free_space(self._agent, self._files.folder, [*sizes.values()])
+            self._files.fetch(source, sizes, self._refuse_if_closed)
         except (TfdeployError, OSError) as error:
             self._error = error
 

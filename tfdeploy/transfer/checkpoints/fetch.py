@@ -7,33 +7,29 @@ runs/<run>/.incoming/     the remains of an interrupted fetch; the next one cont
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.outputs import Checkpoint as PinnedCheckpoint
 from tfdeploy.agent.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
 from tfdeploy.errors import AgentError
-from tfdeploy.hosts import parallel
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
+from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
-from tfdeploy.transfer.fetch import (
-    BULK,
-    check_free_space,
-    difference,
-    fetch_files,
-    is_safe_path,
-    verify_file,
-)
+from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
 from tfdeploy.transfer.outputs import task_request
 from tfdeploy.transfer.run_folder import exclusive
+from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.rounds import Steps
     from tfdeploy.run import Run
 
 
@@ -88,15 +84,33 @@ class FetchedCheckpoints:
     elsewhere: tuple[SavedElsewhere, ...]
 
 
-def fetch_checkpoints(agent: Agent, run: Run, *, every: bool = False) -> FetchedCheckpoints:
-    """Fetch the chief's newest good checkpoint, or `every` one. Raises as `fetch_files` does."""
+def fetch_checkpoints(
+    pipeline: Pipeline, run: Run, *, every: bool = False
+) -> Steps[FetchedCheckpoints]:
+    """Fetch the chief's newest good checkpoint, or `every` one. Raises as `FileFetch` does."""
+    agent, request = pipeline.agent, task_request(run, run.plan.chief)
     (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     incoming = run.folder / ".incoming"
     incoming.mkdir(exist_ok=True)
-    early = EarlyFetch(agent, incoming)
-    with _pinned(agent, run, every, early) as answer:
+    streamed = StreamedFiles(agent, incoming)
+    answers = _ask(pipeline, Pin(**request, every=every))
+    with (
+        released_on_failure(agent, Unpin(**request)),
+        closing(EarlyFetch(agent, streamed)) as early,
+    ):
+        yield
+        answer = _read_answers(agent, run, answers, early)
+        arrival = Arrival(pipeline, run, answer, early, streamed)
+        if not arrival.large:
+            pipeline.send(Unpin(**request))
+        yield
+        arrival.receive()
         for checkpoint in answer.checkpoints:
-            _fetch(agent, run, answer, checkpoint, early)
+            arrival.pull(checkpoint)
+            if arrival.large and checkpoint is answer.checkpoints[-1]:
+                pipeline.send(Unpin(**request))
+                pipeline.flush()
+            arrival.install(checkpoint)
     shutil.rmtree(incoming, ignore_errors=True)  # remains of older collects
     return FetchedCheckpoints(
         answer.checkpoint_dir,
@@ -118,7 +132,7 @@ def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
     """
     folder = run.folder / "checkpoints"
     with exclusive(run):
-        for name in _index_last(old.files)[::-1]:
+        for name in index_last(old.files)[::-1]:
             (folder / name).unlink(missing_ok=True)
         state_file.write(str(folder), newest.name)
 
@@ -142,95 +156,48 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) 
             )
 
 
-@contextmanager
-def _pinned(agent: Agent, run: Run, every: bool, early: EarlyFetch) -> Iterator[Pinned]:
-    """Have the chief's host keep its checkpoints unchanged; yield its last answer to `pin`. With
-    the first answer `early` begins."""
-    request = task_request(run, run.plan.chief)
-    pin = ""
+def _ask(pipeline: Pipeline, request: Pin) -> Iterator[PinAnswer]:
+    """Send the request; return its answers. An agent of another version may give a single one,
+    without the line that ends a stream: its session is left after the last one that counts."""
+    agent = pipeline.agent
+    if agent.is_current:
+        return pipeline.send(request, PIN_TIMEOUT_S).answers()
+    return iter(agent.stream(request, PIN_TIMEOUT_S))
+
+
+def _read_answers(
+    agent: Agent, run: Run, answers: Iterator[PinAnswer], early: EarlyFetch
+) -> Pinned:
+    """Return the last answer to `pin`. With the first one `early` begins."""
     pinned: Pinned | None = None
-    try:
-        with agent.transfers.begin(agent.host, note="reading its checkpoints"):
-            for answer in _answers(agent, Pin(**request, every=every)):
-                if isinstance(answer, Linked) and not pin:
-                    validate_checkpoints(agent, answer.checkpoints)
-                    pin = answer.linked
-                    absent = _absent_files(run, answer)
-                    if sum(absent.values()) >= BULK:  # less is sent faster over the same session
-                        early.begin(pin, absent)
-                elif isinstance(answer, Pinned):
-                    validate_checkpoints(agent, answer.checkpoints)
-                    pin, pinned = answer.pin, answer
-        if not pinned:
-            raise AgentError(agent.host, "it did not say which of its checkpoints are good")
-        yield pinned
-    finally:
-        early.close()
-        if pin:
-            agent.ask(Unpin(**request))
-
-
-def _answers(agent: Agent, request: Pin) -> Iterator[PinAnswer]:
-    """Yield what the agent answers. One of another version may give a single answer, without the
-    line that ends a stream: its session is left after the last answer that counts."""
-    for answer in agent.stream(request, PIN_TIMEOUT_S):
-        yield answer
-        if isinstance(answer, Pinned) and not agent.is_current:
-            return
+    with agent.transfers.begin(agent.host, note="reading its checkpoints"):
+        for answer in answers:
+            if isinstance(answer, Linked):
+                validate_checkpoints(agent, answer.checkpoints)
+                early.begin(answer.linked, _absent_files(run, answer))
+            elif isinstance(answer, Pinned):
+                validate_checkpoints(agent, answer.checkpoints)
+                pinned = answer
+                if not agent.is_current:
+                    break
+    if not pinned:
+        raise AgentError(agent.host, "it did not say which of its checkpoints are good")
+    return pinned
 
 
 def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
-    """Return the sizes of the linked files that are certainly not on the controller, by name, and
-    of the indexes that belong to them."""
-    sizes: dict[str, int] = {}
-    for checkpoint in linked.checkpoints:
-        listed = {file.path: file.size for file in checkpoint.files}
-        absent = {name for name, size in listed.items() if _size(run, name) != size}
-        names = _index_last({*absent, f"{checkpoint.name}.index"}) if absent else []
-        sizes |= {name: listed[name] for name in names}
-    return sizes
+    """Return the sizes of the linked files that are certainly not on the controller; none if they
+    are so small that they come faster over the same session."""
+    folder = run.folder / "checkpoints"
+    files = [file for checkpoint in linked.checkpoints for file in checkpoint.files]
+    absent = {f.path: f.size for f in files if _size(folder / f.path) != f.size}
+    return absent if sum(absent.values()) > BULK else {}
 
 
-def _size(run: Run, name: str) -> int | None:
-    file = run.folder / "checkpoints" / name
+def _size(file: Path) -> int | None:
     return file.stat().st_size if file.is_file() else None
 
 
 def _parse(checkpoint: PinnedCheckpoint) -> Checkpoint:
     files = tuple(file.path for file in checkpoint.files)
     return Checkpoint(checkpoint.name, checkpoint.step, files, checkpoint.verified)
-
-
-def _fetch(
-    agent: Agent, run: Run, answer: Pinned, checkpoint: PinnedCheckpoint, early: EarlyFetch
-) -> None:
-    """Fetch one checkpoint into .incoming, then move it into checkpoints/.
-
-    The data files move first, then the index, which makes TensorFlow see them. Last the state file
-    is written, with the newest checkpoint on top. So no part of a checkpoint is ever visible.
-    """
-    folder, incoming = run.folder / "checkpoints", run.folder / ".incoming"
-    expected = {file.path: file for file in checkpoint.files}
-    missing = [name for name, file in expected.items() if difference(folder / name, file)]
-    if missing:
-        index = f"{checkpoint.name}.index"
-        missing = _index_last({*missing, index})
-        if set(missing).intersection(early.names):
-            early.wait()
-        if rest := [name for name in missing if name not in early.names]:
-            sizes = [expected[name].size for name in rest]
-            check_free_space(agent, incoming, sizes)
-            fetch_files(agent, answer.pin, incoming, rest, sum(sizes))
-        parallel.each(
-            lambda name: verify_file(agent, incoming / name, expected[name], early.hash(name)),
-            missing,
-            hashing.THREADS,
-        )
-        (folder / index).unlink(missing_ok=True)  # hides an older checkpoint of the same name
-        for name in missing:
-            (incoming / name).replace(folder / name)
-    state_file.write(str(folder), answer.checkpoints[0].name)
-
-
-def _index_last(names: Iterable[str]) -> list[str]:
-    return sorted(names, key=lambda name: (name.endswith(".index"), name))

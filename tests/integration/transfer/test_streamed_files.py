@@ -1,0 +1,104 @@
+"""Large files arrive as their host holds them, hashed on the way and continued at the byte."""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+
+import pytest
+from unit.builders import make_inventory
+
+from tfdeploy.agent.protocol.outputs import HashedFile
+from tfdeploy.errors import TransferFailed
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.transfer.streamed_files import StreamedFiles
+from tfdeploy.transport.local import LocalTransport
+
+CONTENTS = {name: Random(name).randbytes(3_000_001) for name in ("a", "sub/b", "c")}
+HASHES = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENTS.items()}
+SIZES = {name: len(content) for name, content in CONTENTS.items()}
+EXPECTED = {name: HashedFile(name, SIZES[name], HASHES[name]) for name in CONTENTS}
+
+
+class RecordingTransport(LocalTransport):
+    """Record which bytes a host is asked for."""
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.requests = []
+
+    def send_files(self, source, files):
+        self.requests.append(dict(files))
+        return super().send_files(source, files)
+
+
+@pytest.fixture
+def agent():
+    host = make_inventory('[hosts.h]\ntransport = "local"').hosts[0]
+    agent = Agent(RecordingTransport("h"), host)
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def source(tmp_path):
+    for name, content in CONTENTS.items():
+        file = tmp_path / "source" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return tmp_path / "source"
+
+
+@pytest.fixture
+def streamed(agent, tmp_path):
+    (tmp_path / "dest").mkdir()
+    return StreamedFiles(agent, tmp_path / "dest")
+
+
+def arrived(streamed):
+    return {name: (streamed.folder / name).read_bytes() for name in CONTENTS}
+
+
+def test_files_are_hashed_as_they_arrive(streamed, source):
+    streamed.fetch(str(source), SIZES)
+    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+    assert not streamed.continued
+
+
+def test_an_interrupted_fetch_is_continued_at_the_byte(streamed, source, agent):
+    (streamed.folder / "a").write_bytes(CONTENTS["a"])
+    (streamed.folder / "c").write_bytes(CONTENTS["c"][:1234])
+    streamed.fetch(str(source), SIZES)
+    assert agent.transport.requests == [{"a": SIZES["a"], "sub/b": 0, "c": 1234}]
+    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+
+
+def test_a_part_of_other_content_is_fetched_again(streamed, source, agent):
+    (streamed.folder / "c").write_bytes(b"other")
+    streamed.fetch(str(source), SIZES)
+    streamed.fetch_stale(str(source), EXPECTED)
+    assert agent.transport.requests[1:] == [{"c": 0}]
+    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+
+
+def test_a_file_that_is_longer_than_its_host_said_starts_again(streamed, source):
+    (streamed.folder / "a").write_bytes(bytes(SIZES["a"] + 1))
+    streamed.fetch(str(source), SIZES)
+    assert arrived(streamed) == CONTENTS
+
+
+def test_a_link_at_the_destination_is_replaced_and_not_followed(streamed, source, tmp_path):
+    (tmp_path / "elsewhere").write_text("kept")
+    (streamed.folder / "a").symlink_to(tmp_path / "elsewhere")
+    streamed.fetch(str(source), SIZES)
+    assert arrived(streamed) == CONTENTS
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [(1, "of 3000002 bytes of c"), (-1, "more than it announced")]
+)
+def test_a_host_that_sends_more_or_less_than_it_said_is_refused(streamed, source, change, message):
+    with pytest.raises(TransferFailed, match=message):
+        streamed.fetch(str(source), {**SIZES, "c": SIZES["c"] + change})
+    assert "c" not in streamed.hashes or change < 0

@@ -1,0 +1,43 @@
+"""A stream of files is tried again if sshd drops its handshake, and only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfdeploy.errors import TransferFailed
+from tfdeploy.transport import file_stream
+from tfdeploy.transport.file_stream import SEND, FileStream
+from tfdeploy.transport.rsync import DROPPED
+
+MESSAGE = "kex_exchange_identification: read: Connection reset by peer"
+DROP = 'echo >>attempts; if [ "$(wc -l <attempts)" -lt {} ]; then echo "{}" >&2; exit 255; fi; '
+
+
+@pytest.fixture
+def stream(tmp_path, monkeypatch):
+    """Return a stream that reads one file after so many attempts have failed with a message."""
+    monkeypatch.setattr(file_stream.time, "sleep", lambda seconds: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("content")
+
+    def start(attempts, message):
+        command = ["sh", "-c", DROP.format(attempts + 1, message) + SEND, "sh", str(tmp_path)]
+        return FileStream("h", command, [("file", 3)], lambda text: bool(DROPPED.search(text)))
+
+    return start
+
+
+@pytest.mark.parametrize("attempts", [0, 3])
+def test_a_dropped_handshake_is_tried_again(stream, attempts):
+    found, buffer = stream(attempts, MESSAGE), memoryview(bytearray(100))
+    assert bytes(buffer[: found.read_into(buffer)]) == b"tent"
+    assert found.read_into(buffer) == 0
+    found.close()
+
+
+@pytest.mark.parametrize(("attempts", "message"), [(4, MESSAGE), (1, "Permission denied")])
+def test_another_error_and_a_fourth_drop_are_final(stream, attempts, message):
+    found = stream(attempts, message)
+    with pytest.raises(TransferFailed, match=message):
+        found.read_into(memoryview(bytearray(100)))
+    found.close()

@@ -1,0 +1,120 @@
+"""Fetch large files that do not change meanwhile: hashed as they arrive, continued at the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import TransferFailed
+from tfdeploy.transport import TOO_MUCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from tfdeploy.agent.protocol.outputs import HashedFile
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.transport import FileStream
+
+BLOCK = 1 << 20
+
+
+class StreamedFiles:
+    """Files that a host holds, on their way into `folder`.
+
+    `hashes` are the SHA-256 of those that have arrived, in hex. `continued` are those of which an
+    interrupted fetch had left a part.
+    """
+
+    def __init__(self, agent: Agent, folder: Path) -> None:
+        self.hashes: dict[str, str] = {}
+        self.continued: set[str] = set()
+        self._agent, self.folder = agent, folder
+        self._buffer = memoryview(bytearray(BLOCK))
+
+    def fetch(
+        self, source: str, sizes: Mapping[str, int], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name).
+
+        `check` is called as bytes arrive, and may raise to end the fetch. Raises TransferFailed,
+        and OSError.
+        """
+        if not sizes:
+            return
+        present = {name: self._present(name, size) for name, size in sizes.items()}
+        stream = self._agent.transport.send_files(source, [*present.items()])
+        try:
+            with self._agent.transfers.begin(self._agent.host, sum(sizes.values())) as transfer:
+                for name, size in sizes.items():
+                    transfer.skip(transfer.there + present[name])
+
+                    def report(arrived: int, name: str = name) -> None:
+                        check()
+                        transfer(name, transfer.there + arrived)
+
+                    self._write(stream, name, present[name], size, report)
+                if stream.read_into(self._buffer):
+                    raise TransferFailed(self._agent.host, TOO_MUCH)
+        finally:
+            stream.close()
+
+    def fetch_stale(self, source: str, expected: Mapping[str, HashedFile]) -> None:
+        """Fetch again what was continued from a part of other content. Raises as `fetch` does."""
+        stale = {
+            name: expected[name].size
+            for name in self.continued.intersection(expected)
+            if self.hashes.get(name) != expected[name].sha256
+        }
+        for name in stale:
+            (self.folder / name).unlink(missing_ok=True)
+        self.fetch(source, stale)
+
+    def set_times(self, mtimes_ns: Mapping[str, int]) -> None:
+        """Give the files that have arrived the times that they have on their host. Raises
+        OSError."""
+        for name in self.hashes.keys() & mtimes_ns.keys():
+            os.utime(self.folder / name, ns=(mtimes_ns[name], mtimes_ns[name]))
+
+    def _present(self, name: str, size: int) -> int:
+        """Return how many bytes an interrupted fetch has left; they can be continued."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > size:
+            file.unlink(missing_ok=True)
+            return 0
+        return file.stat().st_size
+
+    def _write(
+        self,
+        stream: FileStream,
+        name: str,
+        present: int,
+        size: int,
+        report: Callable[[int], None],
+    ) -> None:
+        """Write the rest of one file; hash all of it."""
+        digest, left = hashlib.sha256(), size - present
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.folder / name, flags, 0o666), "r+b", buffering=0) as file:
+            if present:
+                self.continued.add(name)
+                while count := file.readinto(self._buffer):
+                    digest.update(self._buffer[:count])
+            while left:
+                count = stream.read_into(self._buffer[:left])
+                if not count:
+                    message = f"it sent {size - left} of {size} bytes of {name}"
+                    raise TransferFailed(self._agent.host, message)
+                block = self._buffer[:count]
+                digest.update(block)
+                _write_all(file.fileno(), block)
+                left -= count
+                report(count)
+        self.hashes[name] = digest.hexdigest()
+
+
+def _write_all(descriptor: int, block: memoryview) -> None:
+    while block:
+        block = block[os.write(descriptor, block) :]

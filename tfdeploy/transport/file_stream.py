@@ -1,0 +1,92 @@
+"""The content of large files of a host as one stream, on a connection of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import select
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import TransferFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+ATTEMPTS = 4
+SILENCE_S = 60.0
+PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
+SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
+# Standard input has two lines for each file: its first byte that is wanted, and its name.
+SEND = (
+    'cd -- "$1" || exit; while IFS= read -r begin && IFS= read -r file; do '
+    'if [ "$begin" = 0 ]; then cat; else tail -c "+$((begin + 1))"; fi <"./$file" || exit; done'
+)
+
+
+class FileStream:
+    """What a host sends of files, one after the other. `is_dropped` says whether its messages mean
+    that sshd dropped the handshake: then it is tried again."""
+
+    def __init__(
+        self,
+        host: str,
+        command: Sequence[str],
+        files: Iterable[tuple[str, int]],
+        is_dropped: Callable[[bytes], bool] = lambda messages: False,
+    ) -> None:
+        """`command` runs SEND; `files` are the names and the first bytes that are wanted."""
+        self._host, self._command, self._is_dropped = host, command, is_dropped
+        self._request = "".join(f"{begin}\n{name}\n" for name, begin in files).encode()
+        self._attempt, self._received = 0, 0
+        self._start()
+
+    def read_into(self, buffer: memoryview) -> int:
+        """Read what has arrived; return its size, 0 at the end. Raises TransferFailed."""
+        while True:
+            if not self._ready.poll(SILENCE_S * 1000):
+                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+            size: int = self._output.readinto(buffer)  # type: ignore[attr-defined]
+            self._received += size
+            if size or self._process.wait() == 0:
+                return size
+            self._raise_or_start_again()
+
+    def close(self) -> None:
+        """End it, also in the middle of a file."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+        self._errors.close()
+
+    def _start(self) -> None:
+        self._attempt += 1
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the stream
+        with tempfile.TemporaryFile() as request:
+            request.write(self._request)
+            request.seek(0)
+            self._process = subprocess.Popen(
+                self._command, stdin=request, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+            )
+        assert self._process.stdout
+        self._output = self._process.stdout
+        if SET_PIPE_SIZE is not None:
+            with suppress(OSError):
+                fcntl.fcntl(self._output, SET_PIPE_SIZE, PIPE_BYTES)
+        self._ready = select.poll()
+        self._ready.register(self._output, select.POLLIN)
+
+    def _raise_or_start_again(self) -> None:
+        self._errors.seek(0)
+        messages = self._errors.read()
+        if self._received or self._attempt == ATTEMPTS or not self._is_dropped(messages):
+            lines = messages.decode(errors="replace").strip().splitlines()
+            details = "; ".join(lines[-2:]) or "the connection was lost"
+            message = f"sending files exited with {self._process.returncode}: {details}"
+            raise TransferFailed(self._host, message)
+        self.close()
+        time.sleep(random.uniform(0.2, 0.6) * 2**self._attempt)  # jitter, as in rsync.py
+        self._start()
