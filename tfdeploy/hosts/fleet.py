@@ -18,15 +18,15 @@ from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.descriptors import max_connections
 from tfdeploy.hosts.following import Following
 from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents
+from tfdeploy.hosts.transports import has_daemon, make_transport
 from tfdeploy.hosts.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.transport import Transport
 
 R = TypeVar("R")
 # An unreachable host occupies a thread for its whole timeout. There are many more threads than
@@ -40,10 +40,11 @@ class Fleet:
     """The agents of an inventory's hosts.
 
     Each host has one connection, opened at its first use. With more hosts than there can be
-    connections, `stays_connected` is false, and a connection is closed after each use. `transfers`
-    has the progress of the files on their way to and from the hosts. If another thread sets
-    `cancel`, every call for several hosts, and what follows a run, raises Cancelled soon; see
-    `cancellation`.
+    connections, `stays_connected` is false, and a connection is closed after each use. With more
+    hosts than threads, the connection daemon gets each agent back after each use: one that waits
+    needs less memory. `transfers` has the progress of the files on their way to and from the hosts.
+    If another thread sets `cancel`, every call for several hosts, and what follows a run, raises
+    Cancelled soon; see `cancellation`.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Fleet:
         self.transfers = transfers or Transfers()
         self.transfers.check = self.cancellation.check
         self.agents: Mapping[str, Agent] = {
-            host.name: Agent(_transport(host, inventory, accept_new), host, version)
+            host.name: Agent(make_transport(host, inventory, accept_new), host, version)
             for host in inventory.hosts
         }
         for agent in self.agents.values():
@@ -68,6 +69,7 @@ class Fleet:
         self._locks = {host: threading.Lock() for host in self.agents}
         count = len(self.agents)
         self.stays_connected = count <= MANY_HOSTS or count < max_connections()
+        self._parks = count > THREADS and has_daemon(inventory, accept_new)
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +120,8 @@ class Fleet:
         finally:
             if not self.stays_connected:
                 self.agents[host].close()
+            elif self._parks:
+                self.agents[host].park()
 
     def each(
         self,
@@ -229,17 +233,3 @@ def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
     for placement in placements:
         tasks.setdefault(placement.host, []).append(str(placement.task))
     return tasks
-
-
-def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:
-    if host.is_local:
-        from tfdeploy.transport.local import LocalTransport
-
-        return LocalTransport(host.name)
-    if inventory.keep_connections_s and not accept_new:
-        from tfdeploy.transport.daemon.client import DaemonTransport
-
-        return DaemonTransport(host, inventory)
-    from tfdeploy.transport.ssh.transport import SshTransport
-
-    return SshTransport(host, inventory, accept_new=accept_new)
