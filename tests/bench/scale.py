@@ -27,11 +27,11 @@ CONTAINER = "tfdeploy-bench-many"
 SSH_PORT, TASK_PORT, CHIEFS_PORT = 20001, 22001, 26001
 ALIVE = ("plan_cold", "push_cold", "push_same", "start", "status")
 LOST = ("push_same", "status", "stop")
-FIXED = f"""\
+FIXED = """\
 project = "bench"
 ssh_config = "ssh_config"
 [source]
-path = {json.dumps(str(STUB))}
+path = "source"
 [training]
 command = "python -S -E train.py"
 role = "flags"
@@ -103,7 +103,7 @@ def _container(folder: Path) -> Iterator[str]:
 
 
 def _rows(folder: Path, address: str, n: int, options: argparse.Namespace) -> Iterator[Row]:
-    folder.mkdir()
+    shutil.copytree(STUB, folder / "source")
     _project(folder, address, n)
     _many("up", SSH_PORT, n)
     group = meter.group(f"tfdeploy-bench-{os.getpid()}")

@@ -54,13 +54,20 @@ def status(
 
     if exit_code and (task or on):
         raise typer.BadParameter("--exit-code is about the whole run: leave out --task and --on")
-    run = find_run(hosts, named or run_id)
+    run, console = find_run(hosts, named or run_id), Console(for_json=json)
+
+    def on_wait(so_far: command.RunStatus, waiting: list[str]) -> None:
+        if json:
+            console.print_waiting(waiting)
+        else:
+            console.print_status_so_far(so_far, waiting)
+
     with open_fleet(run) as fleet:
-        run_status = command.status(fleet, run, tasks=task or (), on=on or ())
+        run_status = command.status(fleet, run, tasks=task or (), on=on or (), on_wait=on_wait)
     if json:
         print_json(json_output.status_document(run_status))
     else:
-        Console().print_status(run_status)
+        console.print_status(run_status)
     exit_if_failed(run_status.errors)
     if exit_code:
         raise typer.Exit(status_exit_code.exit_code(run_status))
@@ -287,7 +294,7 @@ def stop(
     console = Console(for_json=json)
     try:
         with open_fleet(run) as fleet:
-            stopped = command.stop_reachable(fleet, run)
+            stopped = command.stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
         console.print_stopped(run, stopped)
         if json:
             print_json(json_output.stop_document(run, stopped))

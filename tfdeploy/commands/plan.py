@@ -131,6 +131,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     with prefix_plan_errors(file):
         placed = placing.make_plan(inventory, addresses)
         checks.check_chief(inventory.training, placed)
+        checks.check_orphan_timeout(inventory.training, placed)
     checks.check_words(inventory.training, placed, options.words)
     with prefix_plan_errors(file):
         source = _older_release(inventory, options.release) or _checked_source(inventory, placed)

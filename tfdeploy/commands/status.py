@@ -13,7 +13,7 @@ from tfdeploy.planning import roles
 from tfdeploy.planning.task_selection import select_placements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.hosts.agent_client import Agent
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
+    Outcomes = Mapping[str, dict[str, TaskReport] | TfdeployError]
 
 MAX_PEERS = 3  # that the reason of a waiting task names
 
@@ -46,17 +47,21 @@ class RunStatus:
 
 
 def status(
-    fleet: Fleet, run: Run, tail: int = 0, tasks: Sequence[str] = (), on: Sequence[str] = ()
+    fleet: Fleet,
+    run: Run,
+    tail: int = 0,
+    tasks: Sequence[str] = (),
+    on: Sequence[str] = (),
+    on_wait: Callable[[RunStatus, list[str]], None] = lambda status, waiting: None,
 ) -> RunStatus:
     """Ask every host for its tasks, and for the last `tail` lines of their logs.
 
-    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). Raises PlanError if
-    they select no task, and nothing else.
+    `tasks` and `on` are as in planning/task_selection.py (empty: all tasks). When some hosts take
+    longer, `on_wait` gets the status of the others and the names of those that have not answered.
+    Raises PlanError if `tasks` and `on` select no task, and nothing else.
     """
     chosen = select_placements(run.plan, tasks, on)
-    tasks_by_host: dict[str, list[str]] = {}
-    for placement in chosen:
-        tasks_by_host.setdefault(placement.host, []).append(str(placement.task))
+    tasks_by_host = _tasks_by_host(chosen)
 
     def ask(agent: Agent) -> dict[str, TaskReport]:
         reports = agent.ask(Status(run.inventory.project, run.id, tail)).tasks
@@ -64,7 +69,18 @@ def status(
             report.task: report for report in reports if report.task in tasks_by_host[agent.host]
         }
 
-    outcomes = fleet.outcomes(tasks_by_host, ask)
+    def combine(outcomes: Outcomes) -> RunStatus:
+        return _combine(run, [p for p in chosen if p.host in outcomes], outcomes)
+
+    def report(outcomes: Outcomes) -> None:
+        on_wait(combine(outcomes), [host for host in tasks_by_host if host not in outcomes])
+
+    return combine(fleet.outcomes(tasks_by_host, ask, on_wait=report))
+
+
+def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:
+    """Return the status of these placements, whose hosts have all answered or failed."""
+    tasks_by_host = _tasks_by_host(placements)
     reports: dict[str, TaskReport] = {}
     errors: list[TfdeployError] = []
     for host, outcome in outcomes.items():
@@ -75,8 +91,15 @@ def status(
         missing = [task for task in tasks_by_host[host] if task not in outcome]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
-    statuses = (TaskStatus(p, explained.get(str(p.task))) for p in chosen)
+    statuses = (TaskStatus(p, explained.get(str(p.task))) for p in placements)
     return RunStatus(run, tuple(statuses), tuple(errors))
+
+
+def _tasks_by_host(placements: Sequence[Placement]) -> dict[str, list[str]]:
+    tasks: dict[str, list[str]] = {}
+    for placement in placements:
+        tasks.setdefault(placement.host, []).append(str(placement.task))
+    return tasks
 
 
 def _with_peers(run: Run, report: TaskReport, reports: Mapping[str, TaskReport]) -> TaskReport:

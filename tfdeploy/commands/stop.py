@@ -13,12 +13,14 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+
+    Outcomes = Mapping[str, list[StoppedTask] | TfdeployError]
 
 MARGIN_S = 40.0
 # Supervisors ask the chief's supervisor every second, in a cluster of 500 tasks every 10 seconds.
@@ -53,8 +55,17 @@ def stop(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
     return stopped
 
 
-def stop_reachable(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
+def stop_reachable(
+    fleet: Fleet,
+    run: Run,
+    *,
+    silent: bool = False,
+    on_wait: Callable[[Mapping[str, str], list[str]], None] = lambda states, waiting: None,
+) -> StopResult:
     """Stop all tasks on all hosts that can be reached. Raises nothing.
+
+    When some hosts take longer, `on_wait` gets the states of the tasks that have stopped, and the
+    names of the hosts that have not answered.
 
     Workers stop before the ps: a worker without its ps ignores SIGTERM for most of a minute. A
     chief that saves when it ends (save_on_stop) stops first, because its last step may need the
@@ -64,16 +75,22 @@ def stop_reachable(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResul
     can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
     found, chief = _Answers(run), _chief(run)
+
+    def report(outcomes: Outcomes, waiting: list[str]) -> None:
+        on_wait(_states(outcomes), waiting)
+
     *first, last = _waves(run)
     for wave in first:
-        found.take(_stop_tasks(fleet, run, wave, silent=silent))
+        found.take(_stop_tasks(fleet, run, wave, report, silent=silent))
     # With the last tasks, the chief is asked again: its supervisor exits when all have ended.
     again = [chief] if chief and chief not in last and not found.errors else []
     linger_s = 0.0 if found.errors else LINGER_S
-    found.take(_stop_tasks(fleet, run, [*last, *again], silent=silent, linger_s=linger_s))
+    found.take(_stop_tasks(fleet, run, [*last, *again], report, silent=silent, linger_s=linger_s))
     if chief and not found.errors and not found.chief_left:
-        _stop_tasks(fleet, run, [chief], tells=False)
+        _stop_tasks(fleet, run, [chief], report, tells=False)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
+    if unasked:
+        on_wait(found.states, [*dict.fromkeys(p.host for p in unasked)])
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     unique = tuple({str(error): error for error in found.errors}.values())
@@ -90,16 +107,21 @@ class _Answers:
         self.chief_left = False
         self._run = run
 
-    def take(self, outcomes: Mapping[str, list[StoppedTask] | TfdeployError]) -> None:
+    def take(self, outcomes: Outcomes) -> None:
         chief = str(self._run.plan.chief.task) if _chief(self._run) else ""
+        self.states = _states(outcomes) | self.states
         for outcome in outcomes.values():
             if isinstance(outcome, TfdeployError):
                 self.errors.append(outcome)
                 continue
-            self.states = {answer.task: answer.state for answer in outcome} | self.states
             self.saved = self.saved or _saved_checkpoint(outcome)
             self.errors += [_survivors(self._run, each) for each in outcome if each.survivors]
             self.chief_left |= any(each.left for each in outcome if each.task == chief)
+
+
+def _states(outcomes: Outcomes) -> dict[str, str]:
+    answers = (each for each in outcomes.values() if not isinstance(each, TfdeployError))
+    return {answer.task: answer.state for outcome in answers for answer in outcome}
 
 
 def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[Placement]:
@@ -152,21 +174,27 @@ def _stop_tasks(
     fleet: Fleet,
     run: Run,
     placements: list[Placement],
+    on_wait: Callable[[Outcomes, list[str]], None],
     *,
     tells: bool = True,
     silent: bool = False,
     linger_s: float = 0.0,
-) -> dict[str, list[StoppedTask] | TfdeployError]:
+) -> Outcomes:
     """Stop tasks; the fields of `Stop` say how."""
+    tasks_by_host: dict[str, list[str]] = {}
+    for placement in placements:
+        tasks_by_host.setdefault(placement.host, []).append(str(placement.task))
 
     def ask(agent: Agent) -> list[StoppedTask]:
-        tasks = [str(p.task) for p in placements if p.host == agent.host]
-        project = run.inventory.project
+        tasks, project = tasks_by_host[agent.host], run.inventory.project
         request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s)
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S + linger_s
         return agent.ask(request, timeout_s).tasks
 
-    return fleet.outcomes(dict.fromkeys(p.host for p in placements), ask)
+    def report(outcomes: Outcomes) -> None:
+        on_wait(outcomes, [host for host in tasks_by_host if host not in outcomes])
+
+    return fleet.outcomes(tasks_by_host, ask, on_wait=report)
 
 
 def _survivors(run: Run, answer: StoppedTask) -> TaskError:

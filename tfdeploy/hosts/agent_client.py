@@ -109,12 +109,15 @@ class Agent:
         """Encode a request for this agent."""
         return query(request) if self._current else query(request, **{ANOTHER_VERSION: True})
 
-    def close(self) -> None:
+    def park(self) -> None:
         """Release the sessions; the connection daemon may keep them."""
         with self._lock:
             idle, self._idle = self._idle, []
         for session in idle:
             session.keep()
+
+    def close(self) -> None:
+        self.park()
         self.transport.close()
 
     def begin(

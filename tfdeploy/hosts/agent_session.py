@@ -7,8 +7,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.agent.protocol.record import to_json
@@ -37,15 +36,26 @@ class Query(Generic[A]):
     request: Request[A]
     data: bytes
     packed: bytes | None = None
+    _compressed: list[bytes] = field(default_factory=list, compare=False, repr=False)
 
-    @cached_property
+    @property
     def compressed(self) -> bytes:
         """What to send to an agent of this version: most of a large request repeats itself, such
-        as the addresses of all tasks."""
-        if len(self.data) < COMPRESSED_FROM:
-            return self.data
-        packed = self.packed or zlib.compress(self.data)
-        return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
+        as the addresses of all tasks.
+
+        It is computed once. (Python 3.11 has one lock for a cached_property of all objects: the
+        requests to many hosts would be compressed one after the other.)
+        """
+        if not self._compressed:
+            self._compressed.append(_compress(self.data, self.packed))
+        return self._compressed[0]
+
+
+def _compress(data: bytes, packed: bytes | None) -> bytes:
+    if len(data) < COMPRESSED_FROM:
+        return data
+    packed = packed or zlib.compress(data)
+    return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
 def query(request: Request[A], **more: bool) -> Query[A]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import threading
-from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -17,23 +15,24 @@ from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.cancellation import Cancellation
+from tfdeploy.hosts.descriptors import max_connections
 from tfdeploy.hosts.following import Following
 from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
+from tfdeploy.hosts.transports import has_daemon, make_transport
+from tfdeploy.hosts.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.transport import Transport
 
 R = TypeVar("R")
 # An unreachable host occupies a thread for its whole timeout. There are many more threads than
 # cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
 THREADS = 128
-MAX_DESCRIPTORS = 1 << 16  # some child processes close every descriptor up to the limit
 MAX_WAITING_BATCHES = 4  # each has up to FollowEvents.MAX_ANSWER_BYTES
 MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
 
@@ -42,10 +41,11 @@ class Fleet:
     """The agents of an inventory's hosts.
 
     Each host has one connection, opened at its first use. With more hosts than there can be
-    connections, `stays_connected` is false, and a connection is closed after each use. `transfers`
-    has the progress of the files on their way to and from the hosts. If another thread sets
-    `cancel`, every call for several hosts, and what follows a run, raises Cancelled soon; see
-    `cancellation`.
+    connections, `stays_connected` is false, and a connection is closed after each use. With more
+    hosts than threads, the connection daemon gets each agent back after each use: one that waits
+    needs less memory. `transfers` has the progress of the files on their way to and from the hosts.
+    If another thread sets `cancel`, every call for several hosts, and what follows a run, raises
+    Cancelled soon; see `cancellation`.
     """
 
     def __init__(
@@ -62,14 +62,15 @@ class Fleet:
         self.transfers = transfers or Transfers()
         self.transfers.check = self.cancellation.check
         self.agents: Mapping[str, Agent] = {
-            host.name: Agent(_transport(host, inventory, accept_new), host, version)
+            host.name: Agent(make_transport(host, inventory, accept_new), host, version)
             for host in inventory.hosts
         }
         for agent in self.agents.values():
             agent.transfers = self.transfers
         self._locks = {host: threading.Lock() for host in self.agents}
         count = len(self.agents)
-        self.stays_connected = count <= MANY_HOSTS or count < _max_connections()
+        self.stays_connected = count <= MANY_HOSTS or count < max_connections()
+        self._parks = count > THREADS and has_daemon(inventory, accept_new)
 
     def __enter__(self) -> Self:
         return self
@@ -83,30 +84,45 @@ class Fleet:
         hosts: Iterable[str],
         act: Callable[[Agent], R],
         on_failed: Callable[[TfdeployError], None] = lambda error: None,
+        on_wait: Callable[[Mapping[str, R | TfdeployError]], None] = lambda outcomes: None,
     ) -> dict[str, R | TfdeployError]:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
-        `on_failed` is called with each error at once, from any thread. Ctrl-C, or `cancel`, skips
-        the hosts that have not started, and waits only shortly for the others.
+        `on_failed` is called with each error at once, from any thread. `on_wait` is called in the
+        caller's thread with the outcomes so far when the other hosts take longer (see waiting.py).
+        Ctrl-C, or `cancel`, skips the hosts that have not started, and waits only shortly for the
+        others.
         """
+        waiting = Waiting(on_wait)
 
         def act_on(host: str) -> R | TfdeployError:
-            try:
-                with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
-                    return act(self.agents[host])
-            except TfdeployError as error:
-                on_failed(error)
-                return error
-            finally:
-                if not self.stays_connected:
-                    self.agents[host].close()
+            outcome = self._act_on(host, act)
+            if isinstance(outcome, TfdeployError):
+                on_failed(outcome)
+            waiting.add(host, outcome)
+            return outcome
+
+        def check() -> None:
+            self.cancellation.check()
+            waiting.check()
 
         names = list(hosts)
-        check = self.cancellation.check
-        check()
+        self.cancellation.check()
         outcomes = parallel.each(act_on, names, THREADS, check)
-        check()  # the calls may have ended because of it
+        self.cancellation.check()  # the calls may have ended because of it
         return dict(zip(names, outcomes, strict=True))
+
+    def _act_on(self, host: str, act: Callable[[Agent], R]) -> R | TfdeployError:
+        try:
+            with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
+                return act(self.agents[host])
+        except TfdeployError as error:
+            return error
+        finally:
+            if not self.stays_connected:
+                self.agents[host].close()
+            elif self._parks:
+                self.agents[host].park()
 
     def each(
         self,
@@ -233,27 +249,3 @@ def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
     for placement in placements:
         tasks.setdefault(placement.host, []).append(str(placement.task))
     return tasks
-
-
-def _max_connections() -> int:
-    """Raise the limit of open descriptors as far as allowed, and return how many connections fit:
-    half of it stays free for files and child processes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-
-
-def _transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:
-    if host.is_local:
-        from tfdeploy.transport.local import LocalTransport
-
-        return LocalTransport(host.name)
-    if inventory.keep_connections_s and not accept_new:
-        from tfdeploy.transport.daemon.client import DaemonTransport
-
-        return DaemonTransport(host, inventory)
-    from tfdeploy.transport.ssh.transport import SshTransport
-
-    return SshTransport(host, inventory, accept_new=accept_new)

@@ -35,6 +35,7 @@ L = TypeVar("L")
 REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
+END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
 MAX_CONNECTING = 128
 CONNECT_S = 30.0
 CANCEL_S = 0.2  # how often `cancel` is looked at
@@ -92,7 +93,8 @@ class Following(Generic[E]):
             self._events.put_nowait(("", None))
         for stream in list(self._streams.values()):
             stream.finish()
-        deadline = time.monotonic() + END_S  # so that their sessions can be used again
+        # So that their sessions can be used again: another agent costs more than its last answer.
+        deadline = time.monotonic() + max(END_S, END_OF_EACH_S * len(self._listeners))
         for listener in self._listeners:
             listener.join(max(0.0, deadline - time.monotonic()))
         for stream in list(self._streams.values()):

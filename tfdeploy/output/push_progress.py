@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_BARS = 12  # more hosts than these share one line
 BAR_WIDTH = 16
 LINE_S = 3.0
+QUIET_S = 1.0
 
 
 class PushProgress:
@@ -87,9 +88,10 @@ class PushProgress:
 @contextmanager
 def show(console: Console, needs: Needs) -> Iterator[PushProgress]:
     """Draw the progress on a terminal until the context ends, then erase it. If `console` is no
-    terminal, print a line every LINE_S seconds."""
+    terminal, print lines."""
     if not console.is_terminal:
-        yield _progress_in_lines(console, needs)
+        with _progress_in_lines(console, needs) as progress:
+            yield progress
     elif len(needs) > MAX_BARS:
         progress = PushProgress(needs)
         with Live(
@@ -134,15 +136,43 @@ def _cut(line: str) -> Text:
     return Text(line, no_wrap=True, overflow="ellipsis")
 
 
-def _progress_in_lines(console: Console, needs: Needs) -> PushProgress:
-    last_line, lock = time.monotonic(), threading.Lock()
+@contextmanager
+def _progress_in_lines(console: Console, needs: Needs) -> Iterator[PushProgress]:
+    lines = _Lines(console)
+    progress = PushProgress(needs, lines.report)
+    lines.progress = progress
+    ended = threading.Event()
+    threading.Thread(target=lines.print_when_quiet, args=(ended,), daemon=True).start()
+    try:
+        yield progress
+    finally:
+        ended.set()
 
-    def print_line(host: str) -> None:
-        nonlocal last_line
-        with lock:
-            if time.monotonic() - last_line > LINE_S:
-                last_line = time.monotonic()
-                console.out(progress.line, highlight=False)
 
-    progress = PushProgress(needs, print_line)
-    return progress
+class _Lines:
+    """The progress in lines: one every LINE_S seconds while anything changes, and one QUIET_S after
+    the last change, because the hosts that are done must not wait for the others to be shown."""
+
+    progress: PushProgress
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._printed_s = self._changed_s = time.monotonic()
+        self._is_printed = True
+
+    def report(self, host: str) -> None:
+        with self._lock:
+            self._changed_s, self._is_printed = time.monotonic(), False
+            if self._changed_s - self._printed_s > LINE_S:
+                self._print()
+
+    def print_when_quiet(self, ended: threading.Event) -> None:
+        while not ended.wait(QUIET_S / 4):
+            with self._lock:
+                if not self._is_printed and time.monotonic() - self._changed_s > QUIET_S:
+                    self._print()
+
+    def _print(self) -> None:
+        self._printed_s, self._is_printed = time.monotonic(), True
+        self._console.out(self.progress.line, highlight=False)

@@ -23,7 +23,7 @@ from tfdeploy.output.batching import Batch
 from tfdeploy.output.terminal import STATE_STYLES, LogTerminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.exec import Entrance
@@ -46,6 +46,7 @@ class RunEvents(LogTerminal):
         self._lost_hosts = Batch(self._print_lost_hosts, MAX_LISTED)
         self._returned_hosts = Batch(self._print_returned_hosts, MAX_LISTED)
         self._printed_reports: dict[str, tuple[Any, ...]] = {}
+        self._ended: set[str] = set()  # tasks whose ends were printed before the others'
         atexit.register(self.flush)  # main() prints the error that ends a command by a new Console
 
     def flush(self) -> None:
@@ -125,9 +126,21 @@ class RunEvents(LogTerminal):
         text = f"run {run.id} had no record on the controller: restored it from {source}"
         self._err.print(f"[yellow]{escape(text)}[/]")
 
-    def print_stopped(self, run: Run, stopped: StopResult) -> None:
-        for state, task in status_table.end_rows(stopped.states):
+    def print_stopped_so_far(self, states: Mapping[str, str], waiting: Sequence[str]) -> None:
+        """Print which tasks have stopped, and which hosts are waited for."""
+        self._print_ends(states)
+        self.print_waiting(waiting)
+
+    def _print_ends(self, states: Mapping[str, str]) -> None:
+        """Print the states of tasks that were not printed yet."""
+        new = {task: state for task, state in states.items() if task not in self._ended}
+        self._ended |= new.keys()
+        for state, task in status_table.end_rows(new):
             self.print_text(f"{state:<9} {task}")
+
+    def print_stopped(self, run: Run, stopped: StopResult) -> None:
+        self._print_ends(stopped.states)
+        self._ended.clear()
         if stopped.saved:
             name, age_s = stopped.saved
             age = format_duration(age_s)

@@ -14,7 +14,7 @@ from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.commands.status import RunStatus, TaskStatus
     from tfdeploy.output.status_table import Row
 
 GAP = 2  # spaces between columns
@@ -24,10 +24,32 @@ OPTIONAL = ("REASON", "PORT", "PID", "RESTARTS", "SINCE", "GPUS", "HEALTH", "TRA
 
 
 class StatusOutput(Terminal):
+    def __init__(self, *, for_json: bool = False) -> None:
+        super().__init__(for_json=for_json)
+        self._shown: set[str] = set()  # tasks whose rows were printed before the others
+
+    def print_status_so_far(self, status: RunStatus, waiting: Sequence[str]) -> None:
+        """Print the rows of the hosts that have answered, and which hosts are waited for."""
+        self._print_new_rows(status, [task for task in status.tasks if task.report])
+        self.print_waiting(waiting)
+
     def print_status(self, status: RunStatus) -> None:
-        network = status.run.inventory.network
-        self.print_text(f"run {status.run.id}  release {status.run.release}  network {network}")
-        rows = [tuple(map(escape_line, row)) for row in status_table.rows(status.tasks)]
+        """Print the rows, except those that were printed while others were waited for."""
+        self._print_new_rows(status, status.tasks)
+        self._print_notices(status)
+        self._shown.clear()
+
+    def _print_new_rows(self, status: RunStatus, tasks: Sequence[TaskStatus]) -> None:
+        new = [task for task in tasks if str(task.placement.task) not in self._shown]
+        if new and not self._shown:
+            network = status.run.inventory.network
+            self.print_text(f"run {status.run.id}  release {status.run.release}  network {network}")
+        if new:
+            self._print_task_rows(new)
+        self._shown |= {str(task.placement.task) for task in new}
+
+    def _print_task_rows(self, tasks: Sequence[TaskStatus]) -> None:
+        rows = [tuple(map(escape_line, row)) for row in status_table.rows(tasks)]
         columns = fitting_columns(rows, self._out.width if self._out.is_terminal else None)
         table = new_table(*columns)
         for row in rows:
@@ -38,7 +60,6 @@ class StatusOutput(Terminal):
             table.add_row(*cells)
         self._print_table(table)
         self._print_hidden(rows, hidden_columns(rows, columns))
-        self._print_notices(status)
 
     def _print_notices(self, status: RunStatus) -> None:
         """Print which notifications of the run's end have failed."""

@@ -19,7 +19,7 @@ from rich.text import Text
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting import known_messages
-from tfdeploy.formatting.hostlist import fold_patterns
+from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import styled_spans
 
@@ -63,6 +63,11 @@ class Terminal:
         """Print what is going on, unless only the result is wanted."""
         if not self.is_quiet:
             self.print_text(text)
+
+    def print_waiting(self, hosts: Sequence[str]) -> None:
+        """Print which hosts have not answered yet."""
+        if not self.is_quiet:
+            self._err.print(f"[dim]waiting for {escape(fold_names(hosts))}[/]")
 
     def print_error(self, error: TfdeployError) -> None:
         """Print what was found, what was expected and what to type next."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
 
 PYTHON_WORDS = ("python", "python3")
+HEARTBEATS_PER_S = 50  # of all tasks together: MAX_REQUESTS_PER_S of agent/supervision/heartbeat.py
+HEARTBEATS = 3  # that a task tries to send before it counts as cut off
 
 
 def check_script(inventory: Inventory, files: Collection[str]) -> None:
@@ -52,6 +54,20 @@ def check_chief(training: Training, plan: Plan) -> None:
         raise PlanError(
             f"training.chief: no host has chief = true, so {plan.chief.task} is the chief",
             "rename it to [training.worker], or set chief = true on a host",
+        )
+
+
+def check_orphan_timeout(training: Training, plan: Plan) -> None:
+    """Raise PlanError if tasks would end although they reach the chief: in a large cluster a task
+    sends fewer heartbeats."""
+    tasks = len(plan.placements)
+    least_s = HEARTBEATS * tasks / HEARTBEATS_PER_S
+    if training.orphan_timeout_s < least_s:
+        raise PlanError(
+            f"training.orphan_timeout_s: found {training.orphan_timeout_s:g}; expected at least "
+            f"{least_s:g} for {tasks:,} tasks, which together send {HEARTBEATS_PER_S} heartbeats "
+            "per second",
+            "set a higher one, or leave it out",
         )
 
 

@@ -19,6 +19,7 @@ from tfdeploy.config.types import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import fields, frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS
+from tfdeploy.planning.exec_limit import refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 
@@ -55,13 +56,15 @@ def make(
     """Return one Launch per placement, in the plan's order; only those of `placements`, if given.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
-    value of each of training.secrets by its name. Raises PlanError for an unknown {field}, or for
-    more replicas than other hosts.
+    value of each of training.secrets by its name. Raises PlanError for an unknown {field}, for more
+    replicas than other hosts, or for more tasks than a program can be passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     chosen = plan.placements if placements is None else placements
     hosts = {host.name: host for host in inventory.hosts}
-    launches = (_launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in chosen)
+    launches = [_launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in chosen]
+    for each in launches:
+        refuse_too_long(each, len(plan.placements))
     return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
 
 

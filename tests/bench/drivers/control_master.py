@@ -62,5 +62,5 @@ class ControlMasterTransport(RsyncTransfers):
         return [*self._ssh_command, self.host, shlex.join(argv)]
 
 
-fleet._transport = ControlMasterTransport
+fleet.make_transport = ControlMasterTransport
 main()

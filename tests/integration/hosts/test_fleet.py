@@ -22,7 +22,7 @@ def test_with_few_descriptors_connections_are_closed_after_each_use(
 ):
     """An agent answers all requests of a connection, unless the connection is closed."""
     monkeypatch.setattr(fleet, "MANY_HOSTS", 0)
-    monkeypatch.setattr(fleet, "_max_connections", lambda: connections)
+    monkeypatch.setattr(fleet, "max_connections", lambda: connections)
     started, counting = home / "started", home / "python"
     counting.write_text(f'#!/bin/sh\necho >> {started}\nexec {sys.executable} "$@"\n')
     counting.chmod(0o755)

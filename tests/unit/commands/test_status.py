@@ -25,7 +25,7 @@ class FleetOf:
     def __init__(self, reports):
         self._reports = reports
 
-    def outcomes(self, hosts, ask):
+    def outcomes(self, hosts, ask, on_wait=None):
         return {host: self._outcome(host, ask) for host in hosts}
 
     def _outcome(self, host, ask):

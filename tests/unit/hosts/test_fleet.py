@@ -15,6 +15,7 @@ from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
 from tfdeploy.hosts import fleet, parallel
 from tfdeploy.hosts import following as following_module
+from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.following import Following
 from tfdeploy.hosts.subscriptions import RunEvents
@@ -43,6 +44,18 @@ def test_every_outcome_is_kept_in_the_order_of_the_hosts():
         "gpu001", "gpu011", "gpu021", "gpu031",
     }  # fmt: skip
     assert all(outcomes[host] in (host,) for host in names if not host.endswith("1"))
+
+
+@pytest.mark.parametrize(("threads", "is_parked"), [(40, False), (39, True)])
+def test_with_more_hosts_than_threads_agents_are_given_back_after_each_use(
+    monkeypatch, threads, is_parked
+):
+    monkeypatch.setattr(fleet, "THREADS", threads)
+    parked = []
+    monkeypatch.setattr(Agent, "park", lambda agent: parked.append(agent.host))
+    names = [f"gpu{n:03}" for n in range(40)]
+    hosts(40).outcomes(names, lambda agent: agent.host)
+    assert sorted(parked) == (names if is_parked else [])
 
 
 def test_each_raises_all_errors_after_every_host_is_done():

@@ -53,6 +53,18 @@ def test_status_shows_every_task_also_without_a_report(printed):
     ]  # fmt: skip
 
 
+def test_rows_that_were_shown_while_others_were_waited_for_are_not_repeated(printed):
+    whole = status_of(make_report(), make_report())
+    first = RunStatus(whole.run, whole.tasks[1:], ())
+
+    def show(console):
+        console.print_status_so_far(first, ["p"])
+        console.print_status(whole)
+
+    lines = printed(show).splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "TASK", "worker:0", "TASK", "ps:0"]
+
+
 def test_a_value_from_a_host_cannot_look_like_a_row_of_its_own(printed):
     forged = "exit 1\nps:0  p  2222  -  7  READY"
     status = status_of(None, make_report(state="FAILED\nREADY", reason=forged))

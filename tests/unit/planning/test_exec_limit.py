@@ -1,0 +1,67 @@
+"""A cluster that is too large for TF_CONFIG or for the flags is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tfdeploy.errors import PlanError
+from tfdeploy.planning import launch
+from tfdeploy.planning.exec_limit import MAX_BYTES, SPARE_BYTES
+from tfdeploy.planning.fields import RunNames
+from unit.builders import make_inventory, make_plan
+
+NAMES = RunNames("run-1", "f00d")
+ADDRESS = 'address = "10.0.{}.{}"\n'
+ONE = len('"10.0.100.100:2222", ')
+
+
+def hosts(count):
+    """Return hosts with addresses of equal length."""
+    addresses = (ADDRESS.format(100 + n // 100, 100 + n % 100) for n in range(count))
+    return "\n".join(f"[hosts.n{n:05}]\n{a}workers = 1" for n, a in enumerate(addresses))
+
+
+def chief_launch(count, training=""):
+    """Return the launch of the chief, of as many workers."""
+    plan, inventory = make_plan(hosts(count)), make_inventory(hosts(count), training=training)
+    return launch.make(inventory, plan, NAMES, "s3cret", {}, [plan.chief])[0]
+
+
+def tf_config_bytes(count):
+    return len(f"TF_CONFIG={chief_launch(count).env['TF_CONFIG']}")
+
+
+@pytest.fixture(scope="module")
+def accepted():
+    """Return the number of tasks of the largest cluster that is accepted."""
+    return 1000 + (MAX_BYTES - SPARE_BYTES - tf_config_bytes(1000)) // ONE
+
+
+def test_the_largest_cluster_is_accepted(accepted):
+    assert MAX_BYTES - SPARE_BYTES - ONE < tf_config_bytes(accepted) <= MAX_BYTES
+
+
+def test_a_larger_cluster_is_refused_in_one_sentence(accepted):
+    with pytest.raises(PlanError) as refused:
+        chief_launch(accepted + 1)
+    size = tf_config_bytes(1000) + (accepted + 1 - 1000) * ONE
+    assert str(refused.value).splitlines()[0] == (
+        f"TF_CONFIG of worker:0 has {size:,} bytes with the addresses of {accepted + 1:,} tasks; "
+        "Linux passes at most 131,071 bytes to a program in one argument or variable"
+    )
+
+
+def test_the_limit_is_that_of_the_kernel():
+    """Source: include/uapi/linux/binfmts.h."""
+    header = Path("/usr/include/linux/binfmts.h")
+    if not header.exists():
+        pytest.skip("the kernel's headers are not installed")
+    assert "MAX_ARG_STRLEN (PAGE_SIZE * 32)" in header.read_text()
+    assert MAX_BYTES == 4096 * 32 - 1
+
+
+def test_a_long_argument_is_refused_by_the_name_of_its_flag():
+    with pytest.raises(PlanError, match=r"^--all of worker:0 has"):
+        chief_launch(5000, 'role_args = ["--all={worker_hosts},{worker_hosts}"]')
