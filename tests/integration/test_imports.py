@@ -51,3 +51,19 @@ def test_plan_loads_no_heavy_library(tmp_path):
     modules = loaded("plan", cwd=tmp_path)
     assert "pydantic" in modules
     assert modules & HEAVY == set()
+
+
+def test_a_short_command_never_searches_for_garbage(tmp_path):
+    code = (
+        "import atexit, gc, sys\n"
+        "from tfdeploy.__main__ import main\n"
+        "searches = []\n"
+        "gc.callbacks.append(lambda phase, info: searches.append(phase))\n"
+        "atexit.register(lambda: print(len(searches), gc.get_freeze_count() > 0))\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "example"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=600,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "0 True", done.stderr
