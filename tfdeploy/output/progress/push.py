@@ -1,30 +1,20 @@
-"""Show how far a push is: a bar for each host, or one line for many hosts."""
+"""How far a push is, and how it is shown without a terminal: a line every few seconds."""
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from rich.live import Live
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
-from rich.text import Text
 
 from tfdeploy.errors import HostError, TfdeployError, Unreachable
 from tfdeploy.formatting.humanize import summarize_groups
 from tfdeploy.hosts.byte_progress import Transfer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from rich.console import Console
-    from rich.progress import Task
+    from collections.abc import Callable, Mapping
 
     Needs = Mapping[str, Mapping[str, int]]
 
-MAX_BARS = 12  # more hosts than these share one line
-BAR_WIDTH = 16
 LINE_S = 3.0
 
 
@@ -84,65 +74,16 @@ class PushProgress:
         return all(arrived.get(id_, -1) >= size for id_, size in self._needs[host].items())
 
 
-@contextmanager
-def show(console: Console, needs: Needs) -> Iterator[PushProgress]:
-    """Draw the progress on a terminal until the context ends, then erase it. If `console` is no
-    terminal, print a line every LINE_S seconds."""
-    if not console.is_terminal:
-        yield _progress_in_lines(console, needs)
-    elif len(needs) > MAX_BARS:
-        progress = PushProgress(needs)
-        with Live(
-            get_renderable=lambda: _cut(progress.line), console=console, transient=True,
-            redirect_stdout=not console.stderr,
-        ):  # fmt: skip
-            yield progress
-    else:
-        with _progress_in_bars(console, needs) as progress:
-            yield progress
-
-
-@contextmanager
-def _progress_in_bars(console: Console, needs: Needs) -> Iterator[PushProgress]:
-    def update(host: str) -> None:
-        transfer = progress.hosts[host]
-        completed = transfer.there / transfer.total if transfer.total else 1.0
-        display.update(bars[host], completed=completed)
-
-    progress = PushProgress(needs, update)
-    columns = (TextColumn("{task.description}"), BarColumn(BAR_WIDTH), TaskProgressColumn())
-    with Progress(
-        *columns, _HostTextColumn(progress), console=console, transient=True,
-        redirect_stdout=not console.stderr,
-    ) as display:  # fmt: skip
-        bars = {host: display.add_task(host, total=1.0) for host in needs}
-        yield progress
-
-
-class _HostTextColumn(ProgressColumn):
-    """Computed at each redraw, not at each report: the rate of a transfer that hangs drops to 0."""
-
-    def __init__(self, progress: PushProgress) -> None:
-        super().__init__()
-        self._push_progress = progress
-
-    def render(self, task: Task) -> Text:
-        return Text(self._push_progress.host_text(task.description))
-
-
-def _cut(line: str) -> Text:
-    return Text(line, no_wrap=True, overflow="ellipsis")
-
-
-def _progress_in_lines(console: Console, needs: Needs) -> PushProgress:
+def progress_in_lines(print_line: Callable[[str], None], needs: Needs) -> PushProgress:
+    """Return a progress that prints a line about all hosts every LINE_S seconds."""
     last_line, lock = time.monotonic(), threading.Lock()
 
-    def print_line(host: str) -> None:
+    def print_changes(host: str) -> None:
         nonlocal last_line
         with lock:
             if time.monotonic() - last_line > LINE_S:
                 last_line = time.monotonic()
-                console.out(progress.line, highlight=False)
+                print_line(progress.line)
 
-    progress = PushProgress(needs, print_line)
+    progress = PushProgress(needs, print_changes)
     return progress
