@@ -25,7 +25,7 @@ from tfdeploy.commands.run import follow_resiliently
 from tfdeploy.config import inventory
 from tfdeploy.hosts.byte_progress import Transfer, Transfers
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.output.push_progress import PushProgress
+from tfdeploy.output.progress.push import PushProgress
 from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:

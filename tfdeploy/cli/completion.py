@@ -6,7 +6,6 @@ The scripts in shells/ ask in Typer's protocol for fish, which has a value in ea
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -57,6 +56,8 @@ def _quietly(
 @_quietly
 def propose_runs(ctx: typer.Context) -> Iterator[str]:
     """The ids of the runs, and their names; the newest first."""
+    import json
+
     records = sorted((_hosts_file(ctx).absolute().parent / "runs").glob("*/run.json"), reverse=True)
     yield from (file.parent.name for file in records)
     for file in records:

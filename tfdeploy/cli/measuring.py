@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -266,6 +265,8 @@ def _interruptible(console: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        import shlex
+
         console.print_interrupted(
             "interrupted: the current run is stopped, finished measurements are kept. Continue "
             f"with\n  tfdeploy {shlex.join(sys.argv[1:])}"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run
-from tfdeploy.environments import spec
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.planning import checks, fields, frameworks, launch, placing
 from tfdeploy.planning.fields import RunNames
@@ -139,13 +137,21 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
         resolved = inventory.model_copy(update=changed)
-        environments = spec.for_hosts(resolved)
+        environments = _environments(resolved)
     intent = Intent(resolved, placed, source, data, environments, options)
     # An unknown {field} is found now, not after the push.
     fields.check_words(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):
         intent.examples()
     return intent
+
+
+def _environments(inventory: Inventory) -> dict[str, EnvironmentSpec]:
+    if not inventory.env:
+        return {}
+    from tfdeploy.environments import spec
+
+    return spec.for_hosts(inventory)
 
 
 def _older_release(inventory: Inventory, release: str | None) -> Release | None:
@@ -194,20 +200,29 @@ def readers(inventory: Inventory, plan: Plan, place: str) -> list[str]:
 def address(host: Host, inventory: Inventory) -> str:
     """Return the address at which other hosts reach this one: the key `address`, else the host name
     that SSH connects to."""
-    if host.address or host.hostname:
-        return host.address or host.hostname or ""
-    if not host.uses_ssh:
-        return "127.0.0.1"
+    if own := _own_address(host):
+        return own
     from tfdeploy.transport.ssh import config
 
     return config.resolve(host, inventory).hostname
 
 
+def _own_address(host: Host) -> str:
+    """Return the address of a host without SSH's configuration; "" if only that has it."""
+    return host.address or host.hostname or ("" if host.uses_ssh else "127.0.0.1")
+
+
 def _addresses(inventory: Inventory) -> dict[str, str]:
     """Return the address of each host. Threads, because each may need a call of `ssh -G`."""
-    with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda host: address(host, inventory), inventory.hosts)
-        return dict(zip((host.name for host in inventory.hosts), found, strict=True))
+    found = {host.name: _own_address(host) for host in inventory.hosts}
+    unknown = [host for host in inventory.hosts if not found[host.name]]
+    if unknown:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor() as pool:
+            resolved = pool.map(lambda host: address(host, inventory), unknown)
+            found.update(zip((host.name for host in unknown), resolved, strict=True))
+    return found
 
 
 def _output_files() -> list[tuple[int, int]]:

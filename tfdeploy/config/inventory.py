@@ -8,7 +8,6 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import toml
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
@@ -83,15 +82,17 @@ def dump(inventory: Inventory) -> str:
         host.name: host.model_dump(mode="json", exclude={"name"}, exclude_unset=True)
         for host in inventory.hosts
     }
-    return toml.dumps({**_without_none(table), "hosts": _without_none(hosts)}, _Encoder())
+    return _to_toml({**_without_none(table), "hosts": _without_none(hosts)})
 
 
-class _Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-    """Write strings as JSON, which is valid TOML: toml itself loses backslashes before "x"."""
+def _to_toml(table: dict[str, Any]) -> str:
+    """Return the text of a table. Strings are written as JSON, which is valid TOML: toml itself
+    loses backslashes before "x"."""
+    import toml
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.dump_funcs[str] = _quoted
+    encoder = toml.TomlEncoder()
+    encoder.dump_funcs[str] = _quoted
+    return toml.dumps(table, encoder)
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,7 @@
-"""The tables of hosts.toml: their keys, types and defaults."""
+"""The tables of hosts.toml: their keys, types and defaults.
 
-from __future__ import annotations
+Without `from __future__ import annotations`: Pydantic would have to evaluate each as text.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self

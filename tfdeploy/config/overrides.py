@@ -92,6 +92,8 @@ def _without(table: T, names: Collection[str]) -> T:
 
 
 def _parse(variables: Sequence[str]) -> dict[str, str]:
+    if not variables:
+        return {}
     added = {}
     for written in variables:
         name, equals, value = written.partition("=")

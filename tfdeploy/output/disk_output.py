@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from tfdeploy.formatting.humanize import format_duration, format_size, shorten_names
-from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
+from tfdeploy.output.stream import Table
+from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ class DiskOutput(Terminal):
             self.print_text(f"no run of {runs.project} is on its hosts")
         has_environments = any(disk.environments for disk in runs.disks.values())
         own = ["ENVIRONMENTS"] if has_environments else []
-        table = new_table("HOST", "USED", "RELEASES", *own, "FREE")
+        table = Table("HOST", "USED", "RELEASES", *own, "FREE")
         for host, disk in runs.disks.items():
             releases = f"{len(disk.releases)}, {format_size(disk.releases_bytes)}"
             free = f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}"
@@ -35,14 +34,14 @@ class DiskOutput(Terminal):
             table.add_row(host, format_size(disk.used_bytes), releases, *cells, free)
         if runs.disks:
             self.print_text("")
-            self._print_table(table)
+            self._out.print_table(table)
 
     def print_prune_plan(self, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
         """Print what is about to be deleted from each host."""
         ids = {run.run for removal in plan.values() for run in removal.runs}
         if ids:
             self._print_run_table([run for run in runs.runs if run.id in ids])
-        table = new_table("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
+        table = Table("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
         for host, removal in plan.items():
             table.add_row(
                 host,
@@ -54,7 +53,7 @@ class DiskOutput(Terminal):
             )
         if plan:
             self.print_text("" if ids else "no run to delete")
-            self._print_table(table)
+            self._out.print_table(table)
 
     def print_prune_result(self, plan: Mapping[str, Removal], pruned: PruneResult | None) -> None:
         """Print what was freed; without `pruned` it was a dry run."""
@@ -68,29 +67,29 @@ class DiskOutput(Terminal):
             self.print_text(f"\nfreed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
-        table = new_table("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
+        table = Table("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
         for run in runs:
             style = STATE_STYLES.get(run.result.upper(), "default")
             table.add_row(
                 run.id,
-                f"[{style}]{run.result}[/]",
+                (run.result, style),
                 format_duration(run.age_s),
                 str(len(run.tasks)),
                 shorten_names(run.hosts),
                 format_size(run.bytes),
                 _collected_text(run),
             )
-        self._print_table(table)
+        self._out.print_table(table)
 
     def _print_labels(self, runs: Sequence[RunSummary]) -> None:
         """Print the names of runs, and the words of the command line as a shell takes them."""
-        table = new_table("RUN", "NAME", "WORDS")
+        table = Table("RUN", "NAME", "WORDS")
         for run in runs:
             if run.name or run.words:
-                table.add_row(run.id, escape(run.name), escape(shlex.join(run.words)))
-        if table.row_count:
+                table.add_row(run.id, run.name, shlex.join(run.words))
+        if table.rows:
             self.print_text("")
-            self._print_table(table)
+            self._out.print_table(table)
 
 
 def _count_and_size(sizes: Sequence[int]) -> str:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from statistics import median
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
-from tfdeploy.experiments.comparing.comparison import spread
-from tfdeploy.experiments.speed import model, report
 from tfdeploy.formatting.humanize import (
     escape_line,
     format_count,
@@ -19,7 +14,8 @@ from tfdeploy.formatting.humanize import (
     format_size,
     shorten_names,
 )
-from tfdeploy.output.terminal import Terminal, new_table
+from tfdeploy.output.stream import Table
+from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,10 +41,8 @@ class ExperimentOutput(Terminal):
         if not self._out.is_terminal:
             yield lambda result: None
             return
-        with self._out.status("pushing the release") as status:
-            yield lambda result: status.update(
-                escape(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-            )
+        with self._out.status("pushing the release") as show:
+            yield lambda result: show(f"{result.cell}, repeat {result.repeat}: run {result.run}")
 
     @contextmanager
     def report_progress(self) -> Iterator[Callable[[str], None]]:
@@ -57,8 +51,8 @@ class ExperimentOutput(Terminal):
         if not self._out.is_terminal:
             yield lambda run: None
             return
-        with self._out.status("reading the runs") as status:
-            yield lambda run: status.update(escape(f"report of run {run}"))
+        with self._out.status("reading the runs") as show:
+            yield lambda run: show(f"report of run {run}")
 
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
@@ -68,9 +62,13 @@ class ExperimentOutput(Terminal):
         self.print_step(f"{what}: at least {least}, less what is already in {folder}")
 
     def print_cell(self, result: Result) -> None:
+        from tfdeploy.experiments.speed import report
+
         self.print_text(report.line(result))
 
     def print_sweep(self, sweep: Sweep, picture: Path) -> None:
+        from tfdeploy.experiments.speed import model, report
+
         self.print_text("")
         self._print_rows(report.columns(sweep), [report.row(sweep, each) for each in sweep])
         self._print_paragraph(report.remarks(sweep))
@@ -83,6 +81,8 @@ class ExperimentOutput(Terminal):
         self.print_text(f"picture: {picture}")
 
     def _print_prediction(self, prediction: Prediction | str, base: Cell) -> None:
+        from tfdeploy.experiments.speed import report
+
         if isinstance(prediction, str):
             self.print_text(f"\nno prediction: {prediction}")
             return
@@ -94,11 +94,11 @@ class ExperimentOutput(Terminal):
     def _print_rows(
         self, columns: Iterable[str], rows: Iterable[Iterable[str]], before: str = ""
     ) -> None:
-        table = new_table(*columns)
+        table = Table(*columns)
         for row in rows:
-            table.add_row(*(escape(escape_line(cell)) for cell in row))
+            table.add_row(*map(escape_line, row))
         self._out.print(before, end="")
-        self._print_table(table)
+        self._out.print_table(table)
 
     def _print_paragraph(self, lines: Iterable[str]) -> None:
         for each in lines:
@@ -109,12 +109,12 @@ class ExperimentOutput(Terminal):
         repeated runs, print a row for each line of the picture, too."""
         line = ("LINE",) if comparison.has_repeats else ()
         columns = ("RUN", *line, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
-        table = new_table(*columns, *_result_columns(comparison))
+        table = Table(*columns, *_result_columns(comparison))
         for group in comparison.groups:
             for run in group.runs:
-                cells = [_text(run.label), *([_text(group.label)] if line else [])]
+                cells = [escape_line(run.label), *([escape_line(group.label)] if line else [])]
                 table.add_row(*cells, *_comparison_row(comparison, run))
-        self._print_table(table)
+        self._out.print_table(table)
         if comparison.has_repeats:
             self._print_spreads(comparison)
         steps = format_count(comparison.smooth, "step")
@@ -142,11 +142,15 @@ class ExperimentOutput(Terminal):
     def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None:
         place = f"{found.task} on {host}: {found.path:.{MAX_TEXT}} from byte {found.begin} on"
         text = escape_line(f"{place} is not shown: it {found.error:.{MAX_TEXT}}")
-        self._err.print(f"[yellow]{escape(text)}[/]")
+        self._print_yellow(text)
 
     def _print_spreads(self, comparison: Comparison) -> None:
         """Print the medians of each line of the picture, with the lowest and the highest value."""
-        table = new_table("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
+        from statistics import median
+
+        from tfdeploy.experiments.comparing.comparison import spread
+
+        table = Table("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
         for group in comparison.groups:
             last = spread(group, lambda run: run.smoothed[-1])
             best = spread(group, comparison.best)
@@ -154,12 +158,12 @@ class ExperimentOutput(Terminal):
             steps = f", step {median(step for step, _ in reached):g}" if reached else ""
             of_all = f"{len(reached)} of {len(group.runs)}{steps}"
             table.add_row(
-                *(_text(group.label), str(len(group.runs)), str(group.points)),
+                *(escape_line(group.label), str(len(group.runs)), str(group.points)),
                 *(_spread_text(last), _spread_text(best)),
                 *([] if comparison.target is None else [of_all]),
             )
         self.print_text("\nmedian (lowest to highest run):")
-        self._print_table(table)
+        self._out.print_table(table)
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
@@ -188,10 +192,6 @@ def _comparison_row(comparison: Comparison, run: RunSeries) -> list[str]:
         *(f"{value:.4g}" for value in values),
         *([] if comparison.target is None else [_point_text(comparison.target_point(run))]),
     ]
-
-
-def _text(label: str) -> str:
-    return escape(escape_line(label))
 
 
 def _spread_text(spread: Spread) -> str:

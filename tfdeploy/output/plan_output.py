@@ -8,8 +8,6 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
@@ -19,10 +17,10 @@ from tfdeploy.formatting.humanize import (
     mask_urls,
     shorten_names,
 )
-from tfdeploy.output import push_progress, status_table
-from tfdeploy.output.terminal import Terminal, new_table
+from tfdeploy.output import status_table
+from tfdeploy.output.stream import Table
+from tfdeploy.output.terminal import Terminal
 from tfdeploy.planning.frameworks import title
-from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
     from tfdeploy.environments.spec import EnvironmentSpec
-    from tfdeploy.output.push_progress import PushProgress
+    from tfdeploy.output.progress.push import PushProgress
     from tfdeploy.release.snapshot import Release
 
 HIDDEN = "***"
@@ -90,10 +88,10 @@ class PlanOutput(Terminal):
         """Print what was found, and why the file is as it is."""
         from tfdeploy.init.document import missing_tensorflow, reasons
 
-        table = new_table(*status_table.MACHINE_COLUMNS)
+        table = Table(*status_table.MACHINE_COLUMNS)
         for row in status_table.machine_rows(draft.proposal.machines):
-            table.add_row(*(escape(escape_line(cell)) for cell in row))
-        self._print_table(table)
+            table.add_row(*map(escape_line, row))
+        self._out.print_table(table)
         self.print_text("")
         for reason in (*reasons(draft.proposal), missing_tensorflow(draft.proposal)):
             if reason:
@@ -116,11 +114,11 @@ class PlanOutput(Terminal):
         return self._spinner(f"checking {count}{modules and f'; each imports {modules}'}")
 
     def print_check(self, checked: CheckResult, intent: Intent) -> None:
-        table = new_table(*status_table.host_columns(intent.inventory.training.imports))
+        table = Table(*status_table.host_columns(intent.inventory.training.imports))
         for row in status_table.host_rows(checked.hosts):
-            table.add_row(*(escape(escape_line(cell)) for cell in row))
+            table.add_row(*map(escape_line, row))
         if checked.hosts:
-            self._print_table(table)
+            self._out.print_table(table)
         self.print_notes(checked.notes)
         hosts = format_count(len(checked.hosts), "host")
         if not checked.errors and len(checked.hosts) < len(intent.hosts):
@@ -133,11 +131,20 @@ class PlanOutput(Terminal):
         self, needs: Mapping[str, Mapping[str, int]]
     ) -> AbstractContextManager[PushProgress]:
         """Return a context that shows how far a push is; `needs` as in PushProgress."""
-        return push_progress.show(self._progress_stream, needs)
+        from tfdeploy.output.progress import push
+
+        stream = self._progress_stream
+        if not stream.is_terminal:
+            return push.progress_in_lines(stream.print, needs)
+        from tfdeploy.output.progress import push_drawing
+
+        return push_drawing.show(stream.rich, needs)
 
     def print_push_result(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
         """Print, for each release, the hosts that received it and those that already had it.
         `outcome` says by release and host whether it was sent."""
+        from tfdeploy.transfer.shared_directory import group_by_store
+
         data = {f"data {place}, release": release for place, release in intent.data.items()}
         for name, release in {"release": intent.release, **data}.items():
             was_sent = outcome[release.id]
@@ -165,19 +172,19 @@ class PlanOutput(Terminal):
                 self.print_step(f"environment {name} is already on {fold_names(present)}")
 
     def _print_placements(self, intent: Intent) -> None:
-        table = new_table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
+        table = Table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
         placements = intent.plan.placements
         for placement in placements[:MANY_TASKS]:
             chief = "chief" if placement == intent.plan.chief else ""
             endpoint = placement.endpoint if placement.port else "-"
             gpus = status_table.gpu_indices(placement)
             table.add_row(str(placement.task), placement.host, endpoint, gpus, chief)
-        self._print_table(table)
+        self._out.print_table(table)
         if len(placements) > MANY_TASKS:
             self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
 
     def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
-        self._out.print(f"\n[bold]{launch.task}[/]")
+        self._out.print("\n", (launch.task, "bold"))
         for name, value in launch.env.items():
             self.print_text(f"  {name}={shorten(shlex.quote(value))}")
         for name in launch.secrets:

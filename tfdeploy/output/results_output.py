@@ -6,7 +6,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import escape_control, format_count, format_size, shorten_names
-from tfdeploy.output import fetch_progress
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -38,15 +37,18 @@ class ResultsOutput(Terminal):
     ) -> AbstractContextManager[None]:
         """Return a context that shows running transfers. `beside_events`: log lines and events are
         printed meanwhile, so nothing is redrawn in place."""
-        if self._progress_stream.is_terminal and not beside_events:
-            return fetch_progress.in_place(self._progress_stream, transfers)
-        return fetch_progress.in_lines(self._print_progress, transfers, notes=not beside_events)
+        from tfdeploy.output.progress import fetch
+
+        stream = self._progress_stream
+        if stream.is_terminal and not beside_events:
+            return fetch.in_place(stream.rich, transfers)
+        return fetch.in_lines(self._print_progress, transfers, notes=not beside_events)
 
     def _print_progress(self, line: str) -> None:
         if self.is_quiet:
             return
         with self._lock:
-            self._err.out(escape_control(line), highlight=False)
+            self._err.print(escape_control(line))
 
     def print_new_results(self, collected: CollectResult) -> None:
         """Print one line for each result that this object has not printed yet."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import atexit
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
-
-from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
@@ -24,6 +21,7 @@ from tfdeploy.output.terminal import STATE_STYLES, LogTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.exec import Entrance
@@ -66,12 +64,12 @@ class RunEvents(LogTerminal):
     def _print_reports(self, reports: Sequence[tuple[str, TaskReport]]) -> None:
         for state, tasks, hosts, pid, reason in status_table.change_rows(reports):
             style = STATE_STYLES.get(state, "default")
-            line = f"[{style}]{_escaped(f'{state!s:<9}')}[/] {escape(f'{tasks:<10} {hosts}')}"
-            line += f"  pid {_escaped(pid)}" if pid else ""
-            line += f"  {_escaped(reason)}" if reason else ""
+            line = f" {tasks:<10} {hosts}"
+            line += f"  pid {escape_line(pid)}" if pid else ""
+            line += f"  {escape_line(reason)}" if reason else ""
             with self._lock:
                 if not self.is_quiet or state in ALARMING:
-                    self._out.print(line)
+                    self._out.print((escape_line(f"{state!s:<9}"), style), line)
 
     def print_followed_lines(self, task: str, host: str, lines: list[str]) -> None:
         """Print log lines of a run that is followed to its end."""
@@ -84,12 +82,19 @@ class RunEvents(LogTerminal):
     def wait_progress(self) -> Iterator[Callable[[Sequence[TfdeployError]], None]]:
         """Return a context while `start` waits, and a function that prints what it waits for. A
         terminal also shows for how long it has waited."""
-        columns = (SpinnerColumn(), TextColumn("waiting"), TimeElapsedColumn())
-        stream = self._progress_stream
-        shown = Progress(*columns, console=stream, transient=True, disable=not stream.is_terminal)
-        with shown:
-            shown.add_task("")
+        with self._wait_clock():
             yield self._print_busy
+
+    def _wait_clock(self) -> AbstractContextManager[object]:
+        stream = self._progress_stream
+        if not stream.is_terminal:
+            return nullcontext()
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("waiting"), TimeElapsedColumn())
+        clock = Progress(*columns, console=stream.rich, transient=True)
+        clock.add_task("")
+        return clock
 
     def _print_busy(self, errors: Sequence[TfdeployError]) -> None:
         without_hints = FleetError([error.with_hint("") for error in errors])
@@ -124,7 +129,7 @@ class RunEvents(LogTerminal):
     def print_restored_record(self, run: Run, hosts: Sequence[str]) -> None:
         source = shorten_names(hosts)
         text = f"run {run.id} had no record on the controller: restored it from {source}"
-        self._err.print(f"[yellow]{escape(text)}[/]")
+        self._print_yellow(text)
 
     def print_stopped_so_far(self, states: Mapping[str, str], waiting: Sequence[str]) -> None:
         """Print which tasks have stopped, and which hosts are waited for."""
@@ -162,7 +167,7 @@ class RunEvents(LogTerminal):
 
     def print_entrance(self, entrance: Entrance) -> None:
         place = f"{entrance.placement.task} on {entrance.placement.host}: {entrance.directory}"
-        self._err.print(escape(escape_line(place)))
+        self._err.print(escape_line(place))
 
     def print_forwarding(self, placement: Placement, forwarding: Forwarding) -> None:
         port = f"port {forwarding.port} of {placement.host}, the host of {placement.task}"
@@ -185,17 +190,13 @@ class RunEvents(LogTerminal):
 
     def _print_returned_hosts(self, hosts: Sequence[str]) -> None:
         answer = "answers" if len(hosts) == 1 else "answer"
-        self._err.print(f"[yellow]{escape(fold_names(hosts))} {answer} again[/]")
+        self._print_yellow(f"{fold_names(hosts)} {answer} again")
 
     def print_collect_failed(self, error: TfdeployError) -> None:
         self._print_warning(error, "tfdeploy tries again with the next checkpoint")
 
     def print_resuming(self, error: TfdeployError) -> None:
         self._print_warning(error, "it will not recover by itself; resuming the run")
-
-
-def _escaped(text: object) -> str:
-    return escape(escape_line(str(text)))
 
 
 def _still_running(run: Run, placements: Sequence[Placement]) -> str:

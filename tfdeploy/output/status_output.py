@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.output import status_table
 from tfdeploy.output.status_table import COLUMNS
-from tfdeploy.output.terminal import STATE_STYLES, Terminal, new_table
+from tfdeploy.output.stream import Table
+from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,15 +49,13 @@ class StatusOutput(Terminal):
 
     def _print_task_rows(self, tasks: Sequence[TaskStatus]) -> None:
         rows = [tuple(map(escape_line, row)) for row in status_table.rows(tasks)]
-        columns = fitting_columns(rows, self._out.width if self._out.is_terminal else None)
-        table = new_table(*columns)
+        columns = fitting_columns(rows, self._out.rich.width if self._out.is_terminal else None)
+        table = Table(*columns)
         for row in rows:
-            cells = [escape(cell) for cell in select_cells(row, columns)]
-            state = columns.index("STATE")
             style = STATE_STYLES.get(row[status_table.STATE], "default")
-            cells[state] = f"[{style}]{cells[state]}[/]"
-            table.add_row(*cells)
-        self._print_table(table)
+            cells = zip(columns, select_cells(row, columns), strict=True)
+            table.add_row(*((text, style) if name == "STATE" else text for name, text in cells))
+        self._out.print_table(table)
         self._print_hidden(rows, hidden_columns(rows, columns))
 
     def _print_notices(self, status: RunStatus) -> None:
@@ -77,7 +74,7 @@ class StatusOutput(Terminal):
                     self.print_text(f"{task}: {reason}")
         others = [column for column in hidden if column != status_table.REASON]
         if others:
-            self._out.print(f"[dim]hidden: {' '.join(others)} (--json has all)[/]")
+            self._out.print((f"hidden: {' '.join(others)} (--json has all)", "dim"))
 
 
 def fitting_columns(rows: Sequence[Row], width: int | None) -> list[str]:

@@ -10,22 +10,18 @@ import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.console import Console as RichConsole
-from rich.markup import escape
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
-
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
-from tfdeploy.formatting import known_messages
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import styled_spans
+from tfdeploy.output.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+
+    from rich.text import Text
 
     from tfdeploy.errors import TfdeployError
     from tfdeploy.formatting.fold_lines import Block
@@ -34,7 +30,6 @@ STATE_STYLES = {
     READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim",
     BACKOFF: "yellow",
 }  # fmt: skip
-MAX_TABLE_WIDTH = 500
 PREFIX_STYLES = ("cyan", "magenta", "yellow", "blue", "green", "bright_cyan", "bright_magenta")
 AT_ONCE = 200  # lines of a log that a terminal gets together
 RULE = "-" * 15  # as clush -b
@@ -48,8 +43,8 @@ class Terminal:
     is_quiet: ClassVar[bool] = False
 
     def __init__(self, *, for_json: bool = False) -> None:
-        self._out = RichConsole(stderr=for_json, highlight=False, soft_wrap=True, emoji=False)
-        self._err = RichConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        self._out = Stream(stderr=for_json)
+        self._err = Stream(stderr=True)
         self._lock = threading.RLock()  # batches of events are printed by threads of their own
 
     def flush(self) -> None:
@@ -57,7 +52,7 @@ class Terminal:
 
     def print_text(self, text: str) -> None:
         self.flush()
-        self._out.out(escape_control(text), highlight=False)
+        self._out.print(escape_control(text))
 
     def print_step(self, text: str) -> None:
         """Print what is going on, unless only the result is wanted."""
@@ -67,7 +62,7 @@ class Terminal:
     def print_waiting(self, hosts: Sequence[str]) -> None:
         """Print which hosts have not answered yet."""
         if not self.is_quiet:
-            self._err.print(f"[dim]waiting for {escape(fold_names(hosts))}[/]")
+            self._err.print((f"waiting for {escape_control(fold_names(hosts))}", "dim"))
 
     def print_error(self, error: TfdeployError) -> None:
         """Print what was found, what was expected and what to type next."""
@@ -80,36 +75,33 @@ class Terminal:
 
     def print_interrupted(self, text: str) -> None:
         self.flush()
-        self._err.print(f"\n{escape(text)}")
+        self._err.print(f"\n{text}")
 
     @property
-    def _progress_stream(self) -> RichConsole:
+    def _progress_stream(self) -> Stream:
         """Where progress is shown: on the terminal if there is one, never in a file of results."""
         if self.is_quiet:
-            return RichConsole(quiet=True)
+            return Stream(quiet=True)
         return self._out if self._out.is_terminal else self._err
 
     def _spinner(self, text: str) -> AbstractContextManager[object]:
         """Return a context that shows `text` beside a spinner, on a terminal only."""
         is_shown = self._err.is_terminal and not self.is_quiet
-        return self._err.status(escape(text)) if is_shown else nullcontext()
+        return self._err.status(text) if is_shown else nullcontext()
 
     def _print_problem(self, label: str, style: str, error: TfdeployError) -> None:
         self.flush()
         first, *rest = str(error).splitlines() or [""]
         with self._lock:
-            self._err.out(label, style=style, end="", highlight=False)
-            for line in (first, *rest):
-                self._err.out(escape_control(line), highlight=False)
+            self._err.print((label, style), escape_control(first))
+            for line in rest:
+                self._err.print(escape_control(line))
 
     def _print_warning(self, error: TfdeployError, next_step: str) -> None:
-        self._err.print(f"[yellow]{escape(escape_control(str(error)))}\n{escape(next_step)}[/]")
+        self._print_yellow(f"{escape_control(str(error))}\n{next_step}")
 
-    def _print_table(self, table: Table) -> None:
-        """Print the table at its own width, whatever the terminal's: a cut name can't be copied."""
-        options = self._out.options.update(max_width=MAX_TABLE_WIDTH)
-        table.width = Measurement.get(self._out, options, table).maximum
-        self._out.print(table, width=table.width, crop=False)
+    def _print_yellow(self, text: str) -> None:
+        self._err.print((text, "yellow"))
 
 
 class LogTerminal(Terminal):
@@ -126,35 +118,39 @@ class LogTerminal(Terminal):
     def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
         """Print each line behind its task and host, in a colour of the task's own."""
         style = PREFIX_STYLES[sum(task.encode()) % len(PREFIX_STYLES)]
-        self._print_lines(task, Text.assemble((f"{task}@{host} | ", style)), lines)
+        self._print_lines(task, (f"{task}@{host} | ", style), lines)
 
     def print_folded(self, blocks: Sequence[Block]) -> None:
         """Print each block of lines below the tasks that wrote them."""
         for block in blocks:
             tasks = ",".join(fold_patterns(block.tasks))
             count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
-            self._out.out(f"{RULE}\n{tasks}{count}\n{RULE}", highlight=False)
-            self._print_lines(tasks, Text(), block.lines)
+            self._out.print(f"{RULE}\n{tasks}{count}\n{RULE}")
+            self._print_lines(tasks, ("", ""), block.lines)
 
     def print_fold_limit(self) -> None:
         """Print once that not all equal lines are folded."""
         if not self._fold_limit_printed:
             self._fold_limit_printed = True
             text = "these logs differ in too many lines to be folded: some equal lines appear twice"
-            self._err.print(f"[yellow]{text}; -n N and --grep select fewer[/]")
+            self._print_yellow(f"{text}; -n N and --grep select fewer")
 
-    def _print_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> None:
+    def _print_lines(self, writer: str, prefix: tuple[str, str], lines: Sequence[str]) -> None:
         """Print many lines in one step: tasks may write thousands of them in a second."""
         if self._out.is_terminal:
             for begin in range(0, len(lines), AT_ONCE):
-                texts = self._styled_lines(writer, prefix, lines[begin : begin + AT_ONCE])
-                with self._lock:
-                    self._out.print(Text("\n").join(texts))
+                self._print_styled(writer, prefix, lines[begin : begin + AT_ONCE])
             return
-        text = "".join(f"{prefix.plain}{line}\n" for line in self._plain_lines(writer, lines))
+        text = "".join(f"{prefix[0]}{line}\n" for line in self._plain_lines(writer, lines))
         with self._lock:
-            self._out.file.write(text)
-            self._out.file.flush()
+            self._out.write(text)
+
+    def _print_styled(self, writer: str, prefix: tuple[str, str], lines: Sequence[str]) -> None:
+        from rich.text import Text
+
+        texts = self._styled_lines(writer, Text.assemble(prefix), lines)
+        with self._lock:
+            self._out.rich.print(Text("\n").join(texts))
 
     def _plain_lines(self, writer: str, lines: Sequence[str]) -> Iterator[str]:
         for line in lines:
@@ -164,6 +160,10 @@ class LogTerminal(Terminal):
                 yield meaning
 
     def _styled_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> Iterator[Text]:
+        from rich.text import Text
+
+        from tfdeploy.formatting import known_messages
+
         for line in lines:
             text = Text(line) if line.isprintable() else _coloured(line)
             if known_messages.is_startup_noise(text.plain):
@@ -174,6 +174,8 @@ class LogTerminal(Terminal):
 
     def _new_meaning(self, writer: str, line: str) -> str:
         """Return what a line means, the first time that its task writes such a line; else ""."""
+        from tfdeploy.formatting import known_messages
+
         meaning = known_messages.meaning(line)
         if not meaning or (writer, meaning) in self._explained:
             return ""
@@ -187,13 +189,8 @@ def _plain(line: str) -> str:
 
 def _coloured(line: str) -> Text:
     """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
+    from rich.text import Text
+
     spans = styled_spans(line)
     parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
     return Text.assemble(*parts)
-
-
-def new_table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table

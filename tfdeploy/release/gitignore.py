@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 from tfdeploy.errors import PlanError
+from tfdeploy.release import plain_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,6 +91,12 @@ def is_ignored(path: str, is_folder: bool, ignores: Iterable[IgnorePatterns]) ->
 
 
 def _compile(line: str) -> Pattern | None:
+    if not line or line.startswith("#"):
+        return None
+    if plain := plain_patterns.to_expression(line):
+        return Pattern(True, re.compile(plain))
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
     try:
         pattern = GitIgnoreSpecPattern(line)
     except ValueError:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.environments import requirements
-from tfdeploy.trust import ssh_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +62,8 @@ def repository(inventory: Inventory) -> Path:
 
 def _ssh_config(inventory: Inventory) -> Iterator[SensitiveValue]:
     if inventory.ssh_config:
+        from tfdeploy.trust import ssh_keywords
+
         found = ssh_keywords.read(inventory.absolute(inventory.ssh_config))
         if found.keywords:
             reason = f"has {', '.join(found.keywords)}"
@@ -81,8 +81,11 @@ def _paths(inventory: Inventory) -> Iterator[SensitiveValue]:
 def _named_paths(inventory: Inventory) -> Iterator[tuple[str, str, Path]]:
     """Yield the key, the value and the resolved path of all that is read and sent to hosts."""
     yield "source.path", inventory.source.path, inventory.source_root
-    for file in requirements.files(inventory):
-        yield "env.requirements", str(file), file.resolve()
+    if inventory.env:
+        from tfdeploy.environments import requirements
+
+        for file in requirements.files(inventory):
+            yield "env.requirements", str(file), file.resolve()
     for place, data in inventory.data.items():
         yield f'data."{place}".path', data.path or place, inventory.data_root(place).resolve()
 

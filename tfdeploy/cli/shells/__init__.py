@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from importlib import resources
 from typing import Annotated
 
 import typer
@@ -31,4 +30,6 @@ def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
     """Print a script with which a shell completes commands, runs, tasks and hosts."""
+    from importlib import resources
+
     sys.stdout.write((resources.files(__name__) / f"tfdeploy.{shell.value}").read_text("utf-8"))

@@ -6,16 +6,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.text import Text
-
 from tfdeploy.formatting.humanize import escape_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
+    from rich.spinner import Spinner
 
     from tfdeploy.hosts.byte_progress import Transfers
 
@@ -27,6 +24,10 @@ IDLE = "querying the hosts"
 @contextmanager
 def in_place(console: Console, transfers: Transfers) -> Iterator[None]:
     """Redraw the running transfers on a terminal; erase them when the context ends."""
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.text import Text
+
     spinner = Spinner("dots")
 
     def render() -> Spinner:

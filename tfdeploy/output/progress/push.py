@@ -1,4 +1,4 @@
-"""Show how far a push is: a bar for each host, or one line for many hosts."""
+"""How far a push is, and how it is shown without a terminal: a line every few seconds."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.live import Live
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
-from rich.text import Text
-
 from tfdeploy.errors import HostError, TfdeployError, Unreachable
 from tfdeploy.formatting.humanize import summarize_groups
 from tfdeploy.hosts.byte_progress import Transfer
@@ -18,13 +14,8 @@ from tfdeploy.hosts.byte_progress import Transfer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from rich.console import Console
-    from rich.progress import Task
-
     Needs = Mapping[str, Mapping[str, int]]
 
-MAX_BARS = 12  # more hosts than these share one line
-BAR_WIDTH = 16
 LINE_S = 3.0
 QUIET_S = 1.0
 
@@ -86,59 +77,9 @@ class PushProgress:
 
 
 @contextmanager
-def show(console: Console, needs: Needs) -> Iterator[PushProgress]:
-    """Draw the progress on a terminal until the context ends, then erase it. If `console` is no
-    terminal, print lines."""
-    if not console.is_terminal:
-        with _progress_in_lines(console, needs) as progress:
-            yield progress
-    elif len(needs) > MAX_BARS:
-        progress = PushProgress(needs)
-        with Live(
-            get_renderable=lambda: _cut(progress.line), console=console, transient=True,
-            redirect_stdout=not console.stderr,
-        ):  # fmt: skip
-            yield progress
-    else:
-        with _progress_in_bars(console, needs) as progress:
-            yield progress
-
-
-@contextmanager
-def _progress_in_bars(console: Console, needs: Needs) -> Iterator[PushProgress]:
-    def update(host: str) -> None:
-        transfer = progress.hosts[host]
-        completed = transfer.there / transfer.total if transfer.total else 1.0
-        display.update(bars[host], completed=completed)
-
-    progress = PushProgress(needs, update)
-    columns = (TextColumn("{task.description}"), BarColumn(BAR_WIDTH), TaskProgressColumn())
-    with Progress(
-        *columns, _HostTextColumn(progress), console=console, transient=True,
-        redirect_stdout=not console.stderr,
-    ) as display:  # fmt: skip
-        bars = {host: display.add_task(host, total=1.0) for host in needs}
-        yield progress
-
-
-class _HostTextColumn(ProgressColumn):
-    """Computed at each redraw, not at each report: the rate of a transfer that hangs drops to 0."""
-
-    def __init__(self, progress: PushProgress) -> None:
-        super().__init__()
-        self._push_progress = progress
-
-    def render(self, task: Task) -> Text:
-        return Text(self._push_progress.host_text(task.description))
-
-
-def _cut(line: str) -> Text:
-    return Text(line, no_wrap=True, overflow="ellipsis")
-
-
-@contextmanager
-def _progress_in_lines(console: Console, needs: Needs) -> Iterator[PushProgress]:
-    lines = _Lines(console)
+def progress_in_lines(print_line: Callable[[str], None], needs: Needs) -> Iterator[PushProgress]:
+    """Print lines about all hosts until the context ends."""
+    lines = _Lines(print_line)
     progress = PushProgress(needs, lines.report)
     lines.progress = progress
     ended = threading.Event()
@@ -155,8 +96,8 @@ class _Lines:
 
     progress: PushProgress
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
         self._lock = threading.Lock()
         self._printed_s = self._changed_s = time.monotonic()
         self._is_printed = True
@@ -175,4 +116,4 @@ class _Lines:
 
     def _print(self) -> None:
         self._printed_s, self._is_printed = time.monotonic(), True
-        self._console.out(self.progress.line, highlight=False)
+        self._print_line(self.progress.line)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tfdeploy.errors import TransferFailed, Unreachable
-from tfdeploy.output import push_progress
-from tfdeploy.output.push_progress import MAX_BARS, PushProgress
+from tfdeploy.output.progress import push, push_drawing
+from tfdeploy.output.progress.push import PushProgress
+from tfdeploy.output.progress.push_drawing import MAX_BARS
 from unit.builders import eventually
 
 MANY = [f"gpu{n:03}" for n in range(1, 1001)]
@@ -106,7 +107,7 @@ def drawn_lines(console):
 
 
 def test_on_a_terminal_few_hosts_have_a_bar_each(terminal):
-    with push_progress.show(terminal, needs(MANY[:MAX_BARS])) as progress:
+    with push_drawing.show(terminal, needs(MANY[:MAX_BARS])) as progress:
         progress(MANY[0], "r", MB)
         progress.fail(Unreachable(MANY[1], "gone"))
         assert eventually(lambda: any("100%" in line for line in drawn_lines(terminal)))
@@ -117,7 +118,7 @@ def test_on_a_terminal_few_hosts_have_a_bar_each(terminal):
 
 
 def test_a_bar_shows_bytes_rate_and_time_left(terminal):
-    with push_progress.show(terminal, needs(["gpu-01"], source=MB, data=999 * MB)) as progress:
+    with push_drawing.show(terminal, needs(["gpu-01"], source=MB, data=999 * MB)) as progress:
         progress("gpu-01", "source", 0)
         progress("gpu-01", "source", MB)
         progress("gpu-01", "data", 0)
@@ -127,7 +128,7 @@ def test_a_bar_shows_bytes_rate_and_time_left(terminal):
 
 
 def test_on_a_terminal_many_hosts_share_one_line(terminal):
-    with push_progress.show(terminal, needs(MANY)) as progress:
+    with push_drawing.show(terminal, needs(MANY)) as progress:
         for host in MANY[:950]:
             progress(host, "r", MB)
         line = "gpu[001-950] done · 50 to go"
@@ -135,27 +136,42 @@ def test_on_a_terminal_many_hosts_share_one_line(terminal):
     assert all(len(line) <= 80 for line in drawn_lines(terminal))
 
 
-def test_without_a_terminal_a_short_push_prints_nothing(monkeypatch):
-    monkeypatch.setattr(push_progress, "LINE_S", 3600.0)
-    console = Console(file=StringIO())
-    with push_progress.show(console, needs(MANY[:MAX_BARS])) as progress:
+@pytest.fixture
+def quiet_lines(monkeypatch):
+    """No line is due before a test says so."""
+    monkeypatch.setattr(push, "LINE_S", 3600.0)
+    monkeypatch.setattr(push, "QUIET_S", 3600.0)
+
+
+def test_without_a_terminal_a_short_push_prints_nothing(quiet_lines):
+    lines = []
+    with push.progress_in_lines(lines.append, needs(MANY[:MAX_BARS])) as progress:
         progress(MANY[0], "r", MB)
-    assert console.file.getvalue() == ""
+    assert lines == []
 
 
 @pytest.mark.parametrize("hosts", [MANY, MANY[:MAX_BARS]], ids=len)
-def test_without_a_terminal_a_line_is_printed_now_and_then(monkeypatch, hosts):
+def test_without_a_terminal_a_line_is_printed_now_and_then(quiet_lines, monkeypatch, hosts):
     """Many threads may report at the same time."""
-    monkeypatch.setattr(push_progress, "LINE_S", 3600.0)
-    console = Console(file=StringIO())
-    with push_progress.show(console, needs(hosts)) as progress:
+    lines = []
+    with push.progress_in_lines(lines.append, needs(hosts)) as progress:
         for host in hosts[:5]:
             progress(host, "r", MB)
-        assert console.file.getvalue() == ""
-        monkeypatch.setattr(push_progress, "LINE_S", 0.0)
+        assert lines == []
+        monkeypatch.setattr(push, "LINE_S", 0.0)
         threads = [threading.Thread(target=progress, args=(host, "r", MB)) for host in hosts[5:11]]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert f"gpu[001-011] done · {len(hosts) - 11} to go\n" in console.file.getvalue()
+    assert f"gpu[001-011] done · {len(hosts) - 11} to go" in lines
+
+
+def test_without_a_terminal_a_line_is_printed_when_nothing_changes_any_more(monkeypatch):
+    monkeypatch.setattr(push, "LINE_S", 3600.0)
+    monkeypatch.setattr(push, "QUIET_S", 0.02)
+    lines = []
+    with push.progress_in_lines(lines.append, needs(MANY[:3])) as progress:
+        progress(MANY[0], "r", MB)
+        assert eventually(lambda: lines)
+    assert lines == ["gpu001 done · 2 to go"]

@@ -1,0 +1,96 @@
+"""Without a terminal a stream prints the same as Rich, and does not load it."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfdeploy.output.stream import MAX_TABLE_WIDTH, Stream, Table
+
+# Rich also drops or expands control characters; wide characters take two columns of a terminal.
+PRINTABLE, CONTROL = "ab [/]\\:日é👍\u0301…", "\t\r\x07\x1b\u202e"
+
+
+def cells_of(characters):
+    texts = st.text(st.sampled_from(characters), max_size=12)
+    return st.one_of(texts, st.tuples(texts, st.sampled_from(["bold red", "default", "dim"])))
+
+
+cells = cells_of(PRINTABLE)  # Rich cuts a cell that has a tab
+
+
+def printed(show, *, by_rich):
+    with pytest.MonkeyPatch.context() as environment, redirect_stdout(StringIO()) as out:
+        environment.delenv("FORCE_COLOR", raising=False)
+        environment.delenv("TTY_COMPATIBLE", raising=False)
+        if by_rich:
+            environment.setenv("TTY_COMPATIBLE", "0")  # Rich decides, and takes it for no terminal
+        stream = Stream()
+        show(stream)
+        assert ("rich" in vars(stream)) == by_rich
+    return out.getvalue()
+
+
+def assert_prints_as_rich(show):
+    assert printed(show, by_rich=False) == printed(show, by_rich=True)
+
+
+@given(st.lists(cells_of(PRINTABLE + CONTROL), max_size=3), st.sampled_from(["\n", ""]))
+def test_text_is_printed_as_by_rich(parts, end):
+    assert_prints_as_rich(lambda stream: stream.print(*parts, end=end))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "a\nb\n", "a\tb\n日\tc", "x" * 1000, "a\r\nb"])
+def test_lines_are_printed_as_by_rich(text):
+    assert_prints_as_rich(lambda stream: stream.print(text))
+
+
+@given(st.integers(1, 4).flatmap(lambda n: st.lists(st.tuples(*[cells] * n), max_size=4)))
+def test_a_table_is_printed_as_by_rich(rows):
+    def show(stream):
+        table = Table(*("TASK", "LISTENS ON", "", "CHIEF")[: len(rows[0]) if rows else 3])
+        for row in rows:
+            table.add_row(*row)
+        stream.print_table(table)
+
+    assert_prints_as_rich(show)
+
+
+@pytest.mark.parametrize("width", [MAX_TABLE_WIDTH, MAX_TABLE_WIDTH + 1, 2 * MAX_TABLE_WIDTH])
+def test_a_wide_table_is_printed_as_by_rich(width):
+    table = Table("A", "B")
+    table.add_row("a", "b" * (width - 3))
+    with redirect_stdout(StringIO()) as plain:
+        Stream().print_table(table)
+    assert plain.getvalue() == printed(lambda stream: stream.print_table(table), by_rich=True)
+
+
+def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Stream()
+    stream.print(("READY", "green"), " ps:0")
+    table = Table("STATE")
+    table.add_row(("FAILED", "bold red"))
+    stream.print_table(table)
+    out = capsys.readouterr().out
+    assert "\x1b[32mREADY\x1b[0m ps:0\n" in out
+    assert "\x1b[1;31mFAILED\x1b[0m" in out
+
+
+def test_a_quiet_stream_prints_nothing(capsys):
+    stream = Stream(quiet=True)
+    stream.print("text")
+    assert not stream.is_terminal
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("replace", [redirect_stdout, redirect_stderr])
+def test_a_stream_that_is_closed_prints_nothing(replace):
+    with replace(None):
+        Stream(stderr=replace is redirect_stderr).print("text")

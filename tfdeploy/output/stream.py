@@ -1,0 +1,161 @@
+"""One of the two standard streams: Rich draws on a terminal; a file or a pipe gets plain text.
+
+The text is the same. A command whose output is no terminal does not load Rich, which takes as long
+as the rest of a short command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console as RichConsole
+
+    Cell = str | tuple[str, str]  # a text, or a text and its style in Rich's words
+
+# With these variables Rich takes a file for a terminal, or a terminal for a file.
+RICH_DECIDES = ("FORCE_COLOR", "TTY_COMPATIBLE")
+TAB = 8
+REWRITTEN = re.compile(r"[\t\a\b\v\f\r]")  # Rich expands a tab and drops the others
+GAP = "  "  # between the columns of a table
+MAX_TABLE_WIDTH = 500  # Rich cuts the cells of wider tables
+
+
+class Table:
+    """A table without lines, under a row of names."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns
+        self.rows: list[tuple[Cell, ...]] = []
+
+    def add_row(self, *cells: Cell) -> None:
+        self.rows.append(cells)
+
+
+class Stream:
+    """Standard output or standard error; a quiet one prints nothing."""
+
+    def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
+        self._stderr = stderr
+        self._quiet = quiet
+
+    @cached_property
+    def rich(self) -> RichConsole:
+        """The stream for what only a terminal shows."""
+        from rich.console import Console as RichConsole
+
+        return RichConsole(stderr=self._stderr, highlight=False, soft_wrap=True, emoji=False)
+
+    @property
+    def is_terminal(self) -> bool:
+        return not self._is_plain and self.rich.is_terminal
+
+    def print(self, *parts: Cell, end: str = "\n") -> None:
+        """Print text in several styles, with spaces for tabs."""
+        if self._is_plain:
+            self.write(_rewritten("".join(map(_text, parts))) + end)
+            return
+        from rich.text import Text
+
+        self.rich.print(Text.assemble(*parts), end=end)
+
+    def write(self, text: str) -> None:
+        """Write the text as it is, and at once."""
+        file = self._file
+        if self._quiet or file is None:
+            return
+        try:
+            file.write(text)
+            file.flush()
+        except BrokenPipeError:  # `tfdeploy status | head`: exit, as Rich does, without a traceback
+            os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+            raise SystemExit(1) from None
+
+    def print_table(self, table: Table) -> None:
+        """Print the table at its own width, whatever the terminal's: a cut name can't be copied."""
+        lines = list(_plain_lines(table)) if self._is_plain else []
+        if lines and _width(lines[0]) <= MAX_TABLE_WIDTH:
+            self.write("".join(f"{line}\n" for line in lines))
+        else:
+            self._print_rich_table(table)
+
+    def _print_rich_table(self, table: Table) -> None:
+        from rich.measure import Measurement
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        drawn = RichTable(box=None, pad_edge=False, header_style="bold")
+        for column in table.columns:
+            drawn.add_column(Text(column), no_wrap=True)
+        for row in table.rows:
+            drawn.add_row(*(Text.assemble(cell) for cell in row))
+        options = self.rich.options.update(max_width=MAX_TABLE_WIDTH)
+        drawn.width = Measurement.get(self.rich, options, drawn).maximum
+        self.rich.print(drawn, width=drawn.width, crop=False)
+
+    @contextmanager
+    def status(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show `text` beside a spinner on a terminal, until the context ends. Yield a function
+        that replaces the text."""
+        from rich.text import Text
+
+        with self.rich.status(Text(text)) as status:
+            yield lambda text: status.update(Text(text))
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it is surely no terminal; else Rich decides."""
+        if self._quiet:
+            return True
+        if any(name in os.environ for name in RICH_DECIDES):
+            return False
+        try:
+            return self._file is None or not self._file.isatty()
+        except ValueError:  # it is closed
+            return True
+
+    @property
+    def _file(self) -> TextIO | None:
+        file: TextIO | None = sys.stderr if self._stderr else sys.stdout
+        # While Rich redraws the other stream, which is a terminal, it replaces this one.
+        return getattr(file, "rich_proxied_file", file)
+
+
+def _text(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def _rewritten(text: str) -> str:
+    """Return a text as Rich would print it without a terminal."""
+    if not REWRITTEN.search(text):
+        return text
+    from rich.text import Text
+
+    rewritten = Text(text)
+    rewritten.expand_tabs(TAB)
+    return rewritten.plain
+
+
+def _plain_lines(table: Table) -> Iterator[str]:
+    """Yield the lines that Rich would print without a terminal."""
+    texts = [[_rewritten(_text(cell)) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = zip(row, widths, strict=True)
+        yield GAP.join(text + " " * (width - _width(text)) for text, width in cells)
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
