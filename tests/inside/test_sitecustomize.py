@@ -133,4 +133,5 @@ def test_the_code_is_valid_in_python_3_8(source):
             else []
         )
     }
-    assert imported <= sys.stdlib_module_names | {"tensorflow", "tfdeploy_checkpoints"}
+    neighbours = {neighbour.stem for neighbour in INSIDE.glob("tfdeploy_*.py")}
+    assert imported <= sys.stdlib_module_names | {"tensorflow"} | neighbours

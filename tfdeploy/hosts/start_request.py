@@ -6,7 +6,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.message import to_json
+from tfdeploy.agent.protocol.record import to_json
 from tfdeploy.agent.protocol.runs import Start
 from tfdeploy.agent.protocol.shared_parts import SharedParts, leave_out
 from tfdeploy.hosts.agent_session import Query

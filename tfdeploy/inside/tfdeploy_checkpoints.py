@@ -7,6 +7,7 @@ complete checkpoint.
 
 import inspect
 import re
+import sys
 from typing import Any, Callable, Optional
 
 from tensorflow.python.checkpoint.checkpoint_options import CheckpointOptions
@@ -31,9 +32,34 @@ def save_on_own_disk(chief_cpu: str) -> None:
     `chief_cpu` is the chief's device, such as `/job:worker/task:0/device:CPU:0`.
     """
     build = _build_on_own_cpu(BaseSaverBuilder._build_internal)
-    io_device = _io_device(CheckpointOptions.experimental_io_device, chief_cpu)
+    io_device = _IoDevice(CheckpointOptions.experimental_io_device, chief_cpu)
     BaseSaverBuilder._build_internal = build
     CheckpointOptions.experimental_io_device = io_device
+    _bound_memory()
+
+
+def _bound_memory() -> None:
+    """Send values in pieces if this TensorFlow has what that needs, otherwise all at once."""
+    try:
+        from tfdeploy_bounded import bound_memory  # it imports this module
+
+        bound_memory()
+    except Exception as error:
+        print(
+            "tfdeploy: checkpoints pass through the chief at once, not in pieces: %s" % error,
+            file=sys.stderr,
+        )
+
+
+def saves_on_own_cpu() -> bool:
+    """Return whether the ops of a compat.v1 Saver for the current graph are on OWN_CPU."""
+    return not executing_eagerly_outside_functions() and _graph_is_in_cluster()
+
+
+def device_is_default(options: Any) -> bool:
+    """Return whether these CheckpointOptions leave the device to save_on_own_disk."""
+    chosen = CheckpointOptions.experimental_io_device
+    return isinstance(chosen, _IoDevice) and chosen.is_default(options)
 
 
 def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,7 +69,7 @@ def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
         raise TypeError("TensorFlow's saver has no parameter 'sharded'")
 
     def build_internal(*args: Any, **kwargs: Any) -> Any:
-        if executing_eagerly_outside_functions() or not _graph_is_in_cluster():
+        if not saves_on_own_cpu():
             return build(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.arguments["sharded"] = False
@@ -54,18 +80,29 @@ def _build_on_own_cpu(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_internal
 
 
-def _io_device(slot: Any, chief_cpu: str) -> property:
-    """TF2: replace the default of CheckpointOptions.experimental_io_device.
+class _IoDevice:
+    """TF2: the default of CheckpointOptions.experimental_io_device.
 
     Checkpoint, CheckpointManager and SavedModel all create such options if they get none. The
     default is computed when it is read: a script may create its options before it has a cluster.
     """
 
-    def read(options: Any) -> Optional[str]:
-        chosen: Optional[str] = slot.__get__(options)
-        return _default_device(chief_cpu) if chosen is None else chosen
+    def __init__(self, slot: Any, chief_cpu: str) -> None:
+        self.slot = slot
+        self.chief_cpu = chief_cpu
 
-    return property(read, slot.__set__)
+    def __get__(self, options: Any, owner: Any = None) -> Any:
+        if options is None:
+            return self
+        chosen = self.slot.__get__(options)
+        return _default_device(self.chief_cpu) if chosen is None else chosen
+
+    def __set__(self, options: Any, value: Any) -> None:
+        self.slot.__set__(options, value)
+
+    def is_default(self, options: Any) -> bool:
+        """Return whether the options name no device and the chief writes what they save."""
+        return self.slot.__get__(options) is None and _default_device(self.chief_cpu) is not None
 
 
 def _default_device(chief_cpu: str) -> Optional[str]:
