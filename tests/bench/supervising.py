@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -114,7 +116,11 @@ def printing(folder: Path, seconds: float) -> str:
 
 @contextmanager
 def own_home() -> Iterator[Path]:
-    """Create a folder that is also the home, so that hosts.toml is trusted only there."""
+    """Create a folder that is also the home, so that hosts.toml is trusted only there.
+
+    SIGTERM raises SystemExit in the block, so that it ends what it has started.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="tfb-") as folder:
         os.environ |= {"HOME": folder, "XDG_CONFIG_HOME": folder, "XDG_CACHE_HOME": folder}
         yield Path(folder)

@@ -96,6 +96,18 @@ def by_hand(project: Project) -> Result:
             launch["argv"], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=output,
             stderr=output, start_new_session=True,
         )  # fmt: skip
+    try:
+        tasks_cpu_s = wait_by_hand(processes)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    log = project.work("worker:0").parent / "by-hand.log"
+    return Result(speed(log.read_text()), tasks_cpu_s)
+
+
+def wait_by_hand(processes: dict[str, subprocess.Popen[bytes]]) -> float:
+    """Wait until the workers have ended; return the CPU seconds of all tasks."""
     tasks_cpu_s = 0.0
     pids = [process.pid for process in processes.values()]
     while processes["worker:0"].poll() is None:
@@ -105,11 +117,7 @@ def by_hand(project: Project) -> Result:
             break
         time.sleep(0.1)
     processes["worker:1"].wait()
-    for process in processes.values():
-        process.kill()
-        process.wait()
-    log = project.work("worker:0").parent / "by-hand.log"
-    return Result(speed(log.read_text()), tasks_cpu_s)
+    return tasks_cpu_s
 
 
 def speed(log: str) -> float:
@@ -126,10 +134,15 @@ def main() -> None:
     pairs = []
     with own_home() as folder:
         project = create(folder, [*options.flags, "--checkpoint_dir={checkpoint_dir}"])
-        for number in range(options.pairs):
-            ours, plain = under_tfdeploy(project), by_hand(project)
-            pairs.append((ours, plain))
-            print(number, ours, plain, f"{ours.steps_per_s / plain.steps_per_s:.3f}", flush=True)
+        try:
+            for number in range(options.pairs):
+                ours, plain = under_tfdeploy(project), by_hand(project)
+                pairs.append((ours, plain))
+                ratio = ours.steps_per_s / plain.steps_per_s
+                print(number, ours, plain, f"{ratio:.3f}", flush=True)
+        finally:
+            project.tf("stop")
+            project.end()
     for title, results in zip(("tfdeploy", "by hand"), zip(*pairs, strict=True), strict=True):
         speeds = sorted(result.steps_per_s for result in results)
         cpu_s = statistics.median(result.tasks_cpu_s for result in results)
