@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import results
+from bench import paper, results
 from bench.results import ALONE, STEPS, Results
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def _blocks() -> dict[str, str]:
     wire = HERE / "results" / "wire.json"
     if wire.exists():
         blocks["wire"] = _wire(json.loads(wire.read_text()))
+        blocks["paper"] = _paper()
     return blocks
 
 
@@ -122,6 +123,7 @@ def _short(value: float) -> str:
 
 SCALE: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "wall s": ("wall_s", "{:.1f}".format),
+    "living shown, s": ("shown_s", "{:.1f}".format),
     "CPU ms a host": ("cpu_ms_a_host", "{:.1f}".format),
     "peak MB": ("peak_mb", "{:.0f}".format),
     "threads": ("threads", "{}".format),
@@ -133,11 +135,22 @@ SCALE: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 def _scale(report: dict[str, Any]) -> str:
     head = ["hosts", "dead", "silent", "step", *SCALE]
     rows = [
-        [str(row["n"]), str(row["dead"]), str(row["silent"]), STEPS[row["step"]]]
-        + [form(row[key]) for key, form in SCALE.values()]
+        [_hosts(row), str(row["dead"]), str(row["silent"]), STEPS[row["step"]]]
+        + [form(row[key]) if key in row else "" for key, form in SCALE.values()]
         for row in report["rows"]
     ]
     return _markdown(head, rows)
+
+
+def _hosts(row: dict[str, Any]) -> str:
+    return f"{row['n']:,}{' (stand-in)' if row.get('standin') else ''}"
+
+
+def _paper() -> str:
+    rows = [list(row) for row in paper.table(paper.load())]
+    head = ["one worker on each host", *(f"{n:,} hosts" for n in paper.SIZES)]
+    limits = [list(limit) for limit in paper.limits()]
+    return _markdown(head, rows) + "\n" + _markdown(["limit", "hosts"], limits)
 
 
 def _relay(report: dict[str, Any]) -> str:

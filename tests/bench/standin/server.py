@@ -1,0 +1,114 @@
+"""Answer for the agents of many hosts, in one process: `server.py SOCKET`.
+
+It speaks the agent's protocol and starts nothing: a run's tasks are only recorded, and READY at
+once. So a thousand hosts fit on one machine, and only the controller is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+import zlib
+from typing import Any
+
+MARK = b"tfdeploy-answer:"
+COMPRESSED = "compressed"
+Body = dict[str, Any]
+
+
+class Host:
+    """One host: its releases, and the state of each task of each run."""
+
+    def __init__(self, agent: str) -> None:
+        self.id = hashlib.sha256(agent.rpartition("/agent/")[0].encode()).hexdigest()[:16]
+        self.releases: set[str] = set()
+        self.runs: dict[str, dict[str, str]] = {}
+
+    def offer(self, body: Body) -> Body:
+        return {"present": body["release"] in self.releases, "here": self.id}
+
+    def lacks(self, body: Body) -> Body:
+        wanted = list(range(len(body["manifest"])))
+        return {**self.offer(body), "wanted": wanted, "incoming": "/standin", "base": None}
+
+    def take(self, body: Body) -> Body:
+        self.releases.add(body["release"])
+        return {"wrong": []}
+
+    def start(self, body: Body) -> Body:
+        for launch in body["launches"]:
+            task = f"{launch['job']}:{launch['index']}"
+            self.runs.setdefault(launch["run"], {})[task] = "READY"
+        return {"tasks": [{"task": task} for task in self.runs[launch["run"]]], "gpus": 0}
+
+    def status(self, body: Body) -> Body:
+        return {"tasks": [_report(*task) for task in self.runs.get(body["run"], {}).items()]}
+
+    def follow(self, body: Body) -> list[Body]:
+        return [{"state": report} for report in self.status(body)["tasks"]]
+
+    def peers(self, body: Body) -> Body:
+        answers = [(peer["task"], "READY", "") for peer in body["peers_asked"]]
+        keys = ("task", "verdict", "detail")
+        return {"peers": [dict(zip(keys, answer)) for answer in answers], "chief": ""}  # noqa: B905
+
+    def stop(self, body: Body) -> Body:
+        tasks = self.runs[body["run"]]
+        tasks.update(dict.fromkeys(body["tasks"], "STOPPED"))
+        stopped = [{"task": t, "state": tasks[t], "survivors": []} for t in body["tasks"]]
+        return {"tasks": [{**each, "saved": None, "left": True} for each in stopped]}
+
+    def logs(self, body: Body) -> Body:
+        return {"folder": "/standin", "names": []}
+
+    def going(self, body: Body) -> Body:
+        """Every task that was not asked learns of the stop from the chief's supervisor."""
+        return {"going": []}
+
+
+def _report(task: str, state: str) -> Body:
+    return {
+        "task": task, "state": state, "age_s": 1.0, "pid": 4242, "exit": None, "restarts": 0,
+        "reason": "", "health": "READY" if state == "READY" else "-",
+    }  # fmt: skip
+
+
+HOSTS: dict[str, Host] = {}
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one agent's requests until the connection ends."""
+    agent = (await reader.readline()).decode().strip()
+    host = HOSTS.setdefault(agent, Host(agent))
+    while line := await reader.readline():
+        if not line.strip():
+            continue
+        verb, body = json.loads(line)
+        if verb == COMPRESSED:
+            verb, body = json.loads(zlib.decompress(await reader.readexactly(body["size"])))
+        if verb == "take":
+            await reader.readexactly(body["size"])
+        answer = getattr(host, verb)(body)
+        if isinstance(answer, list):
+            _send(writer, *answer)
+            await reader.readline()  # until the controller has seen enough
+            _send(writer, {"end": True})
+        else:
+            _send(writer, answer)
+    writer.close()
+
+
+def _send(writer: asyncio.StreamWriter, *answers: Body) -> None:
+    writer.writelines(MARK + json.dumps(answer).encode() + b"\n" for answer in answers)
+
+
+async def main() -> None:
+    await asyncio.start_unix_server(serve, sys.argv[1], limit=1 << 26, backlog=1024)
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
