@@ -1,8 +1,8 @@
 """Divide the values of a checkpoint into pieces, so that the chief never has all of them in memory.
 
 TensorFlow's ops that save and restore name all values of a device at once. All are sent before the
-first byte is written, so the chief would need memory for the whole model. And a value of 2 GB can't
-be sent at all: it exceeds the limit of one gRPC message.
+first byte is written, so the chief would need memory for the whole model. And a save of a value
+larger than one gRPC message, 2 GB, never ends (tensorflow/tensorflow#6117).
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
