@@ -60,13 +60,12 @@ def _add_save_ops(original: Callable[..., Any]) -> Callable[..., Any]:
             return with_dependencies([write(prefix, saveables.parts, saveables.turns)], prefix)
         if not (saves_on_own_cpu() and _is_tensorflows(self)):
             return original(self, prefix, saveables)
-        specs = [spec for saveable in saveables for spec in saveable.specs]
-        tensors = [(spec, spec.tensor) for spec in specs]
-        values = [Part(t, spec.name, spec.slice_spec, t.shape) for spec, t in tensors]
+        values = _values(saveables)
         if fit_at_once(values):
             return original(self, prefix, saveables)
         turns = Turns()
-        shards = [(OWN_CPU, _Piece(piece, turns)) for piece in divide(values)]
+        tensors = [value._replace(value=value.value.tensor) for value in values]
+        shards = [(OWN_CPU, _Piece(piece, turns)) for piece in divide(tensors)]
         return self._AddShardedSaveOpsForV2(prefix, shards)
 
     return add_save_ops
@@ -82,17 +81,21 @@ def _bulk_restore(original: Callable[..., Any]) -> Callable[..., Any]:
     def bulk_restore(self: Any, prefix: Any, saveables: Any, *more: Any) -> Any:
         if not saves_on_own_cpu():
             return original(self, prefix, saveables, *more)
-        values = [
-            Part(spec, spec.name, spec.slice_spec, _shape_of_saved(saveable))
-            for saveable in saveables
-            for spec in saveable.specs
-        ]
+        values = _values(saveables)
         if fit_at_once(values):
             return original(self, prefix, saveables, *more)
         with device(OWN_CPU):
             return read(prefix, divide(values), Turns())
 
     return bulk_restore
+
+
+def _values(saveables: Any) -> List[Part]:
+    return [
+        Part(spec, spec.name, spec.slice_spec, _shape_of_saved(saveable))
+        for saveable in saveables
+        for spec in saveable.specs
+    ]
 
 
 def _shape_of_saved(saveable: Any) -> TensorShape:
