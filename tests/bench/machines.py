@@ -24,13 +24,13 @@ class Host:
     port: int
     address: str
 
-    def run(self, command: str) -> str:
+    def run(self, command: str, stdin: bytes = b"") -> str:
         """Run a command on the host as the user that SSH logs in; return its output."""
-        argv = ["docker", "exec", "--user", USER, f"tfdeploy-bench-{self.name}"]
+        argv = ["docker", "exec", "--interactive", "--user", USER, f"tfdeploy-bench-{self.name}"]
         done = subprocess.run(
-            [*argv, "bash", "-c", command], check=True, capture_output=True, text=True
+            [*argv, "bash", "-c", command], check=True, capture_output=True, input=stdin
         )
-        return done.stdout.strip()
+        return done.stdout.decode().strip()
 
     def transferred(self) -> int:
         """Return the number of bytes that it has received and sent over the network."""

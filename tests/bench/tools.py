@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING
 
 from bench.machines import HERE, KEY, KNOWN_HOSTS, SSH_CONFIG, USER
@@ -70,6 +71,9 @@ class Tfdeploy(Tool):
         ]
         lines += [f'[hosts.{host.name}]\naddress = "{host.address}"' for host in job.hosts]
         (job.folder / "hosts.toml").write_text("\n".join(lines) + "\n")
+        # Once, as its user does: the source is outside of the folder of hosts.toml.
+        home = os.environ | {"HOME": str(job.folder)}
+        subprocess.run([TFDEPLOY, "trust"], cwd=job.folder, env=home, check=True, stdout=DEVNULL)
 
     def argv(self, job: Job, step: str) -> list[str] | None:
         return [TFDEPLOY, "--help" if step == "help" else step.partition("_")[0]]
