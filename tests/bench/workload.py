@@ -138,8 +138,10 @@ def make_checkpoint(chief: Host, step: int) -> None:
     for shard in range(shards):
         file = f"{name}.data-{shard:05d}-of-{shards:05d}"
         lines.append(f"[ -e {file} ] || head -c {size << 20} /dev/urandom >{file}")
-    state = f'model_checkpoint_path: "model.ckpt-{step}"'
-    lines += [f"echo index >{name}.index", f"echo '{state}' >{CHECKPOINTS}/checkpoint"]
+    state = [f'model_checkpoint_path: "model.ckpt-{step}"']  # as TensorFlow writes it
+    state += [f'all_model_checkpoint_paths: "model.ckpt-{each}"' for each in range(1, step + 1)]
+    text = "\n".join(state)
+    lines += [f"echo index >{name}.index", f"echo '{text}' >{CHECKPOINTS}/checkpoint"]
     chief.run("\n".join(["set -e", *lines]))
 
 
