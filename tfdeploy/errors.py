@@ -112,7 +112,7 @@ class CommandTimedOut(HostError):
 
 
 class TransferFailed(HostError):
-    """rsync to or from the host failed."""
+    """A transfer of files to or from the host failed."""
 
 
 class AgentError(HostError):

@@ -133,10 +133,16 @@ SCALE: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 
 
 def _scale(report: dict[str, Any]) -> str:
-    head = ["hosts", "dead", "silent", "step", *SCALE]
+    lost = [name for name in ("dead", "silent") if any(row[name] for row in report["rows"])]
+    known = {
+        title: (key, form)
+        for title, (key, form) in SCALE.items()
+        if any(key in row for row in report["rows"])
+    }
+    head = ["hosts", *lost, "step", *known]
     rows = [
-        [_hosts(row), str(row["dead"]), str(row["silent"]), STEPS[row["step"]]]
-        + [form(row[key]) if key in row else "" for key, form in SCALE.values()]
+        [_hosts(row), *(str(row[name]) for name in lost), STEPS[row["step"]]]
+        + [form(row[key]) if key in row else "" for key, form in known.values()]
         for row in report["rows"]
     ]
     return _markdown(head, rows)

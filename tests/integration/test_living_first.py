@@ -130,8 +130,8 @@ def test_status_and_stop_show_the_living_while_a_silent_host_is_waited_for(site,
     site.project.ok("start", "--push")
     site.lose(mute)
     for command, shown in {
-        "status": r"ps:0 .*READY[^$]*worker:0 .*READY[^$]*waiting for three",
-        "stop": r"STOPPED +worker:0[^$]*waiting for three",
+        "status": r"ps:0 .*READY[^$]*worker:0 .*READY[^$]*waiting for host three",
+        "stop": r"STOPPED +worker:0[^$]*waiting for host three",
     }.items():
         mute.gave_up.clear()
         with running(site.project, command, terminal=terminal) as printed:
@@ -141,3 +141,4 @@ def test_status_and_stop_show_the_living_while_a_silent_host_is_waited_for(site,
             rest = read_until(printed, "three: no SSH|three: the ")
             assert "three: " in rest
             assert "worker:0 " not in rest  # what was shown is not shown again
+        assert mute.gave_up.wait(30)  # the error is printed before the connection is closed

@@ -62,7 +62,9 @@ class Terminal:
     def print_waiting(self, hosts: Sequence[str]) -> None:
         """Print which hosts have not answered yet."""
         if not self.is_quiet:
-            self._err.print((f"waiting for {escape_control(fold_names(hosts))}", "dim"))
+            noun = "host" if len(hosts) == 1 else "hosts"
+            text = f"waiting for {noun} {escape_control(fold_names(hosts))}"
+            self._err.print((text, "dim"))
 
     def print_error(self, error: TfdeployError) -> None:
         """Print what was found, what was expected and what to type next."""

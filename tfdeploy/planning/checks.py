@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import posixpath
 from typing import TYPE_CHECKING
 
@@ -61,13 +62,13 @@ def check_orphan_timeout(training: Training, plan: Plan) -> None:
     """Raise PlanError if tasks would end although they reach the chief: in a large cluster a task
     sends fewer heartbeats."""
     tasks = len(plan.placements)
-    least_s = HEARTBEATS * tasks / HEARTBEATS_PER_S
+    least_s = math.ceil(HEARTBEATS * tasks / HEARTBEATS_PER_S)
     if training.orphan_timeout_s < least_s:
         raise PlanError(
             f"training.orphan_timeout_s: found {training.orphan_timeout_s:g}; expected at least "
-            f"{least_s:g} for {tasks:,} tasks, which together send {HEARTBEATS_PER_S} heartbeats "
-            "per second",
-            "set a higher one, or leave it out",
+            f"{least_s}, the time for {HEARTBEATS} heartbeats of each of {tasks:,} tasks, which "
+            f"together send {HEARTBEATS_PER_S} per second",
+            f"set orphan_timeout_s = {least_s} or more, or leave it out",
         )
 
 

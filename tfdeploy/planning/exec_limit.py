@@ -27,11 +27,14 @@ def refuse_too_long(launch: Launch, tasks: int) -> None:
             continue
         size = len(text.encode())
         if size > MAX_BYTES - SPARE_BYTES:
+            lists_tasks = any(address in text for address in launch.no_proxy)
             raise PlanError(
-                f"{name} of {launch.name or launch.task} has {size:,} bytes with the addresses of "
-                f"{tasks:,} tasks; Linux passes at most {MAX_BYTES:,} bytes to a program in one "
-                "argument or variable",
-                "start fewer tasks, or set shorter addresses in hosts.toml",
+                f"{name} of {launch.name or launch.task} has {size:,} bytes"
+                f"{f' with the addresses of {tasks:,} tasks' if lists_tasks else ''}; Linux passes "
+                f"at most {MAX_BYTES:,} bytes to a program in one argument or variable",
+                "start fewer tasks, or set shorter addresses in hosts.toml"
+                if lists_tasks
+                else "shorten it, or pass a file instead",
             )
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
 
-# From this size on, files are sent and fetched by rsync on a connection of its own; smaller ones go
-# over the agent's open session, which is faster.
+# From this size on, files are sent and fetched on a connection of their own; smaller ones go over
+# the agent's open session, which is faster.
 BULK = 8 << 20
 GROWTH_BYTES = 64 << 20
 GIGA = 1e9

@@ -62,6 +62,13 @@ def test_the_limit_is_that_of_the_kernel():
     assert MAX_BYTES == 4096 * 32 - 1
 
 
+def test_a_long_variable_of_the_user_is_not_blamed_on_the_number_of_tasks():
+    with pytest.raises(PlanError) as refused:
+        chief_launch(2, f'env = {{ WORDS = "{"a" * MAX_BYTES}" }}')
+    assert "WORDS of worker:0 has 131,077 bytes; Linux passes at most" in str(refused.value)
+    assert "tasks" not in str(refused.value)
+
+
 def test_a_long_argument_is_refused_by_the_name_of_its_flag():
     with pytest.raises(PlanError, match=r"^--all of worker:0 has"):
         chief_launch(5000, 'role_args = ["--all={worker_hosts},{worker_hosts}"]')

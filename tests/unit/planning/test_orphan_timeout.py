@@ -19,8 +19,8 @@ def check(tasks, timeout_s):
 def test_tasks_of_a_large_cluster_have_time_for_three_heartbeats():
     check(200, 12)
     message = (
-        r"^training.orphan_timeout_s: found 12; expected at least 12.06 for 201 tasks, which "
-        "together send 50 heartbeats per second"
+        r"^training.orphan_timeout_s: found 12; expected at least 13, the time for 3 heartbeats of "
+        "each of 201 tasks, which together send 50 per second"
     )
     with pytest.raises(PlanError, match=message):
         check(201, 12)
