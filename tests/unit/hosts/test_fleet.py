@@ -14,11 +14,11 @@ from tfdeploy.agent.protocol.reports import Follow, StateChange
 from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
 from tfdeploy.hosts import fleet, parallel
-from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import RunEvents
+from tfdeploy.hosts.streams import following as following_module
+from tfdeploy.hosts.streams.following import Following
+from tfdeploy.hosts.streams.subscriptions import RunEvents
 from unit.builders import eventually, make_inventory
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
-    from tfdeploy.hosts.subscriptions import Subscription
+    from tfdeploy.hosts.streams.subscriptions import Subscription
 
 E = TypeVar("E")
 L = TypeVar("L")
