@@ -227,7 +227,6 @@ class AnswerStream(Generic[A]):
         self._query = query
         self._silence_s = silence_s
         self._session: Session | None = None
-        self._first: Answer | None = None
         self._finishing = False
         self._next: Query[Any] | None = None
         self.next_answer: Any = None
