@@ -73,7 +73,8 @@ class Launching:
             try:
                 started = stream.open()
             except LeaseConflict as conflict:
-                if self._run.id > conflict.run or time.monotonic() > deadline:
+                is_late = self._is_closed or time.monotonic() > deadline
+                if is_late or self._run.id > conflict.run:
                     raise
             else:
                 self._keep(agent.host, stream)
