@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.hosts.agent_client import AnswerStream
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.agent.records import Launch
-    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.run import Run
 
 LEASE_WAIT_S = 20.0

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.agent.protocol.message import Request
-    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.hosts.streams.subscriptions import Subscription
 
 E = TypeVar("E")
