@@ -131,7 +131,7 @@ def follow_agents(*agents):
 
 
 def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monkeypatch):
-    monkeypatch.setattr(following_module, "FINISH_S", 0.2)
+    monkeypatch.setattr(following_module, "FINISH_S", 2.0)
     agents = [FakeAgent("well", None), FakeAgent("hung", None)]
     for agent in agents:
         stream = LastAnswer(hangs=agent.host == "hung")
