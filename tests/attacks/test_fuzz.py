@@ -27,7 +27,7 @@ from tfdeploy.errors import TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
-from tfdeploy.hosts.subscriptions import RunEvents
+from tfdeploy.hosts.streams.subscriptions import RunEvents
 from tfdeploy.output import json_output
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config

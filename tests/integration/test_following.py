@@ -18,7 +18,7 @@ from tfdeploy.agent.reports.logs.tail import LINES_LOST
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.following import HostIsBack
+from tfdeploy.hosts.streams.following import HostIsBack
 from tfdeploy.transport.daemon import locate
 
 from .projects import Project

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.pipeline import Pipeline
-from tfdeploy.hosts.rounds import Part, run_alone, run_parts
+from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
 from tfdeploy.transfer.checkpoints.fetch import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.rounds import run_alone
+from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
 from tfdeploy.transfer.run_folder import disk_errors, exclusive

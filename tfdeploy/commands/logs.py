@@ -10,7 +10,7 @@ from tfdeploy.agent.protocol.reports import LogLines
 from tfdeploy.errors import AgentError, HostError, PlanError, TfdeployError, raise_all
 from tfdeploy.formatting import fold_lines
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.planning import task_selection
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Following
+    from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

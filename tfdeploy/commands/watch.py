@@ -17,12 +17,12 @@ from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import AgentError, TfdeployError
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 
 if TYPE_CHECKING:
     from tfdeploy.agent.protocol.watching import GpuUse, HostUse
     from tfdeploy.agent.records import TaskReport
-    from tfdeploy.hosts.following import Following
+    from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

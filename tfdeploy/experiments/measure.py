@@ -21,7 +21,7 @@ from tfdeploy.experiments.log_steps import LogSteps
 from tfdeploy.experiments.speed import load, results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
-from tfdeploy.hosts.following import may_return
+from tfdeploy.hosts.streams.following import may_return
 
 if TYPE_CHECKING:
     import re
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Event, Following
+    from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
 
 SAMPLE_EVERY_S = 1.0

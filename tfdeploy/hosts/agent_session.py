@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 Answer = dict[str, Any]
 NEXT = b"\n"
+TIMEOUT_S = 60.0  # the usual limit for an answer
 STUCK_S = 60.0  # how long an agent may read nothing of what it is sent
 SMALL = 16 << 10  # bytes that pipes, windows and buffers always have room for
 COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packets anyway

@@ -16,8 +16,8 @@ from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.descriptors import max_connections
-from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
+from tfdeploy.hosts.streams.following import Following
+from tfdeploy.hosts.streams.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
 from tfdeploy.hosts.transports import has_daemon, make_transport
 from tfdeploy.hosts.waiting import Waiting
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.hosts.agent_client import AnswerStream
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

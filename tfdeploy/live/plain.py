@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.errors import HostError
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.live import summary
 from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines

@@ -18,8 +18,8 @@ from tfdeploy.transfer.outputs import task_request
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.hosts.rounds import Steps
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.message import Done, Request
     from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
 
 # From this size on, files are sent and fetched on a connection of their own; smaller ones go over
 # the agent's open session, which is faster.

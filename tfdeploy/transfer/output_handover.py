@@ -13,7 +13,7 @@ from tfdeploy.agent.outputs.units import Walk
 from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
 from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
-from tfdeploy.hosts.rounds import run_alone
+from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts
 from tfdeploy.transfer.outputs import (
     fetch_outputs,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.hosts.rounds import Steps
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.rounds import Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

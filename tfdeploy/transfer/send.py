@@ -18,7 +18,7 @@ from tfdeploy.agent.protocol.releases import (
 )
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.formatting.humanize import format_count
-from tfdeploy.hosts.agent_client import TIMEOUT_S as AGENT_TIMEOUT_S
+from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.last_pushed import LastPushed

@@ -13,7 +13,7 @@ from unit.builders import make_inventory
 from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipeline import Pipeline
+from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.transfer import fetch as fetch_module
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.fetch import FileFetch, pull_files

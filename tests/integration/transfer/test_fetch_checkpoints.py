@@ -20,7 +20,7 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.rounds import run_alone
+from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.transfer import fetch as files
 from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch

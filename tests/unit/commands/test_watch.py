@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.commands.watch import MAX_LINES, SIGTERM_EXIT
 from tfdeploy.errors import AgentError, AuthenticationFailed, Unreachable
-from tfdeploy.hosts.following import HostIsBack
+from tfdeploy.hosts.streams.following import HostIsBack
 from unit.live.samples import host_use, keras, sample, task_use, watched_run
 
 LOST = Unreachable("w", "no route to host")

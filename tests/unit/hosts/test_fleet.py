@@ -10,15 +10,10 @@ import time
 
 import pytest
 
-from tfdeploy.agent.protocol.reports import Follow, StateChange
-from tfdeploy.agent.records import TaskReport
-from tfdeploy.errors import AgentError, FleetError, TfdeployError, Unreachable
+from tfdeploy.errors import AgentError, FleetError, Unreachable
 from tfdeploy.hosts import fleet, parallel
-from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import RunEvents
 from unit.builders import eventually, make_inventory
 
 
@@ -178,92 +173,6 @@ def test_a_call_interrupted_by_ctrl_c_ends_before_the_next_call_to_its_host(list
         two.outcomes(["gpu000", "gpu001"], start)
     two.outcomes(["gpu000", "gpu001"], stop)
     assert calls == ["stopped gpu001", "started", "stopped gpu000"]
-
-
-# Following
-
-
-class Stream:
-    """The events of a host; the first one comes when it may."""
-
-    def __init__(self, first):
-        self._first, self._over = first, threading.Event()
-
-    def __iter__(self):
-        self._first()
-        yield StateChange(TaskReport("w:0", "READY", 0.0, 7, None, 0, ""))
-        self._over.wait()
-
-    def finish(self):
-        self._over.set()
-
-    close = finish
-
-
-class FakeAgent:
-    def __init__(self, host, first):
-        self.host, self._first = host, first
-
-    def stream(self, request, silence_s):
-        return Stream(self._first)
-
-
-def following(count, first):
-    request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({FakeAgent(f"gpu{n}", first): RunEvents(request) for n in range(count)})
-
-
-def test_many_hosts_are_followed_but_only_some_connect_at_a_time():
-    connecting, most, lock = [], [], threading.Lock()
-
-    def first():
-        with lock:
-            connecting.append(1)
-            most.append(len(connecting))
-        time.sleep(0.01)
-        with lock:
-            connecting.pop()
-
-    heard = set()
-    with following(500, first) as many:
-        for host, event in many.events(time.monotonic() + 60):
-            assert not isinstance(event, TfdeployError)
-            heard.add(host)
-            if len(heard) == 500:
-                break
-    assert len(heard) == 500
-    assert max(most) <= following_module.MAX_CONNECTING
-
-
-def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
-    monkeypatch.setattr(following_module, "CONNECT_S", 0.1)
-    hung, over = [], threading.Event()
-
-    def first():
-        if len(hung) < following_module.MAX_CONNECTING:
-            hung.append(1)
-            over.wait(60)
-
-    with following(following_module.MAX_CONNECTING + 3, first) as many:
-        heard = [next(events)[0] for events in [many.events()] for _ in range(3)]
-        over.set()
-    assert len(set(heard)) == 3
-
-
-def test_hosts_wait_until_their_events_are_handled():
-    sent, request = [], Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    agents = [FakeAgent(f"gpu{n}", lambda: sent.append(1)) for n in range(8)]
-    with Following({agent: RunEvents(request) for agent in agents}, None, 2) as few:
-        assert eventually(lambda: len(sent) == 8)
-        assert few._events.qsize() <= 2
-        assert len({next(events)[0] for events in [few.events()] for _ in range(8)}) == 8
-
-
-def test_leaving_the_context_ends_every_thread():
-    before = threading.active_count()
-    with following(200, lambda: None) as many:
-        next(many.events())
-    assert eventually(lambda: threading.active_count() <= before)
 
 
 def test_when_no_thread_can_be_started_no_call_starts(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.rounds import Part, run_parts
+from tfdeploy.hosts.pipelines.rounds import Part, run_parts
 from tfdeploy.transfer import artifacts
 from unit.builders import make_plan
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import CommandTimedOut
-from tfdeploy.hosts.agent_client import TIMEOUT_S
+from tfdeploy.hosts.agent_session import TIMEOUT_S
 from tfdeploy.release.snapshot import Release
 from tfdeploy.transfer import send
 from tfdeploy.transfer.send import GUESS_BYTES, GUESS_FILES

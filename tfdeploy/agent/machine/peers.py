@@ -85,6 +85,8 @@ def plain(address: str) -> str:
 
 def _is_address(name: str) -> bool:
     """Return whether a name is an address, as `plain` writes it."""
+    if name != plain(name):
+        return False
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             return socket.inet_ntop(family, socket.inet_pton(family, name)) == name

@@ -15,7 +15,7 @@ from tfdeploy.commands.collect import (
     collect_outputs,
 )
 from tfdeploy.errors import HostError, TfdeployError
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.transfer.checkpoints.fetch import remove_checkpoint
 from tfdeploy.transfer.outputs import remove_output
 from tfdeploy.transfer.units import local_path

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.agent.records import Launch
-    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.run import Run
 
 LEASE_WAIT_S = 20.0
@@ -73,7 +74,8 @@ class Launching:
             try:
                 started = stream.open()
             except LeaseConflict as conflict:
-                if self._run.id > conflict.run or time.monotonic() > deadline:
+                is_late = self._is_closed or time.monotonic() > deadline
+                if is_late or self._run.id > conflict.run:
                     raise
             else:
                 self._keep(agent.host, stream)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Following
+    from tfdeploy.hosts.streams.following import Following
     from tfdeploy.run import Run
 
 LOG_LINES = 20  # of each log that an error shows

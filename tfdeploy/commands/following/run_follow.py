@@ -12,7 +12,7 @@ from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.following import Event, Following
+    from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
 
 LOG_LINES = 20  # of each log that an error shows

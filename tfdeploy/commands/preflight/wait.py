@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tfdeploy.agent.protocol.preflight import FindHolders
 from tfdeploy.errors import HostError, LeaseConflict, TfdeployError, individual_errors, raise_all
 from tfdeploy.formatting.humanize import format_duration
-from tfdeploy.hosts.following import may_return
+from tfdeploy.hosts.streams.following import may_return
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

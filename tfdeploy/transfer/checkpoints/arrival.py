@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfdeploy.agent.protocol.outputs import Checkpoint, Pinned
-    from tfdeploy.hosts.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.run import Run
     from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
     from tfdeploy.transfer.streamed_files import StreamedFiles

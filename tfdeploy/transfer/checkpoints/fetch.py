@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipeline import Pipeline
-    from tfdeploy.hosts.rounds import Steps
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.rounds import Steps
     from tfdeploy.run import Run
 
 

@@ -28,9 +28,10 @@ def listed(file):
 
 def test_addresses_of_other_hosts_are_listed(tmp_path):
     file = tmp_path / "peers"
-    peers = PeerList(str(file), ["192.0.2.7", "localhost", "2001:db8::7"])
+    names = ["192.0.2.7", "::ffff:192.0.2.8", "localhost", "2001:db8::7"]
+    peers = PeerList(str(file), names)
     peers.resolve()
-    assert listed(file) == ["192.0.2.7", "2001:db8::7"]
+    assert listed(file) == ["192.0.2.7", "192.0.2.8", "2001:db8::7"]
 
 
 def test_a_list_of_addresses_takes_one_write_and_no_thread(tmp_path, counting):

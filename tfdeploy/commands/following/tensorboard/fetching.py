@@ -22,7 +22,7 @@ from tfdeploy.errors import (
 )
 from tfdeploy.file_lock import locked
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.following import HostIsBack, may_return
+from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.transfer.run_folder import disk_errors
 
 if TYPE_CHECKING:

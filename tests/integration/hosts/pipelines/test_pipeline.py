@@ -11,7 +11,7 @@ from tfdeploy.agent.protocol.reports import Logs, ReadFiles
 from tfdeploy.agent.protocol.runs import ReadRecord
 from tfdeploy.errors import AgentError, AgentExitedEarly
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipeline import Pipeline
+from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.transport.local import LocalTransport
 
 REFUSED = Logs("../..", "r")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.agent.protocol.message import Request
-    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
 
 E = TypeVar("E")
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples

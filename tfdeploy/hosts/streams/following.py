@@ -16,6 +16,7 @@ from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
     CommandFailed,
+    CommandTimedOut,
     HostKeyRefused,
     TfdeployError,
 )
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.agent.protocol.message import Request
-    from tfdeploy.hosts.agent_client import Agent, AnswerStream
-    from tfdeploy.hosts.subscriptions import Subscription
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.hosts.streams.subscriptions import Subscription
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -38,6 +40,7 @@ END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
 MAX_CONNECTING = 128
 CONNECT_S = 30.0
+FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no limit
 CANCEL_S = 0.2  # how often `cancel` is looked at
 MAX_WAITING_EVENTS = 256  # then hosts have to wait until events are handled
 
@@ -75,7 +78,7 @@ class Following(Generic[E]):
         self._streams: dict[str, AnswerStream[E]] = {}
         self._closed = threading.Event()
         self._finishing = threading.Event()
-        self._active_hosts = len(subscriptions)
+        self._active_hosts = {agent.host for agent in subscriptions}
         self._connecting = threading.Semaphore(MAX_CONNECTING)
         self._listeners = [
             threading.Thread(target=self._listen, args=(agent, subscription), daemon=True)
@@ -103,7 +106,7 @@ class Following(Generic[E]):
     @property
     def is_active(self) -> bool:
         """Return whether a host may still send something."""
-        return self._active_hosts > 0
+        return bool(self._active_hosts)
 
     def events(
         self, deadline: float | None = None
@@ -119,7 +122,7 @@ class Following(Generic[E]):
             except queue.Empty:
                 return
             if event is None:
-                self._active_hosts -= 1
+                self._active_hosts.discard(host)
             else:
                 yield host, event
 
@@ -127,12 +130,16 @@ class Following(Generic[E]):
         self, requests: Mapping[str, Request[L]]
     ) -> tuple[dict[str, L], list[TfdeployError]]:
         """End every host's stream with one more request; return the answers and the errors. A host
-        whose stream has ended already is in neither."""
+        whose stream has ended already is in neither; one that takes longer than FINISH_S fails.
+        """
         self._finishing.set()
         streams = {host: each for host, each in list(self._streams.items()) if host in requests}
         for host, stream in streams.items():
             stream.finish_with(requests[host])
-        errors = [event for _, event in self.events() if isinstance(event, TfdeployError)]
+        events = self.events(time.monotonic() + FINISH_S)
+        errors = [event for _, event in events if isinstance(event, TfdeployError)]
+        late = f"the agent gave no answer within {FINISH_S:g} s"
+        errors += [CommandTimedOut(host, late) for host in streams if host in self._active_hosts]
         answers = {host: stream.next_answer for host, stream in streams.items()}
         return {host: answer for host, answer in answers.items() if answer is not None}, errors
 
@@ -182,7 +189,7 @@ class Following(Generic[E]):
         """Yield those events of one stream that say anything."""
         stream = subscription.stream(agent)
         self._streams[agent.host] = stream
-        if self._closed.is_set():
+        if self._closed.is_set() or self._finishing.is_set():
             stream.finish()
         try:
             for event in self._connected_in_turn(stream):

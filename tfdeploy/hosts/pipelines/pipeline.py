@@ -7,8 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from tfdeploy.errors import AgentExitedEarly, HostError
-from tfdeploy.hosts.agent_client import TIMEOUT_S
-from tfdeploy.hosts.agent_session import SMALL, AgentExited
+from tfdeploy.hosts.agent_session import SMALL, TIMEOUT_S, AgentExited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

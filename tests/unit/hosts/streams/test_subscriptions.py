@@ -7,7 +7,7 @@ import pytest
 from tfdeploy.agent.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.agent.protocol.watching import Watch
 from tfdeploy.errors import AgentError
-from tfdeploy.hosts.subscriptions import HostSamples, RunEvents
+from tfdeploy.hosts.streams.subscriptions import HostSamples, RunEvents
 from unit.live.samples import sample, task_use
 from unit.output.samples import make_report
 

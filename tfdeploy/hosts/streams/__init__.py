@@ -1,0 +1,1 @@
+"""What hosts report as it happens: streams of answers, followed and checked."""
