@@ -59,6 +59,18 @@ def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
     assert len(chunks) <= 3 + (time.monotonic() - started) / logs.COLLECT_S
 
 
+def test_prints_are_not_collected_in_a_small_pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "COLLECT_S", 30.0)
+    monkeypatch.setattr(logs, "PIPE_BYTES", (1 << 31) + 1)  # no system allows this size
+    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+    started = time.monotonic()
+    for _ in range(3):
+        write(log, b"line\n")
+        log.flush()
+    assert time.monotonic() < started + logs.COLLECT_S / 2
+    assert contents(log)[1] == b"line\n" * 3
+
+
 def test_a_new_log_appends_to_an_earlier_one(tmp_path):
     (tmp_path / "log").write_bytes(b"before\n")
     log = TaskLog(os.fspath(tmp_path / "log"), 1 << 20, os.fspath(tmp_path / "reserve"))
