@@ -56,6 +56,11 @@ def growth(cluster, task, what):
     return int(cluster.logged(task, f"{what} grew by"))
 
 
+DIFFERS = (
+    "tfdeploy: a checkpoint passes through the chief at once: AttributeError: another TensorFlow"
+)
+
+
 def test_parameter_server_strategy_saves_and_restores_in_pieces(cluster):
     one = cluster(ps=2, worker=1, chief=1)
     one.start("save_large_tf2.py", device="/job:chief/task:0/device:CPU:0")
@@ -67,8 +72,10 @@ def test_parameter_server_strategy_saves_and_restores_in_pieces(cluster):
     assert read_without_tfdeploy(one, "chief-0", "model", key) > 20
     done = warm.run("-c", LOAD, SCRIPTS, cwd=one.home("chief-0"))
     assert done.returncode == 0, done.stderr[-3000:]
+    assert one.log("chief-0").count(DIFFERS) == 2
     # One for each machine, as TensorFlow does: the ps, and the chief for the table.
     assert shards(one, "chief-0", "whole") == shards(one, "chief-0", "chosen") == 3
+    assert shards(one, "chief-0", "differs") == 3
 
 
 def test_a_saver_saves_and_restores_in_pieces(cluster):
@@ -80,4 +87,5 @@ def test_a_saver_saves_and_restores_in_pieces(cluster):
     assert growth(one, "worker-0", "restore") < AT_MOST_PERCENT
     assert not any(f.startswith("model-1") for f in one.files("worker-0"))
     assert read_without_tfdeploy(one, "worker-0", "model-2", "weight{}") > 20
-    assert shards(one, "worker-0", "whole") == 1
+    assert shards(one, "worker-0", "whole") == shards(one, "worker-0", "differs") == 1
+    assert one.log("worker-0").count(DIFFERS) == 2

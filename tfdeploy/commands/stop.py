@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,11 @@ def stop_reachable(
     found, chief = _Answers(run), _chief(run)
 
     def report(outcomes: Outcomes, waiting: list[str]) -> None:
-        on_wait(_states(outcomes), waiting)
+        tell(_states(outcomes), waiting)
+
+    def tell(states: Mapping[str, str], waiting: list[str]) -> None:
+        with suppress(OSError, SystemExit):  # `tfdeploy stop | head -1`: the stop continues
+            on_wait(states, waiting)
 
     *first, last = _waves(run)
     for wave in first:
@@ -90,7 +95,7 @@ def stop_reachable(
         _stop_tasks(fleet, run, [chief], report, tells=False)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     if unasked:
-        on_wait(found.states, [*dict.fromkeys(p.host for p in unasked)])
+        tell(found.states, [*dict.fromkeys(p.host for p in unasked)])
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     unique = tuple({str(error): error for error in found.errors}.values())

@@ -113,16 +113,17 @@ class Fleet:
         return dict(zip(names, outcomes, strict=True))
 
     def _act_on(self, host: str, act: Callable[[Agent], R]) -> R | TfdeployError:
-        try:
-            with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
-                return act(self.agents[host])
-        except TfdeployError as error:
-            return error
-        finally:
-            if not self.stays_connected:
-                self.agents[host].close()
-            elif self._parks:
-                self.agents[host].park()
+        agent = self.agents[host]
+        with self._locks[host]:  # a call that a Ctrl-C abandoned ends first
+            try:
+                return act(agent)
+            except TfdeployError as error:
+                return error
+            finally:
+                if not self.stays_connected:
+                    agent.close()
+                elif self._parks:
+                    agent.park()
 
     def each(
         self,

@@ -1,9 +1,11 @@
 """Build ops that send the pieces of a checkpoint one after the other."""
 
-from typing import Any, List
+import sys
+from typing import Any, Callable, List
 
 from tensorflow.python.framework.constant_op import constant
 from tensorflow.python.framework.dtypes import int64
+from tensorflow.python.framework.errors_impl import OpError
 from tensorflow.python.framework.ops import control_dependencies, device
 from tensorflow.python.ops.array_ops import concat, identity
 from tensorflow.python.ops.array_ops import slice as slice_of
@@ -11,6 +13,8 @@ from tensorflow.python.ops.control_flow_ops import group
 from tensorflow.python.ops.io_ops import restore_v2, save_v2
 from tensorflow.python.training.saving.saveable_object_util import set_cpu0
 from tfdeploy_pieces import IN_FLIGHT, Part
+
+AT_ONCE = "tfdeploy: a checkpoint passes through the chief at once: %s"
 
 
 class Turns:
@@ -27,6 +31,19 @@ class Turns:
     def end(self, op: Any) -> None:
         """Say which op runs at the end of the piece."""
         self._done.append(op)
+
+
+def build_or_report(build: Callable[[], Any]) -> Any:
+    """Return what `build` returns; print why it fails and return None, unless an op fails."""
+    try:
+        return build()
+    except OpError:
+        raise
+    except Exception as error:  # this TensorFlow differs: the training must not notice
+        # Within a tf.function the last line is the message; the others are a traceback.
+        *_, why = ("%s: %s" % (type(error).__name__, error)).strip().splitlines()
+        print(AT_ONCE % why.strip(), file=sys.stderr)
+        return None
 
 
 def send(part: Part, turns: Turns) -> Any:

@@ -69,10 +69,10 @@ class Stream:
     def write(self, text: str) -> None:
         """Write the text as it is, and at once."""
         file = self._file
-        if self._quiet or file is None:
+        if self._quiet or file is None or file.closed:
             return
         try:
-            file.write(text)
+            _write(file, text)
             file.flush()
         except BrokenPipeError:  # `tfdeploy status | head`: exit, as Rich does, without a traceback
             os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
@@ -126,6 +126,14 @@ class Stream:
         file: TextIO | None = sys.stderr if self._stderr else sys.stdout
         # While Rich redraws the other stream, which is a terminal, it replaces this one.
         return getattr(file, "rich_proxied_file", file)
+
+
+def _write(file: TextIO, text: str) -> None:
+    try:
+        file.write(text)
+    except UnicodeEncodeError:  # the locale lacks a character: a log line must not end a command
+        encoding = file.encoding or "ascii"
+        file.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _text(cell: Cell) -> str:

@@ -19,6 +19,16 @@ def piece(size):
         sys.modules["tfdeploy_pieces"].PIECE = size
 
 
+def differ(module, *functions):
+    """Let functions of a module of tfdeploy fail, as with another version of TensorFlow."""
+
+    def fail(*_):
+        raise AttributeError("another TensorFlow")
+
+    for name in functions:
+        setattr(sys.modules[module], name, fail)
+
+
 def value(index):
     """Return a value that differs in every place and for every variable."""
     count = int(np.prod(SHAPES[index]))

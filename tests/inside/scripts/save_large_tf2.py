@@ -80,3 +80,10 @@ module = tf.Module()
 module.weights = weights
 module.last = tf.function(lambda: weights[-1] * 1.0, input_signature=[])
 tf.saved_model.save(module, "exported", signatures=module.last)
+
+large.differ("tfdeploy_bounded", "send", "read")
+differs = tf.train.Checkpoint(weights=weights, table=table, step=step, words=words)
+differs.write("differs")
+forget_all()
+differs.read("differs").assert_existing_objects_matched()
+check("of a TensorFlow that differs")

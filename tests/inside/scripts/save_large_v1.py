@@ -45,6 +45,8 @@ small = tf1.train.Saver([words], sharded=True)
 whole = tf1.train.Saver({"words": words, "weight0": weights[0]})
 large.piece(4 * large.MB)
 saver = tf1.train.Saver(max_to_keep=1)
+large.differ("tfdeploy_bounded_v1", "write", "read")
+differs = tf1.train.Saver()
 objects = tf1.train.Checkpoint(weights=weights, words=words)
 
 
@@ -64,6 +66,11 @@ with tf1.Session(server.target) as session:
     large.measure("restore", lambda: saver.restore(session, "model-1"))
     check("in pieces")
     assert np.array_equal(np.concatenate(session.run(list(table))), np.arange(large.TABLE))
+
+    differs.save(session, "differs")
+    session.run(forget)
+    differs.restore(session, "differs")
+    check("of a TensorFlow that differs")
 
     path = objects.save("objects", session=session)
     session.run(forget)

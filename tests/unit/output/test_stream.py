@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from hypothesis import given
@@ -94,3 +94,17 @@ def test_a_quiet_stream_prints_nothing(capsys):
 def test_a_stream_that_is_closed_prints_nothing(replace):
     with replace(None):
         Stream(stderr=replace is redirect_stderr).print("text")
+
+
+def test_a_stream_that_was_closed_during_the_command_prints_nothing():
+    closed = StringIO()
+    closed.close()
+    with redirect_stdout(closed):
+        Stream().print("text")
+
+
+def test_a_character_that_the_locale_lacks_is_escaped():
+    written = BytesIO()
+    with redirect_stdout(TextIOWrapper(written, encoding="ascii")):
+        Stream().print("naïve \udcff…")
+        assert written.getvalue() == b"na\\xefve \\udcff\\u2026\n"

@@ -1,18 +1,24 @@
-"""TCP connections between hosts: connect, listen, and exchange data before a deadline; who listens
-on a port of this host."""
+"""TCP connections between hosts: connect, listen, serve, and exchange data before a deadline; who
+listens on a port of this host."""
 
 from __future__ import annotations
 
+import _thread
+import errno
 import socket
 import struct
+import threading
 import time
 
 from .. import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 CHUNK = 1 << 16
+MAX_CONNECTIONS = 64
+EVICT_S = 0.5
+BACKLOG = 256
 # Sources: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h.
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
 ERROR, DONE = 2, 3
@@ -118,6 +124,81 @@ def listen(port: int, backlog: Optional[int] = None) -> socket.socket:
     return socket.create_server(
         ("", port), family=family, backlog=backlog, dualstack_ipv6=dual_stack
     )
+
+
+class ConnectionServer:
+    """Answers each connection in its own thread, at most MAX_CONNECTIONS at a time.
+
+    Strangers may connect but must not block the others: a client has `timeout_s` seconds for its
+    request, and if all places are taken, the oldest connection is closed. Raises OSError if the
+    port is taken. (The module socketserver is similar, but wakes up ten times a second.)
+    """
+
+    def __init__(
+        self, port: int, answer: Callable[[DeadlineSocket], None], timeout_s: float
+    ) -> None:
+        self._answer = answer
+        self._timeout_s = timeout_s
+        self._free_places = threading.Semaphore(MAX_CONNECTIONS)
+        self._connections: Dict[socket.socket, None] = {}  # the oldest first
+        self._listener = listen(port, BACKLOG)
+        self.address = self._listener.getsockname()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Free the port. Clients whose requests are being answered still get their answers."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # the listener was shut down
+                    return
+                time.sleep(EVICT_S)  # too many files are open, or the client has gone
+                continue
+            if not self._start_thread(connection):
+                connection.close()
+
+    def _start_thread(self, connection: socket.socket) -> bool:
+        if not self._take_place():
+            return False
+        self._connections[connection] = None
+        try:
+            # A thread of the module threading costs twice as much, most of it to wait for it.
+            _thread.start_new_thread(self._handle, (connection,))
+        except RuntimeError:  # the system allows no more threads
+            self._free_place(connection)
+            return False
+        return True
+
+    def _take_place(self) -> bool:
+        """Take a free place, closing the oldest connection if there is none."""
+        if self._free_places.acquire(blocking=False):
+            return True
+        for oldest in list(self._connections)[:1]:
+            try:
+                oldest.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has closed by itself
+        return self._free_places.acquire(timeout=EVICT_S)
+
+    def _handle(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self._answer(DeadlineSocket(connection, self._timeout_s))
+            except Exception:
+                pass  # clients without the secret, and those that hang up, get no answer
+            finally:
+                self._free_place(connection)
+
+    def _free_place(self, connection: socket.socket) -> None:
+        del self._connections[connection]
+        self._free_places.release()
 
 
 def listeners(port: int) -> List[Tuple[int, str]]:

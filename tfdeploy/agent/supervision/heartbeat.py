@@ -6,18 +6,15 @@ no part in it, and no other process does.
 
 from __future__ import annotations
 
-import _thread
-import errno
 import hashlib
 import json
 import os
-import socket
 import threading
 import time
 
 from .. import TYPE_CHECKING
 from ..machine.peers import plain
-from ..machine.sockets import DeadlineSocket, listen
+from ..machine.sockets import ConnectionServer
 from ..protocol.record import Record, replace
 from ..records import ENDED, HeartbeatSettings, TaskState
 from . import signing
@@ -25,15 +22,14 @@ from . import signing
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+    from ..machine.sockets import DeadlineSocket
+
     Body = Dict[str, Any]
 
 INTERVAL_S = 1.0
 MAX_REQUESTS_PER_S = 50  # of all tasks of a run together
 TIMEOUT_S = 5.0
 PIECE_TIMEOUT_S = 60.0
-MAX_CONNECTIONS = 64
-EVICT_S = 0.5
-BACKLOG = 256
 WITHOUT_LISTS: Body = {"known": None}  # a part of a request that needs neither list
 
 
@@ -87,7 +83,7 @@ class HeartbeatServer:
         self._progress_count = progress_count
         self._on_news = on_news
         self._read = read
-        self._server = _ConnectionServer(settings.port, self._answer)
+        self._server = ConnectionServer(settings.port, self._answer, TIMEOUT_S)
 
     @property
     def port(self) -> int:
@@ -260,75 +256,3 @@ def _digest(lists: Body) -> str:
 
 def _others(settings: HeartbeatSettings) -> List[str]:
     return [task for task in settings.tasks if task != settings.chief]
-
-
-class _ConnectionServer:
-    """Answers each connection in its own thread, at most MAX_CONNECTIONS at a time.
-
-    Strangers may connect but must not block the others: a client has TIMEOUT_S seconds for its
-    request, and if all places are taken, the oldest connection is closed. Raises OSError if the
-    port is taken. (The module socketserver is similar, but wakes up ten times a second.)
-    """
-
-    def __init__(self, port: int, answer: Callable[[DeadlineSocket], None]) -> None:
-        self._answer = answer
-        self._free_places = threading.Semaphore(MAX_CONNECTIONS)
-        self._connections: Dict[socket.socket, None] = {}  # the oldest first
-        self._listener = listen(port, BACKLOG)
-        self.address = self._listener.getsockname()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Free the port. Clients whose requests are being answered still get their answers."""
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        self._thread.join()
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError as error:
-                if error.errno == errno.EINVAL:  # the listener was shut down
-                    return
-                time.sleep(EVICT_S)  # too many files are open, or the client has gone
-                continue
-            if not self._start_thread(connection):
-                connection.close()
-
-    def _start_thread(self, connection: socket.socket) -> bool:
-        if not self._take_place():
-            return False
-        self._connections[connection] = None
-        try:
-            # A thread of the module threading costs twice as much, most of it to wait for it.
-            _thread.start_new_thread(self._handle, (connection,))
-        except RuntimeError:  # the system allows no more threads
-            self._free_place(connection)
-            return False
-        return True
-
-    def _take_place(self) -> bool:
-        """Take a free place, closing the oldest connection if there is none."""
-        if self._free_places.acquire(blocking=False):
-            return True
-        for oldest in list(self._connections)[:1]:
-            try:
-                oldest.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it has closed by itself
-        return self._free_places.acquire(timeout=EVICT_S)
-
-    def _handle(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                self._answer(DeadlineSocket(connection, TIMEOUT_S))
-            except Exception:
-                pass  # clients without the secret, and those that hang up, get no answer
-            finally:
-                self._free_place(connection)
-
-    def _free_place(self, connection: socket.socket) -> None:
-        del self._connections[connection]
-        self._free_places.release()

@@ -47,10 +47,7 @@ class TaskLog:
         self._reserve = reserve
         self._create_reserve()
         self._source, self.descriptor = os.pipe()
-        try:
-            fcntl.fcntl(self.descriptor, F_SETPIPE_SZ, PIPE_BYTES)
-        except OSError:
-            pass  # over this user's limit: the default size is enough
+        self._collects = _enlarge(self.descriptor)
         threading.Thread(target=self._pump, daemon=True).start()
 
     def flush(self) -> None:
@@ -76,7 +73,8 @@ class TaskLog:
             except OSError:
                 pass  # a failing disk costs lines; an unread pipe would stop the task
             self._is_busy = False
-            if len(chunk) < COLLECT_BYTES and self.grew_at < last_grew_at + 2 * COLLECT_S:
+            is_small = self._collects and len(chunk) < COLLECT_BYTES
+            if is_small and self.grew_at < last_grew_at + 2 * COLLECT_S:
                 time.sleep(COLLECT_S)
 
     def _append(self, chunk: bytes) -> None:
@@ -128,6 +126,16 @@ class TaskLog:
 
 def _open(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+def _enlarge(pipe: int) -> bool:
+    """Let a pipe hold PIPE_BYTES. Return False if that exceeds this user's limit (pipe(7)): then it
+    may hold as little as one page, and a task that fills it waits until it is read."""
+    try:
+        fcntl.fcntl(pipe, F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:
+        return False
+    return True
 
 
 def _unread_bytes(pipe: int) -> int:

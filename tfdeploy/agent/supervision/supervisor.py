@@ -211,15 +211,17 @@ class Supervisor:
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
         deadline = time.monotonic() + delay_s
-        while time.monotonic() < deadline:
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, delay_s))
+        while True:  # at least once: an order may have arrived while the last attempt ended
+            left_s = max(0.0, deadline - time.monotonic())
+            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, left_s))
             order = self._order = order_of_signal(caught) or self._run_order()
             if order is not None:
                 self.write(
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-        return True
+            if time.monotonic() >= deadline:
+                return True
 
     def leave(self) -> None:
         """Release the leases and leave the run.

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 from ports import free_port
 
+from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
 from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.supervision import heartbeat, signing
@@ -47,7 +48,7 @@ def short_intervals(monkeypatch):
 def patient_server(monkeypatch):
     """A server whose time limits no busy machine exceeds; only a defect has to wait for them."""
     monkeypatch.setattr(heartbeat, "TIMEOUT_S", 3600.0)
-    monkeypatch.setattr(heartbeat, "EVICT_S", 60.0)
+    monkeypatch.setattr(sockets, "EVICT_S", 60.0)
 
 
 @pytest.fixture
@@ -359,7 +360,7 @@ def test_a_client_in_another_format_gets_no_answer_and_the_server_continues(data
 
 def test_idle_strangers_do_not_block_clients(patient_server):
     with heartbeat_server() as (_, settings), ExitStack() as strangers:
-        for _ in range(heartbeat.MAX_CONNECTIONS + 16):
+        for _ in range(sockets.MAX_CONNECTIONS + 16):
             strangers.enter_context(socket.create_connection(("localhost", settings.port)))
         assert [is_refused(settings) for _ in range(5)] == [False] * 5
 

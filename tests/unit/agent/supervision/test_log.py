@@ -47,6 +47,7 @@ def test_everything_written_is_in_the_file(log):
 
 
 def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
+    log._collects = True  # even if this user's other pipes leave no room for a large one
     chunks, append = [], log._append
     monkeypatch.setattr(log, "_append", lambda chunk: (chunks.append(chunk), append(chunk)))
     started = time.monotonic()
@@ -57,6 +58,18 @@ def test_many_small_prints_wake_the_supervisor_once_for_all(log, monkeypatch):
     assert b"".join(chunks) == b"".join(b"%d\n" % number for number in range(300))
     # On a busy machine the prints are further apart, and there are more pauses.
     assert len(chunks) <= 3 + (time.monotonic() - started) / logs.COLLECT_S
+
+
+def test_prints_are_not_collected_in_a_small_pipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "COLLECT_S", 30.0)
+    monkeypatch.setattr(logs, "PIPE_BYTES", (1 << 31) + 1)  # no system allows this size
+    log = TaskLog(os.fspath(tmp_path / "ps-1.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
+    started = time.monotonic()
+    for _ in range(3):
+        write(log, b"line\n")
+        log.flush()
+    assert time.monotonic() < started + logs.COLLECT_S / 2
+    assert contents(log)[1] == b"line\n" * 3
 
 
 def test_a_new_log_appends_to_an_earlier_one(tmp_path):

@@ -1,0 +1,29 @@
+"""What a supervisor does between two attempts of its task."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from tfdeploy.agent.supervision.supervisor import Supervisor
+from tfdeploy.agent.supervision.watch import STOP
+
+
+def waits(delay_s, orders):
+    """Return whether the task is restarted after the delay, and the states that were written."""
+    states = []
+    supervisor = SimpleNamespace(
+        _run_order=lambda: next(orders), write=lambda state, **_: states.append(state)
+    )
+    return Supervisor._wait_for_restart(supervisor, delay_s), states
+
+
+def test_a_restart_at_once_is_cancelled_by_an_order_that_has_arrived():
+    assert waits(0.0, iter([STOP])) == (False, [STOP.state])
+
+
+def test_a_restart_at_once_without_an_order_waits_for_nothing():
+    assert waits(0.0, iter([None])) == (True, [])
+
+
+def test_a_restart_is_cancelled_by_an_order_that_arrives_during_the_delay():
+    assert waits(60.0, iter([None, STOP])) == (False, [STOP.state])
