@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 SILENCE_S = 60.0
+CHECK_INTERVAL_S = 0.5
 PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
 # Standard input has two lines for each file: its first byte that is wanted, and its name.
@@ -44,11 +45,10 @@ class FileStream:
         self._attempt, self._received = 0, 0
         self._start()
 
-    def read_into(self, buffer: memoryview) -> int:
-        """Read what has arrived; return its size, 0 at the end. Raises TransferFailed."""
+    def read_into(self, buffer: memoryview, check: Callable[[], None] = lambda: None) -> int:
+        """As the contract says."""
         while True:
-            if not self._ready.poll(SILENCE_S * 1000):
-                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+            self._wait(check)
             size: int = self._output.readinto(buffer)  # type: ignore[attr-defined]
             self._received += size
             if size or self._process.wait() == 0:
@@ -78,6 +78,14 @@ class FileStream:
                 fcntl.fcntl(self._output, SET_PIPE_SIZE, PIPE_BYTES)
         self._ready = select.poll()
         self._ready.register(self._output, select.POLLIN)
+
+    def _wait(self, check: Callable[[], None]) -> None:
+        """Wait until there is something to read, or the end."""
+        deadline = time.monotonic() + SILENCE_S
+        while not self._ready.poll(CHECK_INTERVAL_S * 1000):
+            check()
+            if time.monotonic() > deadline:
+                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
 
     def _raise_or_start_again(self) -> None:
         self._errors.seek(0)

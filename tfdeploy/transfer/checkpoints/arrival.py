@@ -43,6 +43,8 @@ class Arrival:
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
         missing = [name for names in self._missing.values() for name in names]
+        if not set(missing).intersection(early.names):  # its checkpoint is bad
+            early.close()
         rest = [name for name in missing if name not in early.names]
         check_free_space(self._agent, self._incoming, [self._expected[n].size for n in rest])
         small = rest if self._sum(rest) <= BULK else []
