@@ -1,4 +1,5 @@
-"""Fetch files of a host: small ones over the agent's open session, large ones by rsync."""
+"""Fetch files of a host: small ones over the agent's open session, large ones that may change
+meanwhile by rsync."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, HostError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.agent.protocol.message import Done, Request
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline
 
-# From this size on, files are sent and fetched by rsync on a connection of its own; smaller ones go
-# over the agent's open session, which is faster.
+# From this size on, files are sent and fetched on a connection of their own; smaller ones go over
+# the agent's open session, which is faster.
 BULK = 8 << 20
 GROWTH_BYTES = 64 << 20
 GIGA = 1e9
@@ -127,7 +128,7 @@ def is_safe_path(name: Any) -> bool:
 def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> str:
     """Return how a local file differs from what its host reported; "" if it does not. `arrived` is
     its hash while it arrived, if that is known: rsync may have corrected the file since then."""
-    size = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
+    size = _size(file)
     if size != expected.size:
         return f"{size} of {expected.size} bytes"
     same = arrived == expected.sha256 or hashing.sha256(str(file)) == expected.sha256
@@ -137,7 +138,7 @@ def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> 
 def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | None = None) -> None:
     """Delete the file and raise TransferFailed if it differs from what its host reported.
 
-    If it stayed, rsync would skip it the next time, because its size and time are the same.
+    If it stayed, the next fetch would skip it, because its size is the same.
     """
     differs = difference(file, expected, arrived)
     if differs:
@@ -146,9 +147,11 @@ def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | N
         raise TransferFailed(agent.host, message, "tfdeploy collect fetches it again")
 
 
-def check_free_space(agent: Agent, folder: Path, sizes: list[int]) -> None:
-    """Raise TransferFailed if files of these sizes (bytes) do not fit on the disk of `folder`."""
-    needed, free = sum(sizes), shutil.disk_usage(folder).free
+def check_free_space(agent: Agent, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Raise TransferFailed if what `folder` lacks of files of these sizes (bytes by name) does not
+    fit on its disk."""
+    needed = sum(max(0, size - _size(folder / name)) for name, size in sizes.items())
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise TransferFailed(
             agent.host,
@@ -156,6 +159,11 @@ def check_free_space(agent: Agent, folder: Path, sizes: list[int]) -> None:
             f"{free / GIGA:.2f} GB free",
             "free disk space on the controller",
         )
+
+
+def _size(file: Path) -> int:
+    """Return the size of a regular file; 0 for anything else."""
+    return file.stat().st_size if file.is_file() and not file.is_symlink() else 0
 
 
 def _size_and_hash(file: Path) -> tuple[int, str]:

@@ -51,7 +51,7 @@ class FileStream:
             self._wait(check)
             size: int = self._output.readinto(buffer)  # type: ignore[attr-defined]
             self._received += size
-            if size or self._process.wait() == 0:
+            if size or self._exit_code() == 0:
                 return size
             self._raise_or_start_again()
 
@@ -86,6 +86,12 @@ class FileStream:
             check()
             if time.monotonic() > deadline:
                 raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+
+    def _exit_code(self) -> int:
+        try:
+            return self._process.wait(SILENCE_S)
+        except subprocess.TimeoutExpired:
+            raise TransferFailed(self._host, "it sends nothing more, and does not end") from None
 
     def _raise_or_start_again(self) -> None:
         self._errors.seek(0)

@@ -41,3 +41,11 @@ def test_another_error_and_a_fourth_drop_are_final(stream, attempts, message):
     with pytest.raises(TransferFailed, match=message):
         found.read_into(memoryview(bytearray(100)))
     found.close()
+
+
+def test_a_host_that_closes_its_output_and_does_not_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_stream, "SILENCE_S", 0.2)
+    found = FileStream("h", ["sh", "-c", "exec sleep 60 >&-"], [("file", 0)])
+    with pytest.raises(TransferFailed, match="does not end"):
+        found.read_into(memoryview(bytearray(100)))
+    found.close()

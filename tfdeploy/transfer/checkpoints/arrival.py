@@ -46,7 +46,8 @@ class Arrival:
         if not set(missing).intersection(early.names):  # its checkpoint is bad
             early.close()
         rest = [name for name in missing if name not in early.names]
-        check_free_space(self._agent, self._incoming, [self._expected[n].size for n in rest])
+        sizes = {name: self._expected[name].size for name in rest}
+        check_free_space(self._agent, self._incoming, sizes)
         small = rest if self._sum(rest) <= BULK else []
         self.large = set(missing).difference(small)
         self._fetch = FileFetch(pipeline, pinned.pin, self._incoming, small, self._sum(small))
