@@ -21,9 +21,11 @@ SILENCE_S = 60.0
 CHECK_INTERVAL_S = 0.5
 PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
+START = b"tfdeploy-files\n"  # before the first file: a login shell may print too
+MAX_PRINTED = 1 << 16
 # Standard input has two lines for each file: its first byte that is wanted, and its name.
 SEND = (
-    'cd -- "$1" || exit; while IFS= read -r begin && IFS= read -r file; do '
+    'echo tfdeploy-files; cd -- "$1" || exit; while IFS= read -r begin && IFS= read -r file; do '
     'if [ "$begin" = 0 ]; then cat; else tail -c "+$((begin + 1))"; fi <"./$file" || exit; done'
 )
 
@@ -43,10 +45,25 @@ class FileStream:
         self._host, self._command, self._is_dropped = host, command, is_dropped
         self._request = "".join(f"{begin}\n{name}\n" for name, begin in files).encode()
         self._attempt, self._received = 0, 0
+        self._has_begun = False
         self._start()
 
     def read_into(self, buffer: memoryview, check: Callable[[], None] = lambda: None) -> int:
         """As the contract says."""
+        if not self._has_begun:
+            self._skip_printed(check)
+        return self._read(buffer, check)
+
+    def _skip_printed(self, check: Callable[[], None]) -> None:
+        """Read until START, byte by byte: what follows is for the caller."""
+        printed, byte = bytearray(), memoryview(bytearray(1))
+        while not printed.endswith(START):
+            if len(printed) == MAX_PRINTED or not self._read(byte, check):
+                raise TransferFailed(self._host, "it sent no files")
+            printed += byte
+        self._has_begun = True
+
+    def _read(self, buffer: memoryview, check: Callable[[], None]) -> int:
         while True:
             self._wait(check)
             size: int = self._output.readinto(buffer)  # type: ignore[attr-defined]

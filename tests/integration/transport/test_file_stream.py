@@ -49,3 +49,19 @@ def test_a_host_that_closes_its_output_and_does_not_end_is_given_up(tmp_path, mo
     with pytest.raises(TransferFailed, match="does not end"):
         found.read_into(memoryview(bytearray(100)))
     found.close()
+
+
+def test_what_a_login_shell_prints_is_no_part_of_a_file(tmp_path):
+    (tmp_path / "file").write_text("content")
+    command = ["sh", "-c", "printf 'Welcome!\n\nToday: '; " + SEND, "sh", str(tmp_path)]
+    found, buffer = FileStream("h", command, [("file", 0)]), memoryview(bytearray(100))
+    assert bytes(buffer[: found.read_into(buffer)]) == b"content"
+    found.close()
+
+
+@pytest.mark.parametrize("command", ["true", "yes"])
+def test_a_host_that_sends_no_files_is_given_up(command):
+    found = FileStream("h", [command], [("file", 0)])
+    with pytest.raises(TransferFailed, match="sent no files"):
+        found.read_into(memoryview(bytearray(100)))
+    found.close()
