@@ -85,9 +85,18 @@ class FileStream:
         with tempfile.TemporaryFile() as request:
             request.write(self._request)
             request.seek(0)
-            self._process = subprocess.Popen(
-                self._command, stdin=request, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
-            )
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=request,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,
+                )
+            except OSError as error:
+                self._errors.close()
+                message = f"{self._command[0]} can't be run on the controller: {error.strerror}"
+                raise TransferFailed(self._host, message) from None
         assert self._process.stdout
         self._output = self._process.stdout
         if SET_PIPE_SIZE is not None:

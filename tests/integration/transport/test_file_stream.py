@@ -65,3 +65,8 @@ def test_a_host_that_sends_no_files_is_given_up(command):
     with pytest.raises(TransferFailed, match="sent no files"):
         found.read_into(memoryview(bytearray(100)))
     found.close()
+
+
+def test_a_program_that_can_not_be_run_is_named():
+    with pytest.raises(TransferFailed, match=r"h: no-such-ssh can't be run on the controller: No "):
+        FileStream("h", ["no-such-ssh"], [("file", 0)])
