@@ -23,10 +23,15 @@ PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged us
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
 START = b"tfdeploy-files\n"  # before the first file: a login shell may print too
 MAX_PRINTED = 1 << 16
-# Standard input has two lines for each file: its first byte that is wanted, and its name.
+# Standard input has two lines for each file: its first byte that is wanted, and its name. One
+# process sends many files: small ones would take longer to start it than to send.
 SEND = (
-    'echo tfdeploy-files; cd -- "$1" || exit; while IFS= read -r begin && IFS= read -r file; do '
-    'if [ "$begin" = 0 ]; then cat; else tail -c "+$((begin + 1))"; fi <"./$file" || exit; done'
+    'echo tfdeploy-files; cd -- "$1" || exit; shift; '
+    "while IFS= read -r begin && IFS= read -r file; do "
+    'if [ "$begin" = 0 ]; then set -- "$@" "./$file"; [ $# -lt 100 ] && continue; fi; '
+    '[ $# = 0 ] || cat -- "$@" || exit; set --; '
+    '[ "$begin" = 0 ] || tail -c "+$((begin + 1))" <"./$file" || exit; '
+    'done; [ $# = 0 ] || cat -- "$@"'
 )
 
 

@@ -70,3 +70,16 @@ def test_a_host_that_sends_no_files_is_given_up(command):
 def test_a_program_that_can_not_be_run_is_named():
     with pytest.raises(TransferFailed, match=r"h: no-such-ssh can't be run on the controller: No "):
         FileStream("h", ["no-such-ssh"], [("file", 0)])
+
+
+def test_many_files_arrive_in_their_order(tmp_path):
+    names = [f"file {number}" for number in range(250)]
+    for name in names:
+        (tmp_path / name).write_text(f"<{name}>")
+    files = [(name, 3 if name == "file 120" else 0) for name in names]
+    found = FileStream("h", ["sh", "-c", SEND, "sh", str(tmp_path)], files)
+    received, buffer = b"", memoryview(bytearray(100))
+    while size := found.read_into(buffer):
+        received += buffer[:size]
+    assert received.decode() == "".join(f"<{name}>"[begin:] for name, begin in files)
+    found.close()
