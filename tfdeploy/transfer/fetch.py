@@ -63,12 +63,14 @@ class FileFetch:
     def receive(self) -> list[str]:
         """Write what arrives; return the names of the other files: from BULK on they are to be
         pulled. Raises AgentError if an answer was not requested, and HostError."""
-        received: set[str] = set()
+        received: dict[str, int] = {}  # where the last piece of each file began
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
                 data = _unpack(self._agent, self._present, piece)
+                if piece.begin <= received.get(piece.path, -1):  # it might send without end
+                    raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
                 _write(self._dest / piece.path, piece.begin, data, piece.mtime_ns)
-                received.add(piece.path)
+                received[piece.path] = piece.begin
                 transfer(piece.path, transfer.there + len(data))
         return [name for name in self._present if name not in received]
 
