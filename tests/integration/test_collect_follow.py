@@ -266,7 +266,7 @@ def test_files_that_do_not_fit_on_the_disk_are_refused_before_they_are_fetched(w
     with Fleet(run.inventory) as fleet:
         [agent] = fleet.agents.values()
         with pytest.raises(TransferFailed, match=r"take [\d.]+ GB, but .* has [\d.]+ GB free"):
-            fetch.check_free_space(agent, run.folder, [room.f_frsize * room.f_blocks, 1])
+            fetch.check_free_space(agent, run.folder, {"a": room.f_frsize * room.f_blocks})
 
 
 @LOCAL_ONLY

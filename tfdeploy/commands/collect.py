@@ -6,11 +6,11 @@ The modules in transfer/ say what is stored where: checkpoints/fetch.py, outputs
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
@@ -124,9 +124,9 @@ def collect_events_and_logs(fleet: Fleet, run: Run) -> None:
 
     def fetch(agent: Agent) -> None:
         placements = run.plan.placements_on(agent.host)
-        with disk_errors(agent), Pipeline(agent) as pipeline:
-            events = [Part(artifacts.fetch_events(pipeline, run, p)) for p in placements]
-            run_parts([*events, Part(artifacts.fetch_logs(pipeline, run, placements))])
+        events = _events_parts(run, placements)
+        with disk_errors(agent):
+            run_parts(agent, [*events, _logs_part(run, placements)])
 
     with exclusive(run):
         fleet.each(run.plan.hosts, fetch)
@@ -152,18 +152,24 @@ def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bo
     """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
     kinds in the same round trips."""
     has_chief = run.plan.chief in placements
-    with Pipeline(agent) as pipeline:
-        checkpoints = [Part(fetch_checkpoints(pipeline, run, every=every))] if has_chief else []
-        events = [Part(artifacts.fetch_events(pipeline, run, p)) for p in placements]
-        logs = Part(artifacts.fetch_logs(pipeline, run, placements))
-        outputs = [Part(fetch_outputs(pipeline, run, placement)) for placement in placements]
-        run_parts([*checkpoints, *events, logs, *outputs])
+    checkpoints = [Part(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
+    events, logs = _events_parts(run, placements), _logs_part(run, placements)
+    outputs = [Part(partial(fetch_outputs, run=run, placement=each)) for each in placements]
+    run_parts(agent, [*checkpoints, *events, logs, *outputs])
     return HostResults(
         checkpoints[0].result if checkpoints else None,
         sum(part.result for part in events),
         logs.result,
         sum((part.result for part in outputs), Outputs()),
     )
+
+
+def _events_parts(run: Run, placements: Sequence[Placement]) -> list[Part[int]]:
+    return [Part(partial(artifacts.fetch_events, run=run, placement=each)) for each in placements]
+
+
+def _logs_part(run: Run, placements: Sequence[Placement]) -> Part[int]:
+    return Part(partial(artifacts.fetch_logs, run=run, placements=placements))
 
 
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:

@@ -36,7 +36,8 @@ class Table:
         self.rows: list[tuple[Cell, ...]] = []
 
     def add_row(self, *cells: Cell) -> None:
-        self.rows.append(cells)
+        """Add a row; the cells that it lacks at its end are empty."""
+        self.rows.append(cells + ("",) * (len(self.columns) - len(cells)))
 
 
 class Stream:

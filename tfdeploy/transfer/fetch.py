@@ -1,4 +1,5 @@
-"""Fetch files of a host: small ones over the agent's open session, large ones by rsync."""
+"""Fetch files of a host: small ones over the agent's open session, large ones that may change
+meanwhile by rsync."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, HostError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.agent.protocol.message import Done, Request
@@ -62,12 +63,14 @@ class FileFetch:
     def receive(self) -> list[str]:
         """Write what arrives; return the names of the other files: from BULK on they are to be
         pulled. Raises AgentError if an answer was not requested, and HostError."""
-        received: set[str] = set()
+        received: dict[str, int] = {}  # where the last piece of each file began
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
                 data = _unpack(self._agent, self._present, piece)
+                if piece.begin <= received.get(piece.path, -1):  # it might send without end
+                    raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
                 _write(self._dest / piece.path, piece.begin, data, piece.mtime_ns)
-                received.add(piece.path)
+                received[piece.path] = piece.begin
                 transfer(piece.path, transfer.there + len(data))
         return [name for name in self._present if name not in received]
 
@@ -127,7 +130,7 @@ def is_safe_path(name: Any) -> bool:
 def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> str:
     """Return how a local file differs from what its host reported; "" if it does not. `arrived` is
     its hash while it arrived, if that is known: rsync may have corrected the file since then."""
-    size = file.stat().st_size if file.is_file() and not file.is_symlink() else 0
+    size = _size(file)
     if size != expected.size:
         return f"{size} of {expected.size} bytes"
     same = arrived == expected.sha256 or hashing.sha256(str(file)) == expected.sha256
@@ -137,7 +140,7 @@ def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> 
 def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | None = None) -> None:
     """Delete the file and raise TransferFailed if it differs from what its host reported.
 
-    If it stayed, rsync would skip it the next time, because its size and time are the same.
+    If it stayed, the next fetch would skip it, because its size is the same.
     """
     differs = difference(file, expected, arrived)
     if differs:
@@ -146,9 +149,11 @@ def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | N
         raise TransferFailed(agent.host, message, "tfdeploy collect fetches it again")
 
 
-def check_free_space(agent: Agent, folder: Path, sizes: list[int]) -> None:
-    """Raise TransferFailed if files of these sizes (bytes) do not fit on the disk of `folder`."""
-    needed, free = sum(sizes), shutil.disk_usage(folder).free
+def check_free_space(agent: Agent, folder: Path, sizes: Mapping[str, int]) -> None:
+    """Raise TransferFailed if what `folder` lacks of files of these sizes (bytes by name) does not
+    fit on its disk."""
+    needed = sum(max(0, size - _size(folder / name)) for name, size in sizes.items())
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise TransferFailed(
             agent.host,
@@ -156,6 +161,11 @@ def check_free_space(agent: Agent, folder: Path, sizes: list[int]) -> None:
             f"{free / GIGA:.2f} GB free",
             "free disk space on the controller",
         )
+
+
+def _size(file: Path) -> int:
+    """Return the size of a regular file; 0 for anything else."""
+    return file.stat().st_size if file.is_file() and not file.is_symlink() else 0
 
 
 def _size_and_hash(file: Path) -> tuple[int, str]:

@@ -38,5 +38,5 @@ def disk_errors(agent: Agent) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"can't write {error.filename} on the controller: {error.strerror}"
+        message = f"can't write {error.filename or 'files'} on the controller: {error.strerror}"
         raise TransferFailed(agent.host, message) from None

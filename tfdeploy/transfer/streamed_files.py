@@ -31,19 +31,23 @@ class StreamedFiles:
         self.hashes: dict[str, str] = {}
         self.continued: set[str] = set()
         self._agent, self.folder = agent, folder
-        self._buffer = memoryview(bytearray(BLOCK))
 
     def fetch(
         self, source: str, sizes: Mapping[str, int], check: Callable[[], None] = lambda: None
     ) -> None:
         """Fetch files of the host's folder `source`, in the order of `sizes` (bytes by name).
 
-        `check` is called as bytes arrive, and may raise to end the fetch. Raises TransferFailed,
-        and OSError.
+        `check` is called as bytes arrive, and repeatedly while none do; it may raise to end the
+        fetch. Raises TransferFailed, and OSError.
         """
         if not sizes:
             return
         present = {name: self._present(name, size) for name, size in sizes.items()}
+
+        def check_all() -> None:
+            check()
+            self._agent.transfers.check()
+
         stream = self._agent.transport.send_files(source, [*present.items()])
         try:
             with self._agent.transfers.begin(self._agent.host, sum(sizes.values())) as transfer:
@@ -51,11 +55,10 @@ class StreamedFiles:
                     transfer.skip(transfer.there + present[name])
 
                     def report(arrived: int, name: str = name) -> None:
-                        check()
                         transfer(name, transfer.there + arrived)
 
-                    self._write(stream, name, present[name], size, report)
-                if stream.read_into(self._buffer):
+                    self._write(stream, name, present[name], size, report, check_all)
+                if stream.read_into(memoryview(bytearray(1)), check_all):
                     raise TransferFailed(self._agent.host, TOO_MUCH)
         finally:
             stream.close()
@@ -93,21 +96,25 @@ class StreamedFiles:
         present: int,
         size: int,
         report: Callable[[int], None],
+        check: Callable[[], None],
     ) -> None:
         """Write the rest of one file; hash all of it."""
         digest, left = hashlib.sha256(), size - present
+        buffer = memoryview(bytearray(BLOCK))  # another thread may write another file
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         with os.fdopen(os.open(self.folder / name, flags, 0o666), "r+b", buffering=0) as file:
             if present:
                 self.continued.add(name)
-                while count := file.readinto(self._buffer):
-                    digest.update(self._buffer[:count])
+                while count := file.readinto(buffer):
+                    check()
+                    digest.update(buffer[:count])
             while left:
-                count = stream.read_into(self._buffer[:left])
+                check()
+                count = stream.read_into(buffer[:left], check)
                 if not count:
                     message = f"it sent {size - left} of {size} bytes of {name}"
                     raise TransferFailed(self._agent.host, message)
-                block = self._buffer[:count]
+                block = buffer[:count]
                 digest.update(block)
                 _write_all(file.fileno(), block)
                 left -= count

@@ -8,6 +8,7 @@ a SavedModel. Its host keeps a consistent copy of it during the transfer and che
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from tfdeploy.transfer.fetch import (
     check_free_space,
     difference,
     is_safe_path,
+    pull_limit,
     released_on_failure,
 )
 from tfdeploy.transfer.streamed_files import StreamedFiles
@@ -142,17 +144,21 @@ def _prepare(agent: Agent, incoming: Path, units: Sequence[Unit]) -> None:
     """Make the folder for files on their way, with nothing in it but what they can continue."""
     incoming.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(incoming, {local_path(path) for unit in units for path in unit.files})
-    check_free_space(agent, incoming, [unit.size for unit in units])
+    files = [file for unit in units for file in unit.files.items()]
+    check_free_space(agent, incoming, {local_path(path): size for path, (size, _) in files})
 
 
 def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dict[str, HashedFile]:
     """Return the size and the hash of each file. Raises AgentError unless they are the requested
-    files."""
+    files, with about the sizes that were listed: their space was checked."""
     hashes = {file.path: file for unit in answer.held for file in unit.files}
     bad = {unit.path for unit in answer.bad}
     held = [unit for unit in units if unit.path not in bad]
     if {*hashes} != {local_path(path) for unit in held for path in unit.files}:
         raise AgentError(agent.host, "it offers other files than those requested")
+    sizes, limit = [file.size for file in hashes.values()], pull_limit(sum(u.size for u in units))
+    if min(sizes, default=0) < 0 or sum(sizes) > limit:
+        raise AgentError(agent.host, "it offers files of other sizes than it listed")
     return hashes
 
 
@@ -175,10 +181,12 @@ def _find_damaged(
 
 def _remove_leftovers(incoming: Path, wanted: set[str]) -> None:
     """Delete what an interrupted fetch left, except the files that this one can complete."""
-    for file in [path for path in incoming.rglob("*") if path.is_symlink() or path.is_file()]:
-        name = file.relative_to(incoming)
-        if str(name) not in wanted:
-            file.unlink()
+    for path in sorted(incoming.rglob("*"), reverse=True):  # a folder after its content
+        if path.is_dir() and not path.is_symlink():
+            with suppress(OSError):  # it has files
+                path.rmdir()
+        elif str(path.relative_to(incoming)) not in wanted:
+            path.unlink()
 
 
 def _install(unit: Unit, incoming: Path, dest: Path) -> None:

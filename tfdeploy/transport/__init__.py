@@ -62,8 +62,9 @@ class Stream(Protocol):
 class FileStream(Protocol):
     """The content of files of a host, one after the other; `close` ends it."""
 
-    def read_into(self, buffer: memoryview) -> int:
-        """Read what has arrived; return its size, 0 at the end. Raises TransferFailed."""
+    def read_into(self, buffer: memoryview, check: Callable[[], None] = lambda: None) -> int:
+        """Read what has arrived; return its size, 0 at the end. `check` is called repeatedly while
+        nothing arrives, and may raise. Raises TransferFailed."""
         ...
 
     def close(self) -> None: ...

@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 SILENCE_S = 60.0
+CHECK_INTERVAL_S = 0.5
 PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
-# Standard input has two lines for each file: its first byte that is wanted, and its name.
+START = b"tfdeploy-files\n"  # before the first file: a login shell may print too
+MAX_PRINTED = 1 << 16
+# Standard input has two lines for each file: its first byte that is wanted, and its name. One
+# process sends many files: small ones would take longer to start it than to send.
 SEND = (
-    'cd -- "$1" || exit; while IFS= read -r begin && IFS= read -r file; do '
-    'if [ "$begin" = 0 ]; then cat; else tail -c "+$((begin + 1))"; fi <"./$file" || exit; done'
+    'echo tfdeploy-files; cd -- "$1" || exit; shift; '
+    "while IFS= read -r begin && IFS= read -r file; do "
+    'if [ "$begin" = 0 ]; then set -- "$@" "./$file"; [ $# -lt 100 ] && continue; fi; '
+    '[ $# = 0 ] || cat -- "$@" || exit; set --; '
+    '[ "$begin" = 0 ] || tail -c "+$((begin + 1))" <"./$file" || exit; '
+    'done; [ $# = 0 ] || cat -- "$@"'
 )
 
 
@@ -42,16 +50,30 @@ class FileStream:
         self._host, self._command, self._is_dropped = host, command, is_dropped
         self._request = "".join(f"{begin}\n{name}\n" for name, begin in files).encode()
         self._attempt, self._received = 0, 0
+        self._has_begun = False
         self._start()
 
-    def read_into(self, buffer: memoryview) -> int:
-        """Read what has arrived; return its size, 0 at the end. Raises TransferFailed."""
+    def read_into(self, buffer: memoryview, check: Callable[[], None] = lambda: None) -> int:
+        """As the contract says."""
+        if not self._has_begun:
+            self._skip_printed(check)
+        return self._read(buffer, check)
+
+    def _skip_printed(self, check: Callable[[], None]) -> None:
+        """Read until START, byte by byte: what follows is for the caller."""
+        printed, byte = bytearray(), memoryview(bytearray(1))
+        while not printed.endswith(START):
+            if len(printed) == MAX_PRINTED or not self._read(byte, check):
+                raise TransferFailed(self._host, "it sent no files")
+            printed += byte
+        self._has_begun = True
+
+    def _read(self, buffer: memoryview, check: Callable[[], None]) -> int:
         while True:
-            if not self._ready.poll(SILENCE_S * 1000):
-                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+            self._wait(check)
             size: int = self._output.readinto(buffer)  # type: ignore[attr-defined]
             self._received += size
-            if size or self._process.wait() == 0:
+            if size or self._exit_code() == 0:
                 return size
             self._raise_or_start_again()
 
@@ -68,9 +90,18 @@ class FileStream:
         with tempfile.TemporaryFile() as request:
             request.write(self._request)
             request.seek(0)
-            self._process = subprocess.Popen(
-                self._command, stdin=request, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
-            )
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=request,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                    bufsize=0,
+                )
+            except OSError as error:
+                self._errors.close()
+                message = f"{self._command[0]} can't be run on the controller: {error.strerror}"
+                raise TransferFailed(self._host, message) from None
         assert self._process.stdout
         self._output = self._process.stdout
         if SET_PIPE_SIZE is not None:
@@ -78,6 +109,20 @@ class FileStream:
                 fcntl.fcntl(self._output, SET_PIPE_SIZE, PIPE_BYTES)
         self._ready = select.poll()
         self._ready.register(self._output, select.POLLIN)
+
+    def _wait(self, check: Callable[[], None]) -> None:
+        """Wait until there is something to read, or the end."""
+        deadline = time.monotonic() + SILENCE_S
+        while not self._ready.poll(CHECK_INTERVAL_S * 1000):
+            check()
+            if time.monotonic() > deadline:
+                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+
+    def _exit_code(self) -> int:
+        try:
+            return self._process.wait(SILENCE_S)
+        except subprocess.TimeoutExpired:
+            raise TransferFailed(self._host, "it sends nothing more, and does not end") from None
 
     def _raise_or_start_again(self) -> None:
         self._errors.seek(0)

@@ -154,6 +154,13 @@ def test_an_invalid_answer_writes_nothing(agent, tmp_path, change, monkeypatch):
     assert not (tmp_path / "dest").exists()
 
 
+def test_a_host_that_sends_a_piece_again_and_again_is_refused(agent, tmp_path, monkeypatch):
+    session = SimpleNamespace(close=lambda: None, answer=lambda timeout_s, max_bytes: ANSWER)
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, ANSWER))
+    with pytest.raises(AgentError, match="twice"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", tmp_path / "dest", ["a.log"]).receive()
+
+
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "", ".", "new\nline"])
 def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
     for checkpoint, file in ((name, "model.index"), ("model", name)):

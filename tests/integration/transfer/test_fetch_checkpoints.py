@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +16,18 @@ from waiting import until
 
 from tfdeploy.agent.machine.hashing import sha256
 from tfdeploy.agent.outputs import state_file, verify
-from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile, Pin
+from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile, Pin, Pinned
 from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.transfer import fetch as files
 from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
 from tfdeploy.transfer.streamed_files import StreamedFiles
+from tfdeploy.transport.file_stream import SILENCE_S
 from tfdeploy.transport.local import LocalTransport
 
 ANOTHER_VERSION = "0123456789abcdef"
@@ -147,4 +150,38 @@ def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path):
     closing.join()
     with pytest.raises(TransferFailed, match="not wanted"):
         early.wait()
+    agent.close()
+
+
+def test_a_fetch_that_nobody_wants_any_more_ends_though_its_host_is_silent(tmp_path):
+    os.mkfifo(tmp_path / "model.data")
+    agent, dest = make_agent(), tmp_path / "dest"
+    dest.mkdir()
+    early = EarlyFetch(agent, StreamedFiles(agent, dest))
+    early.begin(str(tmp_path), {"model.data": 1 << 30})
+    until((dest / "model.data").exists, "the fetch")
+    with (tmp_path / "model.data").open("wb", buffering=0) as silent:
+        silent.write(b"x")
+        until(lambda: (dest / "model.data").read_bytes(), "the first byte")
+        start = time.monotonic()
+        early.close()
+        assert time.monotonic() - start < SILENCE_S / 2
+    agent.close()
+
+
+def test_the_early_fetch_of_a_bad_checkpoint_ends_before_another_is_fetched(home, tmp_path, run):
+    os.mkfifo(tmp_path / "bad.data")
+    agent, incoming = make_agent(), run.folder / ".incoming"
+    incoming.mkdir(parents=True)
+    streamed = StreamedFiles(agent, incoming)
+    early = EarlyFetch(agent, streamed)
+    early.begin(str(tmp_path), {"bad.data": 1 << 30})
+    files = [HashedFile("good.index", 1, "ab"), HashedFile("good.data-00000-of-00001", 1, "ab")]
+    good = Checkpoint("good", 1, verified=True, files=files)
+    pinned = Pinned(checkpoint_dir="", pin=str(tmp_path), checkpoints=[good], bad=[])
+    with Pipeline(agent) as pipeline:
+        arriving = arrival.Arrival(pipeline, run, pinned, early, streamed)
+        with pytest.raises(TransferFailed, match="not wanted"):
+            early.wait()
+        arriving.receive()
     agent.close()

@@ -20,6 +20,30 @@ SIZES = {name: len(content) for name, content in CONTENTS.items()}
 EXPECTED = {name: HashedFile(name, SIZES[name], HASHES[name]) for name in CONTENTS}
 
 
+class NestedTransport(LocalTransport):
+    """While a block of the first file is on its way, another fetch runs."""
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.during_read = None
+
+    def send_files(self, source, files):
+        stream = super().send_files(source, files)
+        during_read, self.during_read = self.during_read, None
+        read_into = stream.read_into
+
+        def read_and_fetch(*request):
+            nonlocal during_read
+            size = read_into(*request)
+            fetch, during_read = during_read, None
+            if fetch:
+                fetch()
+            return size
+
+        stream.read_into = read_and_fetch
+        return stream
+
+
 class RecordingTransport(LocalTransport):
     """Record which bytes a host is asked for."""
 
@@ -102,3 +126,14 @@ def test_a_host_that_sends_more_or_less_than_it_said_is_refused(streamed, source
     with pytest.raises(TransferFailed, match=message):
         streamed.fetch(str(source), {**SIZES, "c": SIZES["c"] + change})
     assert "c" not in streamed.hashes or change < 0
+
+
+def test_two_fetches_at_the_same_time_do_not_mix_their_content(source, tmp_path):
+    transport = NestedTransport("h")
+    agent = Agent(transport, make_inventory('[hosts.h]\ntransport = "local"').hosts[0])
+    streamed = StreamedFiles(agent, tmp_path / "dest")
+    transport.during_read = lambda: streamed.fetch(str(source), {"a": SIZES["a"]})
+    streamed.fetch(str(source), {"c": SIZES["c"]})
+    assert (streamed.folder / "a").read_bytes() == CONTENTS["a"]
+    assert (streamed.folder / "c").read_bytes() == CONTENTS["c"]
+    agent.close()

@@ -41,3 +41,45 @@ def test_another_error_and_a_fourth_drop_are_final(stream, attempts, message):
     with pytest.raises(TransferFailed, match=message):
         found.read_into(memoryview(bytearray(100)))
     found.close()
+
+
+def test_a_host_that_closes_its_output_and_does_not_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_stream, "SILENCE_S", 0.2)
+    found = FileStream("h", ["sh", "-c", "exec sleep 60 >&-"], [("file", 0)])
+    with pytest.raises(TransferFailed, match="does not end"):
+        found.read_into(memoryview(bytearray(100)))
+    found.close()
+
+
+def test_what_a_login_shell_prints_is_no_part_of_a_file(tmp_path):
+    (tmp_path / "file").write_text("content")
+    command = ["sh", "-c", "printf 'Welcome!\n\nToday: '; " + SEND, "sh", str(tmp_path)]
+    found, buffer = FileStream("h", command, [("file", 0)]), memoryview(bytearray(100))
+    assert bytes(buffer[: found.read_into(buffer)]) == b"content"
+    found.close()
+
+
+@pytest.mark.parametrize("command", ["true", "yes"])
+def test_a_host_that_sends_no_files_is_given_up(command):
+    found = FileStream("h", [command], [("file", 0)])
+    with pytest.raises(TransferFailed, match="sent no files"):
+        found.read_into(memoryview(bytearray(100)))
+    found.close()
+
+
+def test_a_program_that_can_not_be_run_is_named():
+    with pytest.raises(TransferFailed, match=r"h: no-such-ssh can't be run on the controller: No "):
+        FileStream("h", ["no-such-ssh"], [("file", 0)])
+
+
+def test_many_files_arrive_in_their_order(tmp_path):
+    names = [f"file {number}" for number in range(250)]
+    for name in names:
+        (tmp_path / name).write_text(f"<{name}>")
+    files = [(name, 3 if name == "file 120" else 0) for name in names]
+    found = FileStream("h", ["sh", "-c", SEND, "sh", str(tmp_path)], files)
+    received, buffer = b"", memoryview(bytearray(100))
+    while size := found.read_into(buffer):
+        received += buffer[:size]
+    assert received.decode() == "".join(f"<{name}>"[begin:] for name, begin in files)
+    found.close()

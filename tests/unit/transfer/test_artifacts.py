@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.pipelines.rounds import Part, run_parts
+from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
 from tfdeploy.transfer import artifacts
 from unit.builders import make_plan
 
@@ -40,8 +41,9 @@ def make_run(tmp_path, agent):
 
 
 def fetch_events(pipeline, run):
-    parts = [Part(artifacts.fetch_events(pipeline, run, p)) for p in run.plan.placements_on("w")]
-    run_parts(parts)
+    placements = run.plan.placements_on("w")
+    parts = [Part(partial(artifacts.fetch_events, run=run, placement=p)) for p in placements]
+    run_rounds(pipeline, parts)
     return sum(part.result for part in parts)
 
 

@@ -43,8 +43,11 @@ class Arrival:
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
         missing = [name for names in self._missing.values() for name in names]
+        if not set(missing).intersection(early.names):  # its checkpoint is bad
+            early.close()
         rest = [name for name in missing if name not in early.names]
-        check_free_space(self._agent, self._incoming, [self._expected[n].size for n in rest])
+        sizes = {name: self._expected[name].size for name in rest}
+        check_free_space(self._agent, self._incoming, sizes)
         small = rest if self._sum(rest) <= BULK else []
         self.large = set(missing).difference(small)
         self._fetch = FileFetch(pipeline, pinned.pin, self._incoming, small, self._sum(small))

@@ -49,7 +49,7 @@ class EarlyFetch:
 
     def _fetch(self, source: str, sizes: Mapping[str, int]) -> None:
         try:
-            check_free_space(self._agent, self._files.folder, [*sizes.values()])
+            check_free_space(self._agent, self._files.folder, sizes)
             self._files.fetch(source, sizes, self._refuse_if_closed)
         except (TfdeployError, OSError) as error:
             self._error = error

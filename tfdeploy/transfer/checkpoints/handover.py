@@ -134,12 +134,12 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
 
 
 def _fetch(agent: Agent, source: CheckpointCopy, folder: Path) -> None:
-    sizes = [file.size for file in source.details]
-    check_free_space(agent, folder, sizes)
-    with agent.transfers.begin(agent.host, sum(sizes)) as transfer:
+    check_free_space(agent, folder, {file.path: file.size for file in source.details})
+    total = sum(file.size for file in source.details)
+    with agent.transfers.begin(agent.host, total) as transfer:
         agent.transport.pull(
             source.folder, folder, source.files,
-            max_bytes=pull_limit(sum(sizes)), on_progress=transfer,
+            max_bytes=pull_limit(total), on_progress=transfer,
         )  # fmt: skip
     for file in source.details:
         verify_file(agent, folder / file.path, file)

@@ -108,7 +108,7 @@ class EventCopies:
         if piece.begin == size:
             _append(file, data)
         elif _read(file, piece.begin, len(data)) != data:
-            _replace(file, piece.begin, data)
+            _replace(file, file, piece.begin, data)
         self._files.add(file)
 
     def _place(self, host: str, piece: EventPiece) -> Path:
@@ -148,7 +148,7 @@ class EventCopies:
                 size = _whole_size(opened)
             if size > _size(copy):
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                _replace(copy, 0, _read(source, 0, size))
+                _replace(copy, source, size)
 
 
 def escape_name(path: str) -> str:
@@ -206,12 +206,14 @@ def _append(file: Path, data: bytes) -> None:
             raise
 
 
-def _replace(file: Path, begin: int, data: bytes) -> None:
-    """Replace a file by its first `begin` bytes and the data."""
+def _replace(file: Path, source: Path, size: int, data: bytes = b"") -> None:
+    """Replace a file by the first `size` bytes of `source`, which may be itself, and the data."""
     fresh = file.with_name(".incoming")
     fresh.unlink(missing_ok=True)
-    kept = _read(file, 0, begin) if begin else b""
-    _append(fresh, kept + data)
+    _append(fresh, b"")  # only this user can read it
+    shutil.copyfile(source, fresh)
+    os.truncate(fresh, size)
+    _append(fresh, data)
     fresh.replace(file)
 
 
