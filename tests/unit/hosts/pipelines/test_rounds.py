@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from tfdeploy.hosts.pipelines.rounds import Part, run_parts
 
 from tfdeploy.errors import AgentError, Unreachable
+from tfdeploy.hosts.pipelines.rounds import Part, run_parts
 
 AGENT = SimpleNamespace(host="h")
 
