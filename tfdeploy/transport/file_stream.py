@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import random
 import select
 import subprocess
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 4
 SILENCE_S = 60.0
 CHECK_INTERVAL_S = 0.5
+MAX_MESSAGES = 1 << 16  # bytes of what ssh or the host wrote about an error
+CONTINUES = "the same command continues where it stopped"
 PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
 START = b"tfdeploy-files\n"  # before the first file: a login shell may print too
@@ -116,22 +119,24 @@ class FileStream:
         while not self._ready.poll(CHECK_INTERVAL_S * 1000):
             check()
             if time.monotonic() > deadline:
-                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s")
+                raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s", CONTINUES)
 
     def _exit_code(self) -> int:
         try:
             return self._process.wait(SILENCE_S)
         except subprocess.TimeoutExpired:
-            raise TransferFailed(self._host, "it sends nothing more, and does not end") from None
+            message = "it sends nothing more, and does not end"
+            raise TransferFailed(self._host, message, CONTINUES) from None
 
     def _raise_or_start_again(self) -> None:
-        self._errors.seek(0)
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - MAX_MESSAGES))
         messages = self._errors.read()
         if self._received or self._attempt == ATTEMPTS or not self._is_dropped(messages):
             lines = messages.decode(errors="replace").strip().splitlines()
             details = "; ".join(lines[-2:]) or "the connection was lost"
             message = f"sending files exited with {self._process.returncode}: {details}"
-            raise TransferFailed(self._host, message)
+            raise TransferFailed(self._host, message, CONTINUES)
         self.close()
         time.sleep(random.uniform(0.2, 0.6) * 2**self._attempt)  # jitter, as in rsync.py
         self._start()
