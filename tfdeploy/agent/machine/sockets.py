@@ -24,10 +24,12 @@ NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
 ERROR, DONE = 2, 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 LISTEN = 10
-HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence number, port id
-REQUEST = struct.Struct("=BBBBI2s46s")  # family, protocol, -, -, states, port; the rest is 0
-USER_AND_INODE = struct.Struct("=II")
-USER_OFFSET = 80  # after the header and inet_diag_msg up to idiag_uid
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+# inet_diag_req_v2: family, protocol, attributes, states, port; the rest is 0
+REQUEST = struct.Struct("=BBBxI2s46s")
+USER_AND_INODE = struct.Struct("=64xII")  # the last fields of an inet_diag_msg
+DIAG_TIMEOUT_S = 2.0
+DIAG_BYTES = 1 << 17
 
 
 class DeadlineSocket:
@@ -214,24 +216,40 @@ def listeners(port: int) -> List[Tuple[int, str]]:
 
 
 def ask_for_listeners(family: int, port: int) -> Iterator[Tuple[int, str]]:
-    """Ask by sock_diag(7), which answers with one message for each socket. Raises OSError."""
+    """Ask the kernel. Raises OSError."""
+    for message in diagnose(family, 1 << LISTEN, port):
+        user, inode = USER_AND_INODE.unpack_from(message)
+        yield user, str(inode)
+
+
+def diagnose(family: int, states: int, port: int = 0, attributes: int = 0) -> Iterator[bytes]:
+    """Yield the inet_diag_msg of each TCP socket of this network namespace that is in one of the
+    states, a bit each, with the attributes, a bit each: sock_diag(7). Port 0 is any port.
+
+    Raises OSError if the kernel does not report them.
+    """
     request = REQUEST.pack(
-        family, socket.IPPROTO_TCP, 0, 0, 1 << LISTEN, port.to_bytes(2, "big"), b""
+        family, socket.IPPROTO_TCP, attributes, states, port.to_bytes(2, "big"), b""
     )
     size = HEADER.size + len(request)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(DIAG_TIMEOUT_S)
         kernel.send(HEADER.pack(size, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST, 0, 0) + request)
         while True:
-            answer = kernel.recv(CHUNK)
-            while answer:
-                size, kind, _, _, _ = HEADER.unpack_from(answer)
+            answer, position = kernel.recv(DIAG_BYTES), 0
+            while position < len(answer):
+                size, kind = HEADER.unpack_from(answer, position)[:2]
                 if kind == DONE:
                     return
                 if kind == ERROR:
                     raise OSError("the kernel does not list sockets")
-                user, inode = USER_AND_INODE.unpack_from(answer, USER_OFFSET)
-                yield user, str(inode)
-                answer = answer[size:]
+                yield answer[position + HEADER.size : position + size]
+                position += max(HEADER.size, aligned(size))
+
+
+def aligned(size: int) -> int:
+    """Return where what follows a message or an attribute of this size begins: netlink(3)."""
+    return (size + 3) & ~3
 
 
 def listed_listeners(port: int) -> Iterator[Tuple[int, str]]:
