@@ -28,7 +28,7 @@ from tfdeploy.errors import (
     Unreachable,
 )
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.transport import rsync
+from tfdeploy.transport import dropped_handshake
 from tfdeploy.transport.ssh import channels, connection
 from tfdeploy.transport.ssh.dial import Patience
 from tfdeploy.transport.ssh.errors import translate
@@ -406,8 +406,7 @@ def busy_sshd(sshd, monkeypatch) -> Iterator[Sshd]:
         until(lambda: not server.connections, "the end of the only connection")
         return 0.0
 
-    for module in (connection, rsync):
-        monkeypatch.setattr(module, "random", SimpleNamespace(uniform=pause_s))
+    monkeypatch.setattr(dropped_handshake, "random", SimpleNamespace(uniform=pause_s))
     # At first the connection that found it listening may still be open.
     with until(lambda: accepted_connection(server), "the only connection") as only:
         yield server

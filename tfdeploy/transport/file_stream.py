@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import select
 import subprocess
 import tempfile
@@ -13,11 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
+from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-ATTEMPTS = 4
 SILENCE_S = 60.0
 CHECK_INTERVAL_S = 0.5
 MAX_MESSAGES = 1 << 16  # bytes of what ssh or the host wrote about an error
@@ -138,5 +137,5 @@ class FileStream:
             message = f"sending files exited with {self._process.returncode}: {details}"
             raise TransferFailed(self._host, message, CONTINUES)
         self.close()
-        time.sleep(random.uniform(0.2, 0.6) * 2**self._attempt)  # jitter, as in rsync.py
+        wait_before_retry(self._attempt)
         self._start()

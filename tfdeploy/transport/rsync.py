@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import re
 import resource
 import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import TOO_MUCH, ignore_progress
+from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
 from tfdeploy.transport.file_stream import SEND, FileStream
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer w
 REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
 # An ssh whose controller was killed ends within a minute of silence, as rsync does by --timeout.
 ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
-ATTEMPTS = 4
 FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
 # OpenSSH's messages if sshd drops the handshake, as it does above MaxStartups.
 DROPPED = re.compile(rb"kex_exchange_identification|Connection (reset|closed) by")
@@ -150,7 +148,7 @@ def transfer(
             raise TransferFailed(host, *problem)
         if not DROPPED.search(errors) or attempt == ATTEMPTS:
             raise TransferFailed(host, _reason(code, errors))
-        time.sleep(random.uniform(0.2, 0.6) * 2**attempt)  # jitter spreads many hosts' retries
+        wait_before_retry(attempt)
 
 
 def _run_once(

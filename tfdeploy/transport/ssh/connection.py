@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fabric
 import paramiko
 
+from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S, PORT
 from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tfdeploy.transport.ssh.route import Route
 
 BANNER_TIMEOUT_S = 20
-ATTEMPTS = 4
 USER_TIMEOUT_MS = 20_000  # for sent bytes to be acknowledged, else the network is dead
 KEEPALIVE_S = 15
 ALIVE_CACHE_S = 2.0  # how long an answer to is_alive stays valid
@@ -121,7 +120,7 @@ def connect(route: Route, accept_new: bool, patience: Patience | None = None) ->
         except SSH_ERRORS as error:
             if not _was_dropped(error):
                 raise
-            time.sleep(random.uniform(0.2, 0.6) * 2**attempt)
+            wait_before_retry(attempt)
     return _connect_once(route, accept_new, patience)
 
 
