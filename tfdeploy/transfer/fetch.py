@@ -17,7 +17,7 @@ from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, HostError, TransferFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.agent.protocol.message import Done, Request
@@ -81,20 +81,14 @@ def pull_files(
     dest: Path,
     files: Sequence[str],
     total: int | None = None,
-    check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fetch large files over a connection of their own. `total` is as for FileFetch. `check` is
-    called as bytes arrive, and may raise to end the fetch. Raises TransferFailed."""
+    """Fetch large files over a connection of their own. `total` is as for FileFetch. Raises
+    TransferFailed."""
     if not files:
         return
+    max_bytes = None if total is None else pull_limit(total)
     with agent.transfers.begin(agent.host, total) as transfer:
-
-        def report(file: str, arrived: int) -> None:
-            check()
-            transfer(file, arrived)
-
-        max_bytes = None if total is None else pull_limit(total)
-        agent.transport.pull(source, dest, files, max_bytes=max_bytes, on_progress=report)
+        agent.transport.pull(source, dest, files, max_bytes=max_bytes, on_progress=transfer)
 
 
 @contextmanager

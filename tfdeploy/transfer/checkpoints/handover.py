@@ -17,7 +17,7 @@ from tfdeploy.agent.protocol.runs import (
 from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.fetch import check_free_space, pull_limit, verify_file
+from tfdeploy.transfer.fetch import check_free_space, pull_files, verify_file
 from tfdeploy.transfer.outputs import task_request
 
 if TYPE_CHECKING:
@@ -136,10 +136,6 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
 def _fetch(agent: Agent, source: CheckpointCopy, folder: Path) -> None:
     check_free_space(agent, folder, {file.path: file.size for file in source.details})
     total = sum(file.size for file in source.details)
-    with agent.transfers.begin(agent.host, total) as transfer:
-        agent.transport.pull(
-            source.folder, folder, source.files,
-            max_bytes=pull_limit(total), on_progress=transfer,
-        )  # fmt: skip
+    pull_files(agent, source.folder, folder, source.files, total)
     for file in source.details:
         verify_file(agent, folder / file.path, file)
