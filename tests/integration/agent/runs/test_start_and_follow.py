@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from contextlib import closing
@@ -32,13 +33,16 @@ RUN = "import os, sys, time; os.write(os.open(sys.argv[1], 1025), b'x'); time.sl
 
 
 class Here:
-    """This machine as a host. `begun` gains a byte each time that a task's process starts."""
+    """This machine as a host. `starts` gains a byte each time that a task's process starts."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.begun = home / "begun"
-        self.begun.touch()
-        (home / ".tfdeploy" / "p" / "releases" / "f00d").mkdir(parents=True)
+        # Of its own: stop ends all processes of this machine that have the task's mark.
+        self.project = f"p{secrets.token_hex(4)}"
+        self.starts = home / "starts"
+        self.starts.touch()
+        self.folder = home / ".tfdeploy" / self.project
+        (self.folder / "releases" / "f00d").mkdir(parents=True)
         with closing(self.agent()) as agent:
             agent.ask(Ports(1))  # sends the agent
 
@@ -48,17 +52,26 @@ class Here:
         return Agent(LocalTransport("here"), host)
 
     def request(self, starts: int = 1, **changes) -> Start:
-        argv = [sys.executable, "-S", "-c", RUN, os.fspath(self.begun)]
-        heartbeat = make_heartbeat_settings(port=free_port(), tasks=["worker:0", "worker:1"])
+        argv = [sys.executable, "-S", "-c", RUN, os.fspath(self.starts)]
+        heartbeat = make_heartbeat_settings(
+            port=free_port(), tasks=["worker:0", "worker:1"], needed=["worker:1"]
+        )
         launches = [
-            make_launch(index=index, argv=argv, ready="process", heartbeat=heartbeat, **changes)
+            make_launch(
+                project=self.project,
+                index=index,
+                argv=argv,
+                ready="process",
+                heartbeat=heartbeat,
+                **changes,
+            )
             for index in (0, 1)
         ]
         return Start(launches, RunRecord(starts, "{}", ""))
 
     def stop(self) -> None:
         with closing(self.agent()) as agent:
-            agent.ask(Stop("p", "r", ["worker:1", "worker:0"]))
+            agent.ask(Stop(self.project, "r", ["worker:1", "worker:0"]))
 
 
 @pytest.fixture
@@ -96,28 +109,28 @@ def test_a_start_reports_what_follows_until_the_next_request(here):
     assert isinstance(stream.open(), Started)
     assert both_ready(stream)
     stream.close()
-    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert eventually(lambda: here.starts.stat().st_size == 2)
 
 
 def test_a_start_that_arrives_again_is_answered_and_starts_nothing(here):
     request = here.request()
     first = answer(here, request)
     assert isinstance(first, Started)
-    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert eventually(lambda: here.starts.stat().st_size == 2)
     assert answer(here, request) == first
     here.stop()
     assert answer(here, request) == first  # long delayed by the network
-    assert here.begun.stat().st_size == 2
+    assert here.starts.stat().st_size == 2
 
 
 def test_the_next_start_of_the_run_is_another_one(here):
     answer(here, here.request())
-    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert eventually(lambda: here.starts.stat().st_size == 2)
     refused = answer(here, here.request(starts=2))
     assert "worker:0 of run r is already running" in str(refused)
     here.stop()
     assert isinstance(answer(here, here.request(starts=2)), Started)
-    assert eventually(lambda: here.begun.stat().st_size == 4)
+    assert eventually(lambda: here.starts.stat().st_size == 4)
 
 
 def test_a_start_that_arrives_several_times_at_once_starts_once(here):
@@ -141,7 +154,7 @@ def test_a_start_that_arrives_several_times_at_once_starts_once(here):
     for thread in threads:
         thread.join()
     assert [type(each) for each in answers] == [Started] * 4, answers
-    assert eventually(lambda: here.begun.stat().st_size == 2)
+    assert eventually(lambda: here.starts.stat().st_size == 2)
     assert answers == [answers[0]] * 4
 
 
@@ -157,4 +170,4 @@ def test_a_start_of_a_controller_that_has_hung_up_starts_nothing(here):
     assert json.loads(done.stdout.removeprefix(MARK))["refused"] == (
         "the controller hung up before the start"
     )
-    assert not (here.home / ".tfdeploy" / "p" / "runs").exists()
+    assert not (here.folder / "runs").exists()
