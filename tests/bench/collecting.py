@@ -5,7 +5,7 @@
 Each size (MB) is one checkpoint of random bytes, in files of at most 1 GB. The tools take turns.
 The CPU seconds are those of all processes of the controller (with the connection daemon), and of
 all processes of the host (sshd, the agent, rsync's sender). With --rate, everything passes a line
-of so many MB/s.
+of that rate, in MB/s.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A line of limited rate: a process that forwards ports, in each direction at most so many MB/s.
+"""A line of limited rate: a process that forwards ports, in each direction at most at
+this rate.
 
 python -m bench.limited_line MB/S PORT=TARGET…
 """
@@ -46,7 +47,7 @@ class Bucket:
         self._rate, self._lock, self._free_at = rate, threading.Lock(), 0.0
 
     def take(self, size: int) -> None:
-        """Wait until so many bytes may pass."""
+        """Wait until this number of bytes may pass."""
         with self._lock:
             self._free_at = max(self._free_at, time.monotonic() - BURST_S) + size / self._rate
             wait_s = self._free_at - time.monotonic()

@@ -344,14 +344,19 @@ def test_an_agent_of_another_version_is_sent_nothing_compressed(home, monkeypatc
     assert len(agent(version="0123456789abcdef").ask(LONG).wanted) == 200
 
 
+def task_lock(home):
+    """Make a task that was started; return the open file that its supervisor would lock."""
+    task_dir = home / ".tfdeploy/p/runs/r/ps-0"
+    task_dir.mkdir(parents=True)
+    records.write(os.fspath(task_dir / "launch.json"), records.to_json(make_launch(job="ps")))
+    return (task_dir / "lock").open("w")
+
+
 def test_a_finished_stream_returns_its_process(home, monkeypatch):
     here = agent()
     here.ask(OFFER)
-    task_dir = home / ".tfdeploy/p/runs/r/ps-0"
-    task_dir.mkdir(parents=True)
-    with (task_dir / "lock").open("w") as lock:
+    with task_lock(home) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # alive
-        records.write(os.fspath(task_dir / "launch.json"), records.to_json(make_launch(job="ps")))
         follow_until_finished(here)
     assert len(here._idle) == 1
     assert here.ask(OFFER).present is False
@@ -362,12 +367,9 @@ def test_a_stream_may_end_with_the_answer_to_the_next_request(home, lives):
     """Its process answers both, also if the stream has ended while the request was sent."""
     here = agent()
     here.ask(OFFER)
-    task_dir = home / ".tfdeploy/p/runs/r/ps-0"
-    task_dir.mkdir(parents=True)
-    with (task_dir / "lock").open("w") as lock:
+    with task_lock(home) as lock:
         if lives:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        records.write(os.fspath(task_dir / "launch.json"), records.to_json(make_launch(job="ps")))
         stream = here.stream(Follow("p", "r", ["ps:0"], logs=False, lines=None, forever=True))
         assert isinstance(stream.open(), StateChange)
         stream.finish_with(OFFER)

@@ -132,13 +132,19 @@ def test_a_file_that_arrives_with_other_content_is_refused_and_named(home, run, 
     agent.close()
 
 
-def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path):
-    """Its host sends without end."""
+def begin_endless_fetch(tmp_path):
+    """Begin to fetch a file of a host that sends what the test writes into it."""
     os.mkfifo(tmp_path / "model.data")
     agent, dest = make_agent(), tmp_path / "dest"
     dest.mkdir()
     early = EarlyFetch(agent, StreamedFiles(agent, dest))
     early.begin(str(tmp_path), {"model.data": 1 << 30})
+    return agent, dest, early
+
+
+def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path):
+    """Its host sends without end."""
+    agent, dest, early = begin_endless_fetch(tmp_path)
     with (tmp_path / "model.data").open("wb", buffering=0) as endless, suppress(BrokenPipeError):
         endless.write(b"x")
         until((dest / "model.data").exists, "the first byte")
@@ -154,11 +160,7 @@ def test_a_fetch_that_nobody_wants_any_more_ends(tmp_path):
 
 
 def test_a_fetch_that_nobody_wants_any_more_ends_though_its_host_is_silent(tmp_path):
-    os.mkfifo(tmp_path / "model.data")
-    agent, dest = make_agent(), tmp_path / "dest"
-    dest.mkdir()
-    early = EarlyFetch(agent, StreamedFiles(agent, dest))
-    early.begin(str(tmp_path), {"model.data": 1 << 30})
+    agent, dest, early = begin_endless_fetch(tmp_path)
     until((dest / "model.data").exists, "the fetch")
     with (tmp_path / "model.data").open("wb", buffering=0) as silent:
         silent.write(b"x")
