@@ -76,7 +76,10 @@ VERBS = {
     "let_go": ("outputs.LetGo", "outputs.hold.let_go"),
     "expect": ("outputs.ExpectUnits", "outputs.delivery.expect"),
     "deliver": ("outputs.DeliverUnits", "outputs.delivery.deliver"),
-    "replicated": ("outputs.ListReplicas", "supervision.output_replicas.replicated_outputs"),
+    "replicated": (
+        "outputs.ListReplicas",
+        "supervision.replication.output_replicas.replicated_outputs",
+    ),
     "give": ("reports.ReadFiles", "reports.read_files.give"),
     "load": ("reports.MeasureLoad", "reports.usage.host_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.outputs.units import Walk
 from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
-from tfdeploy.agent.supervision.output_replicas import TASK as REPLICAS
+from tfdeploy.agent.supervision.replication.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts

@@ -15,7 +15,7 @@ from ..outputs import checkpoints
 from ..protocol.message import Done
 from ..protocol.outputs import Arrival, CheckpointCopy
 from ..protocol.runs import CheckpointCopies
-from ..supervision import replicas
+from ..supervision.replication import replicas
 from . import disk
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from ..outputs import listing, state_file
 from ..outputs.units import Unit
 from ..protocol.outputs import RunResult, RunResults
 from ..records import Launch
-from ..supervision import output_replicas, replicas
+from ..supervision.replication import output_replicas, replicas
 from . import disk
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import sys
 import time
 
 from .. import TYPE_CHECKING
-from . import heartbeat, replicas, signing, termination
+from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
+from .replication import replicas
 from .run_progress import RunProgress
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import checkpoints, state_file
 from tfdeploy.agent.protocol.message import Done
 from tfdeploy.agent.runs import handover
-from tfdeploy.agent.supervision import replicas
+from tfdeploy.agent.supervision.replication import replicas
 
 RUN = ("p", "r")
 CHIEF = "worker:0"

@@ -15,8 +15,9 @@ from tfdeploy.agent import paths, records
 from tfdeploy.agent.outputs import listing, state_file
 from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.records import Outputs
-from tfdeploy.agent.supervision import output_replicas, replicas, signing
-from tfdeploy.agent.supervision.replicas import CheckpointOffer
+from tfdeploy.agent.supervision import signing
+from tfdeploy.agent.supervision.replication import output_replicas, replicas
+from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from unit.agent.outputs.chief import save
 from unit.agent.outputs.test_listing import keras, write
 from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING
-from ..machine import filesystem
-from ..outputs import delivery, state_file
-from ..outputs.units import ANY, FOLDER, SAVED_MODEL
+from ... import TYPE_CHECKING
+from ...machine import filesystem
+from ...outputs import delivery, state_file
+from ...outputs.units import ANY, FOLDER, SAVED_MODEL
 from . import replicas
 
 if TYPE_CHECKING:
-    from ..protocol.outputs import OutputUnit
-    from ..records import Launch
+    from ...protocol.outputs import OutputUnit
+    from ...records import Launch
 
 INCOMING = ".incoming-links"
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 import json
 import os
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem
-from ..outputs import delivery, integrity, listing
-from ..outputs.units import Walk
-from ..protocol.message import parse
-from ..protocol.outputs import OutputUnit, ReplicatedOutputs
-from ..protocol.record import to_json
-from . import evaluator_files, heartbeat, signing
+from ... import TYPE_CHECKING, paths
+from ...machine import filesystem
+from ...outputs import delivery, integrity, listing
+from ...outputs.units import Walk
+from ...protocol.message import parse
+from ...protocol.outputs import OutputUnit, ReplicatedOutputs
+from ...protocol.record import to_json
+from .. import heartbeat, signing
+from . import evaluator_files
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-    from ..records import Launch
+    from ...records import Launch
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]

@@ -11,17 +11,17 @@ import os
 import threading
 import time
 
-from .. import TYPE_CHECKING, paths, records
-from ..machine import filesystem
-from ..outputs import checkpoints, state_file
-from . import heartbeat, signing
+from ... import TYPE_CHECKING, paths, records
+from ...machine import filesystem
+from ...outputs import checkpoints, state_file
+from .. import heartbeat, signing
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-    from ..records import Launch
+    from ...records import Launch
+    from ..heartbeat import HeartbeatClient, HeartbeatServer
     from . import output_replicas
-    from .heartbeat import HeartbeatClient, HeartbeatServer
 
     Json = Dict[str, Any]
 
