@@ -24,6 +24,7 @@ class Patch(NamedTuple):
     awaited: str = "tensorflow"
 
 
+STANDBY = "TFDEPLOY_STANDBY"
 UNKNOWN_SAVES = "where the program saves is not recorded"
 PATCHES = (
     Patch(
@@ -85,8 +86,8 @@ class TensorFlowHook:
         return spec
 
     def _find_spec(self, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
             spec: Optional[ModuleSpec] = find(name, path, target) if find else None
             if spec is not None:
                 return spec
@@ -149,8 +150,13 @@ def _start() -> None:
     wanted = {patch: value for patch, value in values.items() if value}
     if wanted and not folders:
         sys.meta_path.insert(0, TensorFlowHook(wanted))
+    is_first = not folders
     folders.add(os.path.realpath(os.path.dirname(__file__)))
-    _run_hidden(folders)
+    try:
+        _run_hidden(folders)
+    finally:
+        if is_first and os.environ.get(STANDBY):
+            import_module("tfdeploy_standby").prepare(os.environ[STANDBY])
 
 
 _start()
