@@ -5,22 +5,26 @@ from __future__ import annotations
 
 import re
 
-# A name or a path without wildcards, or all names with an ending; a slash before means only here,
-# one after means only folders.
-PLAIN = re.compile(r"(?P<top>/?)(?P<path>[\w.-]+(?:/[\w.-]+)*)(?P<end>/?)", re.ASCII)
-ENDING = re.compile(r"\*(?P<path>\.[\w.-]+)(?P<end>/?)", re.ASCII)
+# A name or a path; a slash before means only here, one after means only folders. With one `*`: an
+# expression for several tries each position of each.
+PLAIN = re.compile(r"(?P<top>/?)(?P<path>[\w.~*-]+(?:/[\w.~*-]+)*)(?P<end>/?)", re.ASCII)
 ANYWHERE = "(?:.+/)?"
 FOLDER, ENTRY = "(?P<ps_d>/)", "(?:(?P<ps_d>/)|$)"  # as pathspec: "inside this folder"
+
+ALL = {"*": ".", "*/": FOLDER}
 
 
 def to_expression(line: str) -> str | None:
     """Return pathspec's regular expression for a pattern that is plain, else None."""
-    if line == "*":
-        return "."
-    if found := ENDING.fullmatch(line):
-        start = f"^{ANYWHERE}[^/]*"
-    elif found := PLAIN.fullmatch(line):
-        start = "^" if found["top"] or "/" in found["path"] else f"^{ANYWHERE}"
-    else:
+    if line in ALL:
+        return ALL[line]
+    found = PLAIN.fullmatch(line)
+    if not found or line.count("*") > 1:
         return None
-    return f"{start}{re.escape(found['path'])}{FOLDER if found['end'] else ENTRY}"
+    start = "^" if found["top"] or "/" in found["path"] else f"^{ANYWHERE}"
+    path = "/".join(map(_translate, found["path"].split("/")))
+    return f"{start}{path}{FOLDER if found['end'] else ENTRY}"
+
+
+def _translate(name: str) -> str:
+    return "[^/]+" if name == "*" else re.escape(name).replace(r"\*", "[^/]*")

@@ -9,9 +9,9 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from tfdeploy.release import plain_patterns
 
-names = st.text(st.sampled_from("ab.-_0"), min_size=1, max_size=4)
+names = st.text(st.sampled_from("ab.-_0~*"), min_size=1, max_size=4)
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
-starts, ends = st.sampled_from(["", "/", "*", "*."]), st.sampled_from(["", "/"])
+starts, ends = st.sampled_from(["", "/", "*."]), st.sampled_from(["", "/"])
 lines = st.builds("{}{}{}".format, starts, paths, ends)
 
 
@@ -23,7 +23,10 @@ def test_a_plain_pattern_has_pathspecs_expression(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["*", ".git", "__pycache__/", "*.pyc", "*.egg-info/", "/runs/", "/hosts.toml", "data/raw"],
+    [
+        *("*", ".git", "__pycache__/", "*.pyc", "*.egg-info/", "/runs/", "/hosts.toml", "data/raw"),
+        *("hosts*.toml", "*~", ".*", "/logs/*", "data/*/raw", "*_cache/", "*/"),
+    ],
 )
 def test_the_patterns_of_most_projects_are_plain(line):
     assert plain_patterns.to_expression(line) == GitIgnoreSpecPattern(line).regex.pattern
@@ -31,7 +34,23 @@ def test_the_patterns_of_most_projects_are_plain(line):
 
 @pytest.mark.parametrize(
     "line",
-    ["", "/", "!a", "a*", "**/a", "a?", "[ab]", "a b", "a ", "é", "a//b", r"\\#a", "#a", "//a"],
+    [
+        "",
+        "/",
+        "!a",
+        "a**b",
+        "**/a",
+        "a/**",
+        "a?",
+        "[ab]",
+        "a b",
+        "a ",
+        "é",
+        "a//b",
+        r"\\#a",
+        "#a",
+        "//a",
+    ],
 )
 def test_any_other_pattern_is_left_to_pathspec(line):
     assert plain_patterns.to_expression(line) is None
