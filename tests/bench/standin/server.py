@@ -37,11 +37,13 @@ class Host:
         self.releases.add(body["release"])
         return {"wrong": []}
 
-    def start(self, body: Body) -> Body:
+    def start(self, body: Body) -> list[Body]:
+        """Its answer is the stream of what follows; see agent/runs/start_and_follow.py."""
+        run = body["launches"][0]["run"]
         for launch in body["launches"]:
             task = f"{launch['job']}:{launch['index']}"
-            self.runs.setdefault(launch["run"], {})[task] = "READY"
-        return {"tasks": [{"task": task} for task in self.runs[launch["run"]]], "gpus": 0}
+            self.runs.setdefault(run, {})[task] = "READY"
+        return [{"gpus": 0}, *({"state": _report(*task)} for task in self.runs[run].items())]
 
     def status(self, body: Body) -> Body:
         return {"tasks": [_report(*task) for task in self.runs.get(body["run"], {}).items()]}
@@ -82,22 +84,30 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     """Answer one agent's requests until the connection ends."""
     agent = (await reader.readline()).decode().strip()
     host = HOSTS.setdefault(agent, Host(agent))
-    while line := await reader.readline():
-        if not line.strip():
-            continue
-        verb, body = json.loads(line)
-        if verb == COMPRESSED:
-            verb, body = json.loads(zlib.decompress(await reader.readexactly(body["size"])))
-        if verb == "take":
-            await reader.readexactly(body["size"])
-        answer = getattr(host, verb)(body)
-        if isinstance(answer, list):
-            _send(writer, *answer)
-            await reader.readline()  # until the controller has seen enough
-            _send(writer, {"end": True})
-        else:
-            _send(writer, answer)
+    line = await reader.readline()
+    while line:
+        line = await _answer(host, line, reader, writer) if line.strip() else b""
+        line = line or await reader.readline()
     writer.close()
+
+
+async def _answer(
+    host: Host, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> bytes:
+    """Answer a request. Return the next one if it has ended the stream that was the answer."""
+    verb, body = json.loads(line)
+    if verb == COMPRESSED:
+        verb, body = json.loads(zlib.decompress(await reader.readexactly(body["size"])))
+    if verb == "take":
+        await reader.readexactly(body["size"])
+    answer = getattr(host, verb)(body)
+    if not isinstance(answer, list):
+        _send(writer, answer)
+        return b""
+    _send(writer, *answer)
+    following = await reader.readline()  # until the controller has seen enough
+    _send(writer, {"end": True})
+    return following
 
 
 def _send(writer: asyncio.StreamWriter, *answers: Body) -> None:

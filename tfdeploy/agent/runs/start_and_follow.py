@@ -3,18 +3,15 @@ report what happens to them."""
 
 from __future__ import annotations
 
-import os
 import select
 import sys
-import time
-from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
-from ..machine import leases, nvidia
+from .. import TYPE_CHECKING
+from ..machine import nvidia
 from ..protocol.reports import Started
 from ..protocol.shared_parts import put_back
 from ..refusal import Refusal
-from . import run_record, start
+from . import run_record, start, start_lease
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
@@ -23,9 +20,6 @@ if TYPE_CHECKING:
     from ..protocol.runs import RunRecord
     from ..protocol.shared_parts import SharedParts
     from ..records import Launch
-
-SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
-POLL_S = 0.02
 
 
 def start_and_follow(
@@ -54,35 +48,10 @@ def start_once(launches: List[Launch], record: Optional[RunRecord] = None) -> No
     it has succeeded; each start of a run has another one. Raises Refusal.
     """
     project, run = launches[0].project, launches[0].run
-    with _one_at_a_time(run):
+    with start_lease.hold(run):
         if record is None or not run_record.is_stored(project, run, record):
             _refuse_without_caller()
             start.start(launches, record)
-
-
-@contextmanager
-def _one_at_a_time(run: str) -> Iterator[None]:
-    """Wait until no other process starts tasks of this run below this root."""
-    root = os.stat(paths.root())
-    resource = "start/{}-{}/{}".format(root.st_dev, root.st_ino, run)
-    descriptors = _acquire(resource)
-    try:
-        yield
-    finally:
-        leases.release(descriptors)
-
-
-def _acquire(resource: str) -> List[int]:
-    deadline = time.monotonic() + SAME_START_WAIT_S
-    while True:
-        try:
-            return leases.acquire([resource])
-        except leases.Taken as taken:
-            if time.monotonic() > deadline:
-                raise Refusal(
-                    "another start of this run has not ended: {}".format(taken.holder.description)
-                ) from None
-        time.sleep(POLL_S)
 
 
 def _refuse_without_caller() -> None:

@@ -11,6 +11,7 @@ from ..machine import lock, process
 from ..outputs import state_file
 from ..protocol.runs import SavedCheckpoint, Stopped, StoppedTask
 from ..records import ENDED, Launch, TaskState
+from . import start_lease
 
 if TYPE_CHECKING:
     from typing import List, Optional
@@ -28,7 +29,7 @@ def stop(
     silent: bool = False,
     linger_s: float = 0.0,
 ) -> Stopped:
-    """Stop `tasks` in parallel.
+    """Stop `tasks` in parallel, after a start of this run that has not ended yet.
 
     `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
     `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
@@ -36,6 +37,8 @@ def stop(
     The answer waits up to `linger_s` seconds for its exit.
     """
     number = (signal.SIGUSR2 if silent else signal.SIGUSR1) if tells else signal.SIGTERM
+
+    start_lease.wait_until_free(run)
 
     def stop_one(task: str) -> StoppedTask:
         return _stop_launch(launched, project, run, task, number, linger_s)

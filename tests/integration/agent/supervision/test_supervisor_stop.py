@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from unit.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER, RUN_UNTIL_LET_END, children, is_alive
-from tfdeploy.agent.runs import stop
+from tfdeploy.agent.runs import start_lease, stop
 
 ALONE = make_heartbeat_settings(tasks=["worker:0"], needed=[])
 CRASH = "attempt(); become_ready(); sys.exit(7)"
@@ -146,3 +147,25 @@ def test_stop_for_an_earlier_launch_does_not_stop_a_newer_one(supervise):
         "p", task.launch.run, ["worker:0"], task.launch.heartbeat.launch_name
     ).tasks
     assert answer.state == "STOPPED"
+
+
+def test_a_stop_waits_for_a_start_of_the_run_and_stops_its_tasks(supervise, monkeypatch):
+    """An agent whose controller has died may still be in the middle of a start."""
+    monkeypatch.setattr(start_lease, "STOP_WAIT_S", 120.0)
+    run = supervise("", index=1, heartbeat=ALONE).launch.run
+    with ThreadPoolExecutor() as pool:
+        with start_lease.hold(run):
+            stopped = pool.submit(stop.stop, "p", run, ["worker:0"])
+            task = supervise(RUN_FOREVER, heartbeat=ALONE)
+            assert task.reaches("READY")
+            assert not stopped.done()
+        assert [each.state for each in stopped.result().tasks] == ["STOPPED"]
+    assert task.wait_for_end().state == "STOPPED"
+
+
+def test_a_stop_does_not_wait_for_long_for_a_start_that_hangs(supervise, monkeypatch):
+    monkeypatch.setattr(start_lease, "STOP_WAIT_S", 0.1)
+    task = supervise(RUN_FOREVER, heartbeat=ALONE)
+    assert task.reaches("READY")
+    with start_lease.hold(task.launch.run):
+        assert stop.stop("p", task.launch.run, ["worker:0"]).tasks[0].state == "STOPPED"
