@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import subprocess
 import tempfile
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 SILENCE_S = 60.0
 CHECK_INTERVAL_S = 0.5
 MAX_MESSAGES = 1 << 16  # bytes of what ssh or the host wrote about an error
+# With more, the process is ended: a host must not fill the controller's disk with messages.
+MESSAGES_LIMIT = 1 << 20
 CONTINUES = "the same command continues where it stopped"
 PIPE_BYTES = 1 << 20  # fewer, larger reads; the usual limit for unprivileged users
 SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
@@ -104,6 +107,10 @@ class FileStream:
                 self._errors.close()
                 message = f"{self._command[0]} can't be run on the controller: {error.strerror}"
                 raise TransferFailed(self._host, message) from None
+        if hasattr(resource, "prlimit"):  # not on macOS
+            with suppress(OSError):  # it has ended already
+                limit = (MESSAGES_LIMIT, MESSAGES_LIMIT)
+                resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, limit)
         assert self._process.stdout
         self._output = self._process.stdout
         if SET_PIPE_SIZE is not None:

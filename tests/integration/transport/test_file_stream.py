@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tfdeploy.errors import TransferFailed
@@ -82,4 +84,12 @@ def test_many_files_arrive_in_their_order(tmp_path):
     while size := found.read_into(buffer):
         received += buffer[:size]
     assert received.decode() == "".join(f"<{name}>"[begin:] for name, begin in files)
+    found.close()
+
+
+def test_a_host_that_sends_messages_without_end_is_ended():
+    found = FileStream("h", ["sh", "-c", "exec yes message >&2"], [("file", 0)])
+    with pytest.raises(TransferFailed, match="message; message"):
+        found.read_into(memoryview(bytearray(100)))
+    assert os.fstat(found._errors.fileno()).st_size <= file_stream.MESSAGES_LIMIT
     found.close()
