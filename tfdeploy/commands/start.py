@@ -117,11 +117,10 @@ def start_tasks(
     is needed, because no task can be running.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
+    make = launch.maker(run.inventory, run.plan, run.names, secret, values)
 
     def launches_on(host: str) -> tuple[Launch, ...]:
-        # Each has the addresses of all tasks: all launches at once need much memory.
-        placements = run.plan.placements_on(host)
-        return launch.make(run.inventory, run.plan, run.names, secret, values, placements)
+        return make(run.plan.placements_on(host))
 
     launch_name = launches_on(run.plan.chief.host)[0].heartbeat.launch_name
     run = replace(run, launched=launch_name, starts=run.starts + 1)

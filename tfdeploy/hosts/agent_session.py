@@ -31,13 +31,19 @@ COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packe
 
 @dataclass(frozen=True)
 class Query(Generic[A]):
-    """A request and its encoding, which is the same for many hosts; `packed` is the encoding,
-    compressed with zlib, if that is known."""
+    """A request and its encoding: `own`, after what it has in `common` with the requests to other
+    hosts, which all have the same object. `packed` is the encoding, compressed with zlib, if that
+    is known."""
 
     request: Request[A]
-    data: bytes
+    own: bytes
     packed: bytes | None = None
+    common: bytes = b""
     _compressed: list[bytes] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def data(self) -> bytes:
+        return self.common + self.own
 
     @property
     def compressed(self) -> bytes:
@@ -48,15 +54,14 @@ class Query(Generic[A]):
         requests to many hosts would be compressed one after the other.)
         """
         if not self._compressed:
-            self._compressed.append(_compress(self.data, self.packed))
+            self._compressed.append(self._compress())
         return self._compressed[0]
 
-
-def _compress(data: bytes, packed: bytes | None) -> bytes:
-    if len(data) < COMPRESSED_FROM:
-        return data
-    packed = packed or zlib.compress(data)
-    return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
+    def _compress(self) -> bytes:
+        if len(self.common) + len(self.own) < COMPRESSED_FROM:
+            return self.data
+        packed = self.packed or zlib.compress(self.data)
+        return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
 def query(request: Request[A], **more: bool) -> Query[A]:

@@ -44,4 +44,4 @@ class StartRequests:
         end = f", {own}]\n".encode()
         packer = self._packer.copy()
         packed = self._packed + packer.compress(end) + packer.flush()
-        return Query(request, self._begin + end, packed)
+        return Query(request, end, packed, self._begin)

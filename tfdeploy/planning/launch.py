@@ -24,7 +24,7 @@ from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
     from tfdeploy.planning.fields import RunNames
@@ -54,18 +54,38 @@ def make(
     placements: Sequence[Placement] | None = None,
 ) -> tuple[Launch, ...]:
     """Return one Launch per placement, in the plan's order; only those of `placements`, if given.
+    The arguments and errors are those of `maker`."""
+    chosen = plan.placements if placements is None else placements
+    return maker(inventory, plan, names, secret, secrets)(chosen)
+
+
+def maker(
+    inventory: Inventory,
+    plan: Plan,
+    names: RunNames,
+    secret: str,
+    secrets: Mapping[str, str] = {},
+) -> Callable[[Sequence[Placement]], tuple[Launch, ...]]:
+    """Return the function that makes the launches of some placements: with many hosts, those of all
+    need much memory, and what they have in common much time.
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
-    value of each of training.secrets by its name. Raises PlanError for an unknown {field}, for more
-    replicas than other hosts, or for more tasks than a program can be passed.
+    value of each of training.secrets by its name. The function raises PlanError for an unknown
+    {field}, this one for more replicas than other hosts, or for more tasks than a program can be
+    passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
-    chosen = plan.placements if placements is None else placements
     hosts = {host.name: host for host in inventory.hosts}
-    launches = [_launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in chosen]
-    for each in launches:
-        refuse_too_long(each, len(plan.placements))
-    return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
+
+    def make_some(placements: Sequence[Placement]) -> tuple[Launch, ...]:
+        launches = [
+            _launch(inventory, plan, p, hosts[p.host], names, heartbeat) for p in placements
+        ]
+        for each in launches:
+            refuse_too_long(each, len(plan.placements))
+        return tuple(replace(launch, secrets=dict(secrets)) for launch in launches)
+
+    return make_some
 
 
 def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
@@ -111,10 +112,17 @@ class Plan:
         """Return the tasks to which `host` tries to connect, in a check of the network: those that
         its workers talk to, at most MAX_TARGETS. Hosts start at different ones, so that several
         try each task, and the number of tries grows only linearly with the hosts."""
-        has_workers = any(p.task.job in ("worker", "chief") for p in self.placements_on(host))
-        others = [p for p in self.placements if p.task.job in self._serving_jobs and p.host != host]
-        if not has_workers or not others:
+        if not any(p.task.job in ("worker", "chief") for p in self.placements_on(host)):
             return ()
-        first = self.hosts.index(host) % len(others)
-        targets = (others[first:] + others[:first])[:MAX_TARGETS]
+        first = self._positions[host] % len(self._serving)
+        in_turn = self._serving[first:] + self._serving[:first]
+        targets = islice((p for p in in_turn if p.host != host), MAX_TARGETS)
         return tuple(sorted(targets, key=lambda placement: placement.task))
+
+    @cached_property
+    def _serving(self) -> tuple[Placement, ...]:
+        return tuple(p for p in self.placements if p.task.job in self._serving_jobs)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {host: position for position, host in enumerate(self.hosts)}
