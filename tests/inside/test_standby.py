@@ -19,6 +19,7 @@ from waiting import until
 TENSORFLOW = """
 import os, sys
 import shared
+import keras, tensorflow.sub
 print("import with", os.environ.get("FLAGS", "-"), shared.__name__, shared.OF, flush=True)
 print("warning", file=sys.stderr, flush=True)
 os.environ["SET_BY_IMPORT"] = "1"
@@ -28,6 +29,9 @@ print("then", os.environ.get("FLAGS", "-"), os.environ.get("SET_BY_IMPORT", "-")
 """
 IMPORT = "import os, sys\nprint('start', 'tensorflow' in sys.modules, flush=True)\n" + SHOW
 IMPORT_AND_SHOW = IMPORT + "import tensorflow\n" + SHOW
+WRAP_FINDERS = (
+    "sys.meta_path[:] = [type('Wrapper', (), {'find_spec': f.find_spec}) for f in sys.meta_path]"
+)
 READY = "tfdeploy: this attempt goes on in the standby process, which has imported TensorFlow"
 
 
@@ -41,16 +45,19 @@ class Task:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(TENSORFLOW)
         (package / "sub.py").write_text("")
+        (folder / "site" / "keras.py").write_text("import tensorflow")
         (folder / "site" / "shared.py").write_text("OF = 'site'")
         self.python = sys.executable
         self.path = [inside, folder / "site"]
+        self.variables: dict[str, str] = {}
+        self.processes: list[subprocess.Popen[str]] = []
 
     def write(self, script: str) -> None:
         (self.folder / "train.py").write_text(script)
 
     def run(self, *words: str) -> str:
         """Run the script in an ordinary process, and return its output."""
-        process = self._start(*words, stdout=subprocess.PIPE)
+        process = self.start(*words, stdout=subprocess.PIPE)
         output = process.communicate()[0]
         assert process.returncode == 0, output
         return str(output)
@@ -60,15 +67,17 @@ class Task:
 
     def start_standby(self, pipe: int, output: int, words: tuple[str, ...]):
         wait = str(pipe)
-        return self._start(*words, stdout=output, pass_fds=(pipe,), TFDEPLOY_STANDBY_WAIT=wait)
+        return self.start(*words, stdout=output, pass_fds=(pipe,), TFDEPLOY_STANDBY_WAIT=wait)
 
-    def _start(self, *words, stdout, pass_fds=(), **more):
-        more = {"TFDEPLOY_STANDBY": str(self.record), **more}
-        return subprocess.Popen(
+    def start(self, *words, stdout, pass_fds=(), **more):
+        more = {"TFDEPLOY_STANDBY": str(self.record), **self.variables, **more}
+        process = subprocess.Popen(
             [self.python, *(words or ["train.py"])], cwd=self.folder, text=True, stdout=stdout,
             env=environment(*self.path, **more), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             start_new_session=True, pass_fds=pass_fds,
         )  # fmt: skip
+        self.processes.append(process)
+        return process
 
 
 class StandbyProcess:
@@ -105,7 +114,11 @@ class StandbyProcess:
 
 @pytest.fixture
 def task(tmp_path, inside):
-    return Task(tmp_path, inside)
+    created = Task(tmp_path, inside)
+    yield created
+    for process in created.processes:  # of a test that has failed
+        process.kill()
+        process.wait()
 
 
 def test_the_script_finds_what_it_would_find_without_a_standby(task):
@@ -125,6 +138,9 @@ def test_the_script_finds_what_it_would_find_without_a_standby(task):
     "script",
     [
         "import tensorflow.sub; print(tensorflow.sub.__name__)",
+        "from tensorflow.sub import __name__ as n; import sys; print(n, 'keras' in sys.modules)",
+        "import keras; print(keras.tensorflow.__name__)",
+        "import sys, keras, tensorflow as t; print(keras.tensorflow is t, len(sys.meta_path))",
         "import importlib.util as u; print(u.find_spec('tensorflow').name); import tensorflow",
         "import tensorflow as tf; print(tf.__spec__.loader.__class__, tf.__file__ is None)",
         "import tensorflow as t, sys; print(sys.modules['tensorflow'] is t, len(sys.meta_path))",
@@ -204,6 +220,77 @@ def test_a_script_that_differs_each_time_starts_again(task, change, why):
     assert json.loads(task.record.read_text())["pid"] == pid  # a standby for it is possible
 
 
+@pytest.mark.parametrize("first", ["import keras", "from tensorflow.sub import __name__ as name"])
+def test_what_is_in_force_at_the_first_import_of_any_part_decides(task, first):
+    """What the script changes later came too late for its own import, too."""
+    task.write(
+        f"import os; os.environ['FLAGS'] = '+x'; {first}; os.environ['LATER'] = 'y'\n"
+        + IMPORT_AND_SHOW
+    )
+    task.run()
+    output = task.standby().use()
+    assert "import with +x shared site" in output
+    assert "starts again" not in output
+    task.write(f"import os; os.environ['FLAGS'] = str(os.getpid()); {first}; print('trained')")
+    task.run()
+    lines = task.standby().use().splitlines()
+    assert any("starts again" in line for line in lines)
+    assert lines[-1] == "trained"
+    assert lines.count("trained") == 1
+
+
+def test_what_the_script_has_started_ends_before_it_starts_again(task):
+    child = "import time; time.sleep(600)"
+    task.write(
+        "import os, subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        "print('child', child.pid, flush=True)\n"
+        "os.environ['FLAGS'] = str(os.getpid()); import tensorflow; child.kill(); child.wait()"
+    )
+    task.run()
+    output = task.standby().use()
+    assert "starts again" in output
+    pids = [line.split()[1] for line in output.splitlines() if line.startswith("child ")]
+    assert len(pids) == 2
+    assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids)
+
+
+def test_a_child_of_fork_never_runs_the_command(task):
+    task.write(
+        "import os, sys\n"
+        "print('begin', flush=True)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    os.environ['FLAGS'] = '+child'\n"
+        "import tensorflow\n"
+        "if not child:\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "print('trained')"
+    )
+    assert task.run().count("begin") == 1
+    standby = task.standby()
+    output = standby.use()
+    assert output.count("begin") == output.count("trained") == 1
+    assert json.loads(task.record.read_text())["pid"] == standby.process.pid
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        "import pathlib, sys; sys.path.append(pathlib.Path('x'))",
+        "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+        "import sys; " + WRAP_FINDERS,
+        "import os; os.environ['ODD'] = os.fsdecode(b'\\xff')",
+    ],
+)
+def test_an_unusual_script_trains_as_without_a_standby(task, unusual):
+    task.write(unusual + "\nimport tensorflow; print('trained')")
+    assert "trained" in task.run()
+    if task.record.exists():
+        assert task.standby().use().count("trained") == 1
+
+
 # Ends without becoming the task
 
 
@@ -215,7 +302,15 @@ def test_it_ends_with_its_supervisor_and_the_script_never_runs(task):
     assert standby.output == ""
 
 
-@pytest.mark.parametrize("record", [None, "", "{}", '{"settings": {"path": 3}}'])
+def test_a_standby_process_without_its_pipe_does_not_run_the_script(task):
+    task.write(IMPORT_AND_SHOW)
+    task.run()
+    process = task.start("train.py", stdout=subprocess.PIPE, TFDEPLOY_STANDBY_WAIT="none")
+    assert "start" not in process.communicate()[0]
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("record", [None, "", "{}", "[]", '{"settings": {"path": 3}}'])
 def test_without_a_record_the_script_does_not_run(task, record):
     task.write(IMPORT_AND_SHOW)
     if record is not None:
@@ -262,21 +357,47 @@ def test_the_kernel_ends_it_first_only_while_it_waits(task):
     assert standby.use().split()[-1] == usual
 
 
+def test_it_has_its_usual_name_again_when_it_is_the_task(task):
+    task.write("import tensorflow; print(ascii(open('/proc/self/comm').read()))")
+    usual = task.run().splitlines()[-1]
+    assert task.standby().wait_until_it_waits().use().splitlines()[-1] == usual
+
+
+def test_loggers_of_the_script_get_each_message_once(task):
+    package = task.folder / "site" / "tensorflow" / "__init__.py"
+    package.write_text(
+        "import logging\n"
+        "if not logging.getLogger().handlers:\n"
+        "    logging.getLogger('tensorflow').addHandler(logging.StreamHandler())\n"
+    )
+    task.write(
+        "import logging; logging.basicConfig(); import tensorflow\n"
+        "logging.getLogger('tensorflow').warning('message')"
+    )
+    assert task.run().count("message") == task.standby().use().count("message") == 1
+
+
 @pytest.mark.slow
-def test_the_real_tensorflow_trains_with_the_patches_once(task):
-    """A Keras script that sets variables first, with the hooks of a chief."""
+def test_the_real_tensorflow_trains_and_its_patches_work(task):
+    """A Keras script that sets variables first, with a hook of a chief."""
     task.python, task.path = tf_python(), [task.inside]
+    task.variables = {"TFDEPLOY_SAVES": str(task.folder / "saves"), "TFDEPLOY_END_AT_EXIT": "1"}
     task.write(
         "import os; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
         "import keras, tensorflow as tf, sys\n"
         "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
         "model.compile('sgd', 'mse')\n"
         "model.fit(tf.ones((4, 2)), tf.ones((4, 1)), verbose=0)\n"
-        "model.save('m.keras')\n"
+        "tf.train.Checkpoint(model).save(sys.argv[1])\n"
         "print(tf.__version__, model.count_params(), tf.reduce_sum(tf.ones(3)).numpy())\n"
     )
-    cold = task.run().splitlines()[-1]
-    output = task.standby().wait_until_it_waits().use()
+    saves, target = task.folder / "saves", str(task.folder / "elsewhere" / "model")
+    cold = task.run("train.py", target).splitlines()[-1]
+    saved = saves.read_text()
+    assert target.rpartition("/")[0] in saved
+    saves.unlink()
+    output = task.standby("train.py", target).wait_until_it_waits().use()
     assert output.splitlines()[-1] == cold
+    assert saves.read_text() == saved
     assert "starts again" not in output
     assert READY in output

@@ -24,7 +24,7 @@ class Patch(NamedTuple):
     awaited: str = "tensorflow"
 
 
-STANDBY = "TFDEPLOY_STANDBY"
+STANDBY, STANDBY_WAIT = "TFDEPLOY_STANDBY", "TFDEPLOY_STANDBY_WAIT"
 UNKNOWN_SAVES = "where the program saves is not recorded"
 PATCHES = (
     Patch(
@@ -86,8 +86,8 @@ class TensorFlowHook:
         return spec
 
     def _find_spec(self, name: str, path: Any, target: Any) -> Optional[ModuleSpec]:
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
-            find = getattr(finder, "find_spec", None)
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
             spec: Optional[ModuleSpec] = find(name, path, target) if find else None
             if spec is not None:
                 return spec
@@ -156,7 +156,17 @@ def _start() -> None:
         _run_hidden(folders)
     finally:
         if is_first and os.environ.get(STANDBY):
-            import_module("tfdeploy_standby").prepare(os.environ[STANDBY])
+            _prepare_standby(os.environ[STANDBY])
+
+
+def _prepare_standby(record: str) -> None:
+    waits = bool(os.environ.get(STANDBY_WAIT))
+    try:
+        import_module("tfdeploy_standby").prepare(record)
+    except BaseException as error:
+        print("tfdeploy: there is no standby process: %r" % error, file=sys.stderr, flush=True)
+        if waits:
+            os._exit(1)  # or its script would run beside the task's
 
 
 _start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import select
 import subprocess
 import tempfile
@@ -107,10 +106,6 @@ class FileStream:
                 self._errors.close()
                 message = f"{self._command[0]} can't be run on the controller: {error.strerror}"
                 raise TransferFailed(self._host, message) from None
-        if hasattr(resource, "prlimit"):  # not on macOS
-            with suppress(OSError):  # it has ended already
-                limit = (MESSAGES_LIMIT, MESSAGES_LIMIT)
-                resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, limit)
         assert self._process.stdout
         self._output = self._process.stdout
         if SET_PIPE_SIZE is not None:
@@ -122,17 +117,26 @@ class FileStream:
     def _wait(self, check: Callable[[], None]) -> None:
         """Wait until there is something to read, or the end."""
         deadline = time.monotonic() + SILENCE_S
-        while not self._ready.poll(CHECK_INTERVAL_S * 1000):
+        while True:
+            self._limit_messages()
+            if self._ready.poll(CHECK_INTERVAL_S * 1000):
+                return
             check()
             if time.monotonic() > deadline:
                 raise TransferFailed(self._host, f"it sent nothing for {SILENCE_S:g} s", CONTINUES)
 
     def _exit_code(self) -> int:
-        try:
-            return self._process.wait(SILENCE_S)
-        except subprocess.TimeoutExpired:
-            message = "it sends nothing more, and does not end"
-            raise TransferFailed(self._host, message, CONTINUES) from None
+        deadline = time.monotonic() + SILENCE_S
+        while time.monotonic() < deadline:
+            self._limit_messages()
+            with suppress(subprocess.TimeoutExpired):
+                return self._process.wait(CHECK_INTERVAL_S)
+        message = "it sends nothing more, and does not end"
+        raise TransferFailed(self._host, message, CONTINUES)
+
+    def _limit_messages(self) -> None:
+        if os.fstat(self._errors.fileno()).st_size > MESSAGES_LIMIT:
+            self._process.kill()
 
     def _raise_or_start_again(self) -> None:
         size = self._errors.seek(0, os.SEEK_END)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tfdeploy.errors import TransferFailed
@@ -91,5 +89,4 @@ def test_a_host_that_sends_messages_without_end_is_ended():
     found = FileStream("h", ["sh", "-c", "exec yes message >&2"], [("file", 0)])
     with pytest.raises(TransferFailed, match="message; message"):
         found.read_into(memoryview(bytearray(100)))
-    assert os.fstat(found._errors.fileno()).st_size <= file_stream.MESSAGES_LIMIT
     found.close()

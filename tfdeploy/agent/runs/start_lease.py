@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
 STOP_WAIT_S = 5.0  # as a stop needs time of its own
 POLL_S = 0.02
+# The holder accepts no query, and its backlog holds 128 of them.
+STOP_POLL_S = 0.1
 
 
 @contextmanager
@@ -34,9 +36,13 @@ def wait_until_free(run: str) -> None:
 
     Without that, a stop would miss tasks which an agent still starts whose controller has died.
     """
-    resource, deadline = _resource(run), time.monotonic() + STOP_WAIT_S
+    try:
+        resource = _resource(run)
+    except FileNotFoundError:  # somebody has deleted the root; a stop finds the processes
+        return
+    deadline = time.monotonic() + STOP_WAIT_S
     while leases.holder(resource) is not None and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(STOP_POLL_S)
 
 
 def _resource(run: str) -> str:

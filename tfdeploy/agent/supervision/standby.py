@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 
 from .. import TYPE_CHECKING, paths
-from ..machine import filesystem, process
+from ..machine import filesystem
 from .spawn import spawn
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 
 MIN_AVAILABLE_BYTES = 1 << 30  # five times what a standby process needs
 NONE = "tfdeploy: there is no standby process: {}\n"
-FOREIGN = "the task's process is not Python with the command of hosts.toml, or has no TensorFlow"
+ENDED = "it has ended, perhaps for lack of memory"
+FOREIGN = "its process has not imported TensorFlow yet, or is not Python with the task's command"
 NO_MEMORY = "this host has less than 1 GiB of memory left"
 NO_AGENT = "the agent was deleted from this host"
 
@@ -49,39 +49,58 @@ class Standby:
     @property
     def pids(self) -> List[int]:
         """The standby process, which stays when the other processes of the task are ended."""
+        self._note_end()
         return [self._process.pid] if self._process else []
 
     def start_if_due(self, attempt: Attempt, task: Process) -> None:
         """Start it if `attempt`, whose process is `task`, has run for long enough."""
+        self._note_end()
         policy = self._launch.policy
         if not policy.standby or not attempt.ready or attempt.started_at == self._decided_at:
             return
         if time.monotonic() < attempt.started_at + policy.max_delay_s:
             return
         self._decided_at = attempt.started_at
-        why_not = self._why_not(task.pid) or self._start()
+        try:
+            why_not = self._why_not(task.pid) or self._start()
+        except Exception as error:  # training continues without
+            why_not = repr(error)
         if why_not:
-            os.write(self._output, NONE.format(why_not).encode())
+            self._say(why_not)
 
     def take(self) -> Optional[Process]:
         """Make the standby process the task's and return it; None if there is none."""
-        task, self._process = self._process, None
+        self._note_end()
+        task = self._process
         if task is None:
             return None
         try:
             os.write(self._pipe, b"!")
-        except BrokenPipeError:  # it has ended
+        except BrokenPipeError:  # it ends
             return None
         finally:
-            os.close(self._pipe)
+            self._forget()
         return task
 
     def end(self) -> None:
+        self._note_end()
         if self._process is not None:
-            process.send_signal(self._process.pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
-            self._process = None
-            os.close(self._pipe)
+            self._forget()
+
+    def _note_end(self) -> None:
+        """Forget it if it has ended: its pid may be that of another process soon."""
+        if self._process is not None and self._process.poll() is not None:
+            self._forget()
+            self._say(ENDED)
+
+    def _forget(self) -> None:
+        self._process = None
+        os.close(self._pipe)
+
+    def _say(self, why_not: str) -> None:
+        os.write(self._output, NONE.format(why_not).encode())
 
     def _why_not(self, task: int) -> str:
         """Return why there can be none beside the process `task`; "" if there can.
@@ -93,7 +112,7 @@ class Standby:
             record = json.loads(filesystem.read_bytes(paths.standby(self._task_dir)))
         except (OSError, ValueError):
             return FOREIGN
-        if (record.get("pid"), record.get("command")) != (task, self._launch.argv):
+        if [record["pid"], record["command"]] != [task, self._launch.argv]:
             return FOREIGN
         if not os.path.exists(paths.agent()):
             return NO_AGENT
@@ -108,7 +127,7 @@ class Standby:
         try:
             self._process = spawn(self._launch, self._task_dir, self._mark, self._output, wait=read)
             self._pipe = write
-        except OSError as error:
+        except Exception as error:
             os.close(write)
             return str(error)
         finally:

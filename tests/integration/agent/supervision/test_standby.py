@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -118,6 +119,7 @@ def test_if_it_was_killed_the_task_starts_from_the_beginning(run_task):
     assert task.reaches("READY")
     waiting = standby_of(task)
     os.kill(waiting, signal.SIGKILL)
+    assert eventually(lambda: standby.ENDED in task.log, TIMEOUT_S)
     os.kill(task.state.pid, signal.SIGKILL)
     assert task.reaches("READY", restarts=1)
     assert task.state.pid != waiting
@@ -130,6 +132,7 @@ def test_a_task_in_a_crash_loop_gets_none(run_task):
     assert task.reaches("READY")
     os.kill(task.state.pid, signal.SIGKILL)
     assert task.reaches("READY", restarts=1)
+    time.sleep(0.5)  # many ticks of the supervisor
     assert len(processes(task)) == 1
 
 
@@ -158,3 +161,12 @@ def test_without_memory_there_is_none_and_the_log_says_so(run_task, monkeypatch)
     assert task.reaches("READY")
     assert eventually(lambda: standby.NO_MEMORY in task.log, TIMEOUT_S)
     assert len(processes(task)) == 1
+
+
+@pytest.mark.parametrize("record", ["[]", "3", '{"pid": 1}', "{"])
+def test_a_damaged_record_does_not_end_the_training(run_task, record):
+    damage = f"open('../standby.json', 'w').write({record!r})\n"
+    task = run_task(IMPORT + damage + RUN_FOREVER)
+    assert task.reaches("READY")
+    assert eventually(lambda: "there is no standby process" in task.log, TIMEOUT_S)
+    assert task.state.state == "READY"
