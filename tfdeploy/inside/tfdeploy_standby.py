@@ -197,6 +197,7 @@ class Handover:
         # itself, until it imports it.
         imported = os.environ.copy()
         self._effects = _changes(applied, imported)
+        self._handlers = logging.getLogger("tensorflow").handlers[:]
         _change(_changes(imported, self._environment))
         self._own.apply()
         names = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]
@@ -232,7 +233,8 @@ class Handover:
                 _write(self._record, self._settings)  # for this process's own standby
         _change(self._effects)
         if logging.root.handlers:  # then TensorFlow, when it is imported, adds none of its own
-            logging.getLogger("tensorflow").handlers.clear()
+            for handler in self._handlers:
+                logging.getLogger("tensorflow").removeHandler(handler)
 
     def _difference(self) -> str:
         try:
