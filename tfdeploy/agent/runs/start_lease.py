@@ -7,8 +7,7 @@ import time
 from contextlib import contextmanager
 
 from .. import TYPE_CHECKING, paths
-from ..machine import leases
-from ..refusal import Refusal
+from ..machine import filesystem
 
 if TYPE_CHECKING:
     from typing import Iterator, List
@@ -16,14 +15,15 @@ if TYPE_CHECKING:
 SAME_START_WAIT_S = 30.0  # less than the controller waits for an answer
 STOP_WAIT_S = 5.0  # as a stop needs time of its own
 POLL_S = 0.02
-# The holder accepts no query, and its backlog holds 128 of them.
-STOP_POLL_S = 0.1
+SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
 
 
 @contextmanager
 def hold(run: str) -> Iterator[None]:
     """Wait until no other process starts tasks of this run below this root, and keep others from
     it. Raises Refusal after SAME_START_WAIT_S."""
+    from ..machine import leases  # a stop does not need it
+
     descriptors = _acquire(_resource(run))
     try:
         yield
@@ -40,9 +40,9 @@ def wait_until_free(run: str) -> None:
         resource = _resource(run)
     except FileNotFoundError:  # somebody has deleted the root; a stop finds the processes
         return
-    deadline = time.monotonic() + STOP_WAIT_S
-    while leases.holder(resource) is not None and time.monotonic() < deadline:
-        time.sleep(STOP_POLL_S)
+    name, deadline = "@tfdeploy/{}".format(resource).encode(), time.monotonic() + STOP_WAIT_S
+    while name in filesystem.read_bytes(SOCKETS) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
 
 
 def _resource(run: str) -> str:
@@ -51,6 +51,9 @@ def _resource(run: str) -> str:
 
 
 def _acquire(resource: str) -> List[int]:
+    from ..machine import leases  # as in hold
+    from ..refusal import Refusal
+
     deadline = time.monotonic() + SAME_START_WAIT_S
     while True:
         try:
