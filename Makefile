@@ -22,7 +22,7 @@ help:
 	@echo "make quick   run the tests that need no containers and no TensorFlow"
 	@echo "make faults  run only the fault tests; make e2e: only the trainings on hosts in containers"
 	@echo "make hosts   start the containers and keep them running, so that the next tests start at once"
-	@echo "make costs   run the slow tests and store the duration of each in tests/costs.json"
+	@echo "make costs   run the slow tests and store the duration of each in tests/support/costs.json"
 	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
 	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
 	@echo "make docs    build the documentation into build/site"
@@ -57,7 +57,7 @@ faults e2e: .venv/.ready-to-develop
 hosts: .venv/.ready-to-develop
 	tests/hosts/up $(SETS)
 
-# Measure the duration of each slow test for tests/order.py: after tests were added, or if one test runs alone at the end.
+# Measure the duration of each slow test for tests/support/order.py: after tests were added, or if one test runs alone at the end.
 costs: .venv/.ready-to-develop
 	$(SLOW) --write-costs tests
 

@@ -6,10 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import evidence
-import order
 import pytest
 from hypothesis import settings
+from support import evidence, order
 
 from tfdeploy.transport.daemon import locate
 

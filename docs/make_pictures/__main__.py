@@ -16,12 +16,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from browser import Chromium
 from make_pictures import svg
 from make_pictures.files import COMPARE, PLAN, REPORT, RUNS, SESSION, STATUS, WATCH
 from make_pictures.site import ROOT, training_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
+from support.browser import Chromium
 
 from tfdeploy.live import sparkline
 

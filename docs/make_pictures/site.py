@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from integration.sshd import Keys, Sshd, write_ssh_config
-from ports import ADDRESS, free_ports
+from support.ports import ADDRESS, free_ports
+from support.sshd import Keys, Sshd, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

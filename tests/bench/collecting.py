@@ -21,9 +21,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from integration.projects import Project, environment, without_tensorflow
-from integration.sshd import Keys, Sshd, public, write_ssh_config
-from ports import ADDRESS, free_port, free_ports
+from support.ports import ADDRESS, free_port, free_ports
+from support.projects import Project, environment, without_tensorflow
+from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from bench import limited_line, meter
 

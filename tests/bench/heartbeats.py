@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ports import ADDRESS, free_port
+from support.ports import ADDRESS, free_port
 from unit.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.machine.peers import PeerList

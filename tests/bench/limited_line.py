@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from ports import ADDRESS, free_ports
+from support.ports import ADDRESS, free_ports
 
 CHUNK = 1 << 16
 BURST_S = 0.02

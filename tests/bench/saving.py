@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ports import free_addresses
+from support.ports import free_addresses
 
 TASK = Path(__file__).with_name("saving_task.py")
 INSIDE = Path(__file__).parents[2] / "tfdeploy" / "inside"

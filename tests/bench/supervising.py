@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from integration.projects import Project, local_hosts
-from ports import free_ports
+from support.ports import free_ports
+from support.projects import Project, local_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

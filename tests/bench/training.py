@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host_python import tf_python
-from integration.projects import Project
-from ports import free_ports
+from support.host_python import tf_python
+from support.ports import free_ports
+from support.projects import Project
 
 from bench.supervising import own_home, process_cpu_s
 

@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from integration.projects import Project, environment
-from integration.sshd import Keys, Sshd, write_ssh_config
-from ports import ADDRESS, free_ports
+from support.ports import ADDRESS, free_ports
+from support.projects import Project, environment
+from support.sshd import Keys, Sshd, write_ssh_config
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import evidence
-import leftovers
 import pytest
-from waiting import until
+from support import evidence, leftovers
+from support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each of pytest-xdist's workers has its own set of hosts.

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-import warm
+from support import warm
 
 from .conftest import HOSTS, ROOT, ssh
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import tensors
+from support import tensors
 
 from .conftest import ROOT, SSH_CONFIG, Project
 

@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 from examples.recipes import EXAMPLES, RecipeRun
-from integration.projects import toml
+from support.projects import toml
 
 from .conftest import SSH_CONFIG, Project, ssh
 

@@ -10,7 +10,7 @@ from .conftest import ROOT
 
 pytestmark = pytest.mark.slow
 # Its port is open as soon as it runs; it does not import TensorFlow.
-STUB = ROOT / "tests" / "integration" / "stub" / "steps.py"
+STUB = ROOT / "tests" / "support" / "stub" / "steps.py"
 
 
 def test_more_gpus_than_the_host_has_are_refused_before_anything_starts(project):

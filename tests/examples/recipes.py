@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import warm
-from host_python import tf_python
-from integration.projects import environment
+from support import warm
+from support.host_python import tf_python
+from support.projects import environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EVAL = EXAMPLES / "digits" / "eval.py"

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-import warm
-from ports import free_addresses
+from support import warm
+from support.ports import free_addresses
 
 from examples.recipes import EXAMPLES, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-import tensors
+from support import tensors
 
 from examples.recipes import run
 

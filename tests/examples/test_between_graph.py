@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import warm
-from waiting import until
+from support import warm
+from support.waiting import until
 
 from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars

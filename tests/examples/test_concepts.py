@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import warm
+from support import warm
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "concepts.md").read_text()

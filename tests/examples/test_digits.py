@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import warm
-from host_python import tf_python
-from ports import free_addresses
+from support import warm
+from support.host_python import tf_python
+from support.ports import free_addresses
 
 from tfdeploy.config import inventory
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import warm
+from support import warm
 
 from examples.recipes import EXAMPLES
 

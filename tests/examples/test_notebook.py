@@ -9,9 +9,9 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
-import warm
-from host_python import tf_python
-from integration.projects import environment
+from support import warm
+from support.host_python import tf_python
+from support.projects import environment
 
 from examples.recipes import EXAMPLES
 

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-import warm
-from ports import free_ports
+from support import warm
+from support.ports import free_ports
 
 from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars

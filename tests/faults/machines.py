@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import leftovers
 import pytest
 from e2e.conftest import HOSTS, SET, ssh
-from waiting import until
+from support import leftovers
+from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

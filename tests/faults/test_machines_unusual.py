@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from e2e.conftest import ssh
-from waiting import until
+from support.waiting import until
 
 from faults import table
 from faults.machines import FAULTY, MACHINES

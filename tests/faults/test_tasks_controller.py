@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-import warm
+from support import warm
 
 from faults.training import STUB, Training
 

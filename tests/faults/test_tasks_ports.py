@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import free_ports
-from waiting import until
+from support.ports import free_ports
+from support.waiting import until
 
 from faults.training import STUB
 from tfdeploy.agent.machine import process

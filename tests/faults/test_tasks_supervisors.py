@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from integration.sshd import alive
+from support.sshd import alive
 
 from faults.fault import Fault
 from faults.training import STUB, steps

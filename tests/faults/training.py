@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from host_python import tf_python
-from integration.projects import STUB as INTEGRATION_STUB
-from integration.projects import Project
-from integration.sshd import alive
-from ports import free_ports
-from waiting import until
+from support.host_python import tf_python
+from support.ports import free_ports
+from support.projects import STUB as INTEGRATION_STUB
+from support.projects import Project
+from support.sshd import alive
+from support.waiting import until
 
 if TYPE_CHECKING:
     import signal

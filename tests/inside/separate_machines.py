@@ -6,12 +6,12 @@ import re
 import subprocess
 from pathlib import Path
 
-import evidence
 import pytest
-from evidence import end_of
-from host_python import tf_python
-from ports import free_addresses
-from waiting import until
+from support import evidence
+from support.evidence import end_of
+from support.host_python import tf_python
+from support.ports import free_addresses
+from support.waiting import until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 INSIDE = Path(__file__).parents[2] / "tfdeploy" / "inside"

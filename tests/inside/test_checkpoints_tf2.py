@@ -3,9 +3,8 @@
 import json
 
 import pytest
-import tensors
-import warm
 from separate_machines import SCRIPTS
+from support import tensors, warm
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-import tensors
+from support import tensors
 
 pytestmark = pytest.mark.slow
 

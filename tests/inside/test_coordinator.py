@@ -3,8 +3,8 @@
 import subprocess
 
 import pytest
-from host_python import tf_python
 from separate_machines import environment
+from support.host_python import tf_python
 
 pytestmark = pytest.mark.slow
 # As cluster_coordinator.Worker does it: a step is taken, put back because its worker is gone, and

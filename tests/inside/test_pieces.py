@@ -1,8 +1,8 @@
 """Large checkpoints pass through the chief in pieces: files, values and memory."""
 
 import pytest
-import warm
 from separate_machines import SCRIPTS
+from support import warm
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from host_python import tf_python
 from separate_machines import SCRIPTS, environment
+from support.host_python import tf_python
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from host_python import tf_python
 from separate_machines import environment
-from waiting import until
+from support.host_python import tf_python
+from support.waiting import until
 
 # What TensorFlow does when it is imported: it reads the environment and sys.path, prints, sets
 # variables. `shared` is a module that a script's folder may have, too.

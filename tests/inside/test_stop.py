@@ -8,9 +8,9 @@ import time
 from contextlib import suppress
 
 import pytest
-import tensors
-from host_python import tf_python
 from separate_machines import SCRIPTS, environment
+from support import tensors
+from support.host_python import tf_python
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-import warm
-from host_python import tf_python
 from separate_machines import INSIDE, SCRIPTS, environment
+from support import warm
+from support.host_python import tf_python
 
 sys.path.insert(0, str(INSIDE))
 import tfdeploy_verify

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from .projects import Project, local_hosts, ssh_hosts
-from .sshd import Keys, Sshd, program, write_ssh_config
+from support.projects import Project, local_hosts, ssh_hosts
+from support.sshd import Keys, Sshd, program, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 
 import tfdeploy
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 import tfdeploy
 

@@ -9,8 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from ports import free_ports
-from waiting import until
+from support.ports import free_ports
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 

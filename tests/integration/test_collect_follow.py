@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import free_ports
-from waiting import STILL_S, until
+from support.ports import free_ports
+from support.waiting import STILL_S, until
 
 from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .projects import Project
+    from support.projects import Project
 
 LOCAL_ONLY = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 

@@ -7,11 +7,10 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-import warm
-from host_python import tf_python
-from ports import free_ports
-
-from .projects import Project
+from support import warm
+from support.host_python import tf_python
+from support.ports import free_ports
+from support.projects import Project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

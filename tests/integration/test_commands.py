@@ -11,11 +11,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import free_ports
-from waiting import until
-
-from .projects import Project, toml
-from .sshd import alive
+from support.ports import free_ports
+from support.projects import Project, toml
+from support.sshd import alive
+from support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.projects import toml
+from support.sshd import Sshd, alive, write_ssh_config
+from support.waiting import STILL_S, until
 from unit.builders import NOBODY_UID
-from waiting import STILL_S, until
 
 from tfdeploy.config import inventory
 from tfdeploy.errors import AuthenticationFailed, HostKeyRefused, Unreachable
@@ -27,9 +29,6 @@ from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.ssh import connection
 from tfdeploy.transport.ssh.route import resolve_route
 from tfdeploy.transport.ssh.transport import SshStream, SshTransport
-
-from .projects import toml
-from .sshd import Sshd, alive, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS, free_ports
+from support.ports import ADDRESS, free_ports
+from support.projects import Project, environment
+from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from tfdeploy.transport.daemon import locate
-
-from .projects import Project, environment
-from .sshd import Keys, Sshd, public, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

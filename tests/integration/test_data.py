@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push
@@ -21,7 +21,7 @@ from tfdeploy.transfer.fetch import BULK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .projects import Project
+    from support.projects import Project
 
 pytestmark = pytest.mark.slow
 

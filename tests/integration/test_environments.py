@@ -7,9 +7,9 @@ import re
 import shutil
 
 import pytest
-import wheels
-from ports import ADDRESS, free_ports
-from waiting import until
+from support import wheels
+from support.ports import ADDRESS, free_ports
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -13,10 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ports import free_ports
-from waiting import until
-
-from .projects import environment
+from support.ports import free_ports
+from support.projects import environment
+from support.waiting import until
 
 NAME = "API_KEY"
 SERVE = """

@@ -11,10 +11,9 @@ import sys
 import time
 
 import pytest
-from ports import free_ports
-from waiting import until
-
-from .projects import Project, environment
+from support.ports import free_ports
+from support.projects import Project, environment
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import ADDRESS, free_ports
-from waiting import until
+from support.ports import ADDRESS, free_ports
+from support.projects import Project
+from support.sshd import Sshd, public, write_ssh_config
+from support.waiting import until
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import LogLines
@@ -20,9 +22,6 @@ from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.streams.following import HostIsBack
 from tfdeploy.transport.daemon import locate
-
-from .projects import Project
-from .sshd import Sshd, public, write_ssh_config
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import ADDRESS, free_ports
-from waiting import until
+from support.ports import ADDRESS, free_ports
+from support.waiting import until
 
 if TYPE_CHECKING:
+    from support.projects import Project
+
     from .conftest import World
-    from .projects import Project
 
 pytestmark = pytest.mark.slow
 

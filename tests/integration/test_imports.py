@@ -10,8 +10,7 @@ import subprocess
 import sys
 
 import pytest
-
-from .projects import environment
+from support.projects import environment
 
 
 def loaded(*words, cwd, env=None):

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from support.projects import STUB, environment, without_tensorflow
+from support.sshd import Sshd, write_ssh_config
 
 from tfdeploy.config import inventory
 from tfdeploy.trust import store
-
-from .projects import STUB, environment, without_tensorflow
-from .sshd import Sshd, write_ssh_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS, free_ports
+from support.ports import ADDRESS, free_ports
+from support.projects import Project, environment, without_tensorflow
+from support.sshd import write_ssh_config
 
 from tfdeploy.transport.daemon import locate
-
-from .projects import Project, environment, without_tensorflow
-from .sshd import write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

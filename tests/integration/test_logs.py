@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
+from support.projects import environment
+from support.waiting import until
 
 from .conftest import World
-from .projects import environment
 
 if TYPE_CHECKING:
-    from .projects import Project
+    from support.projects import Project
 
-FLOOD = Path(__file__).parent / "stub" / "flood.py"
+FLOOD = Path(__file__).parents[1] / "support" / "stub" / "flood.py"
 WORKERS = 16
 LINES, RATE = 6000, 3000  # of each worker: 48,000 lines a second
 

@@ -6,13 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS, free_port
+from support.ports import ADDRESS, free_port
+from support.projects import Project, ssh_hosts
+from support.silent_host import silent_port
+from support.sshd import write_ssh_config
 
 from tfdeploy.transport.daemon import locate
-
-from .projects import Project, ssh_hosts
-from .silent_host import silent_port
-from .sshd import write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from tfdeploy.transport import rsync
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import free_ports
-from waiting import until
-
-from .sshd import alive
-from .webhook import BROKEN, Webhook, webhook
+from support.ports import free_ports
+from support.sshd import alive
+from support.waiting import until
+from support.webhook import BROKEN, Webhook, webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from support.projects import Project
+
     from .conftest import World
-    from .projects import Project
 
 # It shows what it gets, in which directory it runs, and that it has what a task has.
 NOTE = """

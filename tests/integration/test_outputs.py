@@ -8,8 +8,8 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import free_ports
-from waiting import until
+from support.ports import free_ports
+from support.waiting import until
 
 from tfdeploy.transfer.fetch import BULK
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .projects import Project
+    from support.projects import Project
 
 LOCAL_ONLY = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-import warm
-from host_python import tf_python
-
-from .projects import Project
+from support import warm
+from support.host_python import tf_python
+from support.projects import Project
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import free_ports
-from waiting import until
+from support.ports import free_ports
+from support.waiting import until
 
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect

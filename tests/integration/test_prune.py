@@ -16,14 +16,13 @@ import termios
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from waiting import until
+from support.projects import Project, environment
+from support.waiting import until
 
 from tfdeploy.commands.prune import Removal, prune
 from tfdeploy.commands.runs import runs
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
-
-from .projects import Project, environment
 
 pytestmark = pytest.mark.slow
 

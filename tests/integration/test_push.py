@@ -8,8 +8,8 @@ import re
 import shutil
 
 import pytest
-from ports import ADDRESS
-from waiting import until
+from support.ports import ADDRESS
+from support.waiting import until
 
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push

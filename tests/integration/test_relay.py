@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS, free_ports
-from waiting import until
+from support.ports import ADDRESS, free_ports
+from support.projects import Project
+from support.waiting import until
 
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push
@@ -18,8 +19,6 @@ from tfdeploy.config import inventory
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transfer import relay, send
-
-from .projects import Project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS
-from waiting import until
+from support.ports import ADDRESS
+from support.projects import Project, ssh_hosts
+from support.sshd import Keys, Sshd, alive, public, write_ssh_config
+from support.waiting import until
 
 from tfdeploy.transport.daemon import locate
 from tfdeploy.transport.ssh import connection
-
-from .projects import Project, ssh_hosts
-from .sshd import Keys, Sshd, alive, public, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

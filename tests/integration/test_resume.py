@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from waiting import until
+from support.waiting import until
 
 
 def test_a_host_without_the_results_of_the_chief_cannot_offer_a_checkpoint(by_ssh):

@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ports import free_ports
+from support.ports import free_ports
+from support.projects import Project
 
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.config import inventory
-
-from .projects import Project
 
 pytestmark = pytest.mark.slow
 

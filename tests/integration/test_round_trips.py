@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import ADDRESS
+from support.delaying_proxy import DelayingProxy, RoundTrips
+from support.ports import ADDRESS
+from support.projects import Project, ssh_hosts
+from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.dial import PATIENT
 from tfdeploy.transport.ssh.route import resolve_route
-
-from .delaying_proxy import DelayingProxy, RoundTrips
-from .projects import Project, ssh_hosts
-from .sshd import Keys, Sshd, public, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

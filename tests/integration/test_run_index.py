@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser import Chromium
+from support.browser import Chromium
 from unit.experiments.run_report.finished import ONE, TWO, finished_run
 
 from tfdeploy.experiments.run_index import page

@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from ports import free_ports
-from waiting import until
+from support.ports import free_ports
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 

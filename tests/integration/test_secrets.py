@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from .projects import Project, toml
+from support.projects import Project, toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,16 +7,15 @@ import shutil
 import threading
 
 import pytest
-import wheels
-from ports import ADDRESS, free_ports
+from support import wheels
+from support.ports import ADDRESS, free_ports
+from support.projects import without_tensorflow
+from support.sshd import Sshd, write_ssh_config
 
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.protocol.releases import SeeRelease
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
-
-from .projects import without_tensorflow
-from .sshd import Sshd, write_ssh_config
 
 TRAIN = """
 import os, sys

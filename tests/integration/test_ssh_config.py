@@ -11,13 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from support.sshd import program
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import Unreachable
 from tfdeploy.transport.ssh import ciphers, config_cache, config_inputs
 from tfdeploy.transport.ssh import config as openssh
-
-from .sshd import program
 
 REAL = program("ssh")
 SETTLED_S = 0.05

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import paramiko
 import pytest
-from ports import ADDRESS, free_ports
-from waiting import until
+from support import sshd as sshd_module
+from support.ports import ADDRESS, free_ports
+from support.projects import Project, toml
+from support.sshd import CONFIG, Keys, Sshd, public, write_ssh_config
+from support.waiting import until
 
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.protocol.reports import Follow
@@ -33,10 +36,6 @@ from tfdeploy.transport.ssh import channels, connection
 from tfdeploy.transport.ssh.dial import Patience
 from tfdeploy.transport.ssh.errors import translate
 from tfdeploy.transport.ssh.transport import SshTransport
-
-from . import sshd as sshd_module
-from .projects import Project, toml
-from .sshd import CONFIG, Keys, Sshd, public, write_ssh_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from host_python import tf_python
-from waiting import until
-
-from .projects import Project
+from support.host_python import tf_python
+from support.projects import Project
+from support.waiting import until
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-STUB = Path(__file__).parent / "stub" / "steps.py"
+STUB = Path(__file__).parents[1] / "support" / "stub" / "steps.py"
 ONCE = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 ONE_RUN = ("--repeats", "1")
 SHORT = ("--seconds", "1", *ONE_RUN)

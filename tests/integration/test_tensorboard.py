@@ -13,11 +13,11 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-import json_documents
 import pytest
-from browser import Chromium
-from events import NAME, scalar, version
-from waiting import until
+from support import json_documents
+from support.browser import Chromium
+from support.events import NAME, scalar, version
+from support.waiting import until
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
@@ -29,7 +29,7 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 STEP = scalar(1, 0.5, at=2.0)
 TRAINER = """
 import os, sys, time
-import events
+from support import events
 folder = "checkpoints" if os.environ["TFDEPLOY_TASK"].endswith("worker:0") else "logs/train"
 os.makedirs(folder, exist_ok=True)
 with open(f"{folder}/{events.NAME}", "ab", buffering=0) as file:

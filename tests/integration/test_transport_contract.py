@@ -9,16 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
+from support.projects import toml
+from support.sshd import alive
+from support.waiting import until
 
 from tfdeploy.config import inventory
 from tfdeploy.errors import CommandTimedOut, TransferFailed
 from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.local import LocalTransport
 from tfdeploy.transport.ssh.transport import SshTransport
-
-from .projects import toml
-from .sshd import alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .projects import Project
+    from support.projects import Project
 
 ODD = """it's; "so" $(touch pwned) `touch pwned` $HOME \\ \\x41 %h & | * ünï 😀"""
 TASKS = ["ps:0", "worker:0", "worker:1"]

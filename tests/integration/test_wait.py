@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .projects import Project
+    from support.projects import Project
 
 
 def same_ports(project: Project, other: Project) -> None:

@@ -14,12 +14,10 @@ import termios
 import threading
 from contextlib import contextmanager, suppress
 
-import evidence
-import json_documents
 import pytest
-from waiting import until
-
-from .projects import environment
+from support import evidence, json_documents
+from support.projects import environment
+from support.waiting import until
 
 ROWS, COLUMNS = 24, 80
 

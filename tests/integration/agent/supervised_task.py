@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-import evidence
-from ports import free_port
+from support import evidence
+from support.ports import free_port
 from unit.builders import eventually, make_launch, start_python
 
 from tfdeploy.agent import paths, records

@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from ..projects import environment
+from support.projects import environment
 
 STARTUP = {
     "bash": (["--noprofile", "--rcfile", "rc", "-i"], "PS1='$ '\n"),

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 from paramiko.ssh_exception import NoValidConnectionsError
-from ports import ADDRESS, free_port
+from support.ports import ADDRESS, free_port
+from support.silent_host import silent_port
 
-from integration.silent_host import silent_port
 from tfdeploy.transport.ssh.dial import HostSilent, dial
 
 

@@ -8,8 +8,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import json_documents
 import pytest
+from support import json_documents
 
 from tfdeploy import cli
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import json_documents
+from support import json_documents
 
 from tfdeploy.errors import AuthenticationFailed, Unreachable
 from tfdeploy.hosts.streams.following import HostIsBack

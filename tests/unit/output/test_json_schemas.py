@@ -7,9 +7,9 @@ import re
 import runpy
 from pathlib import Path
 
-import json_documents
 import jsonschema
 import pytest
+from support import json_documents
 
 from tfdeploy import cli
 from tfdeploy.output.json_output.all_shapes import SHAPES

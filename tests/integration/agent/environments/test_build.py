@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import wheels
-from waiting import until
+from support import wheels
+from support.waiting import until
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import build as builds

@@ -8,10 +8,10 @@ import sys
 import time
 
 import pytest
-from waiting import until
+from support.sshd import alive
+from support.waiting import until
+from support.webhook import BROKEN, SLOW, webhook
 
-from integration.sshd import alive
-from integration.webhook import BROKEN, SLOW, webhook
 from tfdeploy.agent.reports import notify
 
 DOCUMENT = json.dumps({"text": "p: run r succeeded after 1s"}).encode()

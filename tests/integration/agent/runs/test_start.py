@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 from unit.agent.runs.test_start import start_refusal
 from unit.builders import make_launch, start_python
 

@@ -12,7 +12,7 @@ from threading import Barrier, Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 from unit.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
 
 from tfdeploy.agent.protocol.preflight import Ports

@@ -8,7 +8,7 @@ import secrets
 import signal
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 from unit.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER

@@ -6,7 +6,7 @@ import random
 import socket
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 
 from tfdeploy.agent.machine import leases, ports
 from tfdeploy.agent.refusal import Refusal

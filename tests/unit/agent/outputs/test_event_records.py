@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from events import record, scalar, version
 from hypothesis import given
 from hypothesis import strategies as st
+from support.events import record, scalar, version
 
 from tfdeploy.agent.outputs import event_records
 from tfdeploy.agent.outputs.event_records import BLOCK, Damaged, read, whole_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from ports import free_ports
+from support.ports import free_ports
 
 from tfdeploy.agent.preflight import port_check
 from tfdeploy.agent.protocol.preflight import Address

@@ -9,7 +9,7 @@ import ssl
 import threading
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.releases import receive, relay

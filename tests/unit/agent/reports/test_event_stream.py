@@ -9,7 +9,7 @@ import os
 import zlib
 
 import pytest
-from events import NAME, record, scalar, version
+from support.events import NAME, record, scalar, version
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
-from ports import free_port
+from support.ports import free_port
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket

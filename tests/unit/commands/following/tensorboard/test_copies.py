@@ -9,7 +9,7 @@ import signal
 import zlib
 
 import pytest
-from events import NAME, record, scalar, version
+from support.events import NAME, record, scalar, version
 
 from tfdeploy.agent.protocol.events import EventPiece
 from tfdeploy.commands.following.tensorboard import copies as module

@@ -8,7 +8,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from events import NAME, version
+from support.events import NAME, version
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.events import EventBatch, EventPiece, UnreadableEvents

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import warm
+from support import warm
 
 READ = """
 import json, sys

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from host_python import tf_python
-from waiting import until
+from support.host_python import tf_python
+from support.waiting import until
 
 LEGACY = "TF_USE_LEGACY_KERAS"  # selects, during the import, which Keras tf.keras is
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-FAILED = Path(__file__).with_name(".failed")
+FAILED = Path(__file__).parents[1] / ".failed"
 
 
 class Witness(Protocol):

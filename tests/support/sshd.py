@@ -11,8 +11,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from ports import ADDRESS, free_ports
-from waiting import until
+from support.ports import ADDRESS, free_ports
+from support.waiting import until
 
 CONFIG = """\
 ListenAddress {address}

@@ -6,7 +6,7 @@ import socket
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from ports import ADDRESS, free_port
+from support.ports import ADDRESS, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ports import ADDRESS, free_port
+from support.ports import ADDRESS, free_port
 
 CHUNK = 1 << 16
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-SCHEMAS = Path(__file__).parents[1] / "docs" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 WITHOUT_DOCUMENT = (2, 130)  # wrong options, and Ctrl-C
 
 

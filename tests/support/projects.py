@@ -14,18 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import evidence
-import host_python
-import json_documents
-from evidence import end_of
-from ports import ADDRESS, free_ports
-from waiting import until
-
+from support import evidence, host_python, json_documents
+from support.evidence import end_of
+from support.ports import ADDRESS, free_ports
+from support.sshd import alive
+from support.waiting import until
 from tfdeploy.config import inventory
 from tfdeploy.errors import InventoryError
 from tfdeploy.trust import store
-
-from .sshd import alive
 
 STUB = Path(__file__).parent / "stub" / "train.py"
 NUMBERS = itertools.count()

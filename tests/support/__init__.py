@@ -1,0 +1,1 @@
+"""What tests share: hosts, projects, waits, ports, a warm TensorFlow, evidence of failures."""
