@@ -68,8 +68,8 @@ MAY_IMPORT = {
     ),
     "live": ("agent", "commands", "errors", "formatting", "hosts", "output", "run"),
     "cli": (
-        *("commands", "config", "errors", "experiments", "hosts", "init", "live", "output"),
-        *("run", "transfer", "trust"),
+        *("commands", "config", "environments", "errors", "experiments", "hosts", "init", "live"),
+        *("output", "run", "transfer", "trust"),
     ),
     "agent": (),
     "inside": (),

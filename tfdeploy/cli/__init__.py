@@ -33,6 +33,9 @@ def main() -> None:
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
+    except (ImportError, RuntimeError, TypeError, ValueError):
+        _exit_if_modules_are_cut_off()
+        raise
     except KeyboardInterrupt:
         sys.exit(_print_interrupted())
     except SystemExit as exit_:
@@ -52,6 +55,18 @@ def _print_failure(error: TfdeployError) -> None:
             print_json_lines([failure_document(error)])
         else:
             print_json(failure_document(error))
+
+
+def _exit_if_modules_are_cut_off() -> None:
+    """Exit with the command that mends the installation, if that is why an import failed."""
+    from tfdeploy.environments import installation
+
+    if command_to_mend := installation.command_to_mend():
+        # Without Console: its modules may be cut off, too.
+        sys.exit(
+            "error: compiled modules of this installation are cut off, so Python can't load them\n"
+            f"  compile them again: {command_to_mend}"
+        )
 
 
 def _own_arguments() -> list[str]:
