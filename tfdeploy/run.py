@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 
@@ -55,6 +56,8 @@ class Run:
     name: the user's name for the run; "" for none.
     words: those that the command line added to the command.
     """
+
+    __repr__ = short_repr
 
     id: str
     release: str

@@ -11,7 +11,7 @@ from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
-from tfdeploy.config.overrides import check_run_name, override
+from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust import store
@@ -70,9 +70,10 @@ def plan(
     wrong = [variable for variable in env if "=" in variable]
     if wrong:
         raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
+    words = check_words("words", words)
     options = RunOptions(
         check_run_name(name) if name else "",
-        tuple(words),
+        words,
         to_counts(counts),
         records.release_id(inventory.file, release) if release else None,
     )

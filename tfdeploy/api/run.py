@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as records
 from tfdeploy.api.trusted import find_run, load_inventory
-from tfdeploy.config.overrides import parse_counts
+from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.fleet import Fleet
 
@@ -43,7 +43,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, by its id and the absolute path of its hosts.toml.
+    """A run, by its id and the path of its hosts.toml, which becomes absolute.
 
     Every method reads the run's record first, so that it knows what another process has changed,
     for example by a resume. All raise RunError if the record cannot be read, and NotTrusted if it
@@ -53,6 +53,9 @@ class Run:
     id: str
     hosts_file: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts_file", Path(self.hosts_file).absolute())
+
     @classmethod
     def from_id(cls, run_id: str | None = None, hosts: str | Path = "hosts.toml") -> Run:
         """Return the run with this id or name, or else the newest one of the hosts file.
@@ -60,8 +63,7 @@ class Run:
         If the controller has no record of it, its hosts are asked for theirs. Raises RunError if
         there is no such run.
         """
-        hosts_file = Path(hosts).absolute()
-        return cls(find_run(hosts_file, run_id).id, hosts_file)
+        return cls(find_run(Path(hosts).absolute(), run_id).id, Path(hosts))
 
     @property
     def record(self) -> records.Run:
@@ -198,7 +200,7 @@ class Run:
         with _open_fleet(record) as fleet:
             return collect(fleet, record, every=every)
 
-    def fetch(self, task: str, *paths: str) -> FetchResult:
+    def fetch(self, task: str, *paths: str | PurePath) -> FetchResult:
         """Fetch files and folders of a task: relative to its directory, or absolute.
 
         Raises RunError if one does not exist.
@@ -207,7 +209,7 @@ class Run:
 
         record = self.record
         with _open_fleet(record) as fleet:
-            return fetch(fleet, record, task, paths)
+            return fetch(fleet, record, task, [str(path) for path in paths])
 
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
@@ -228,8 +230,9 @@ class Run:
         from tfdeploy.commands.resume import Changes
         from tfdeploy.commands.scale import hosts_for
 
+        on, without = check_words("on", on), check_words("without", without)
         chosen = hosts_for(record, on, lambda: load_inventory(self.hosts_file))
-        return Changes(tuple(without), to_counts(counts), tuple(chosen))
+        return Changes(without, to_counts(counts), tuple(chosen))
 
 
 def to_counts(counts: Mapping[str, int]) -> dict[str, int]:

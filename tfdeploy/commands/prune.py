@@ -12,6 +12,7 @@ from tfdeploy.commands.runs import is_run
 from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import format_count, format_size
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Removal:
 class PruneResult:
     """The bytes that were freed on each host, and the errors: hosts that did not answer, and runs,
     releases and environments that could not be deleted."""
+
+    __repr__ = short_repr
 
     freed: Mapping[str, int]
     errors: tuple[TfdeployError, ...]

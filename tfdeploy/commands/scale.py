@@ -14,6 +14,7 @@ from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning.task_counts import JOBS, describe, describe_counts, without_tasks
 from tfdeploy.planning.task_selection import select_hosts
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ScaleResult:
     """The numbers of tasks before and after, and how the run was resumed."""
+
+    __repr__ = short_repr
 
     before: str
     after: str

@@ -12,6 +12,8 @@ from tfdeploy.agent.protocol.runs import Stop, StoppedTask
 from tfdeploy.agent.records import STOPPED
 from tfdeploy.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
+from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.planning import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,16 +38,19 @@ class StopResult:
     """The state in which each task was left.
 
     `saved` is the name of the chief's newest checkpoint and its age in seconds, if the chief was
-    still training and has one. `errors` are those of hosts that could not be asked. Of their tasks,
-    `ended_unasked` learned of the stop from the chief's supervisor and ended; `unconfirmed` may
-    still run.
+    still training and has one; `advice` says how its script can lose less. `errors` are those of
+    hosts that could not be asked. Of their tasks, `ended_unasked` learned of the stop from the
+    chief's supervisor and ended; `unconfirmed` may still run.
     """
+
+    __repr__ = short_repr
 
     states: dict[str, str]
     saved: tuple[str, float] | None
     errors: tuple[TfdeployError, ...] = ()
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
+    advice: str = ""
 
 
 def stop(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
@@ -99,7 +104,17 @@ def stop_reachable(
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     unique = tuple({str(error): error for error in found.errors}.values())
-    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed))
+    advice = _advice(run) if found.saved else ""
+    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice)
+
+
+def _advice(run: Run) -> str:
+    from tfdeploy.commands.plan import script_texts
+
+    try:
+        return frameworks.how_to_lose_less(run.inventory.training, script_texts(run.inventory))
+    except OSError:  # the source has gone, or can't be read any more
+        return ""
 
 
 class _Answers:

@@ -3,6 +3,7 @@
 Without `from __future__ import annotations`: Pydantic would have to evaluate each as text.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -45,6 +46,7 @@ from tfdeploy.config.types import (
     Words,
     Workers,
 )
+from tfdeploy.formatting.hostlist import fold_names
 
 
 class Table(BaseModel):
@@ -341,6 +343,12 @@ class Inventory(FileFields):
 
     file: Path
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, str]]:
+        """Yield what a notebook shows."""
+        yield "project", self.project
+        yield "file", str(self.file)
+        yield "hosts", fold_names(host.name for host in self.hosts)
 
     @property
     def source_root(self) -> Path:

@@ -150,8 +150,8 @@ class RunEvents(LogTerminal):
             name, age_s = stopped.saved
             age = format_duration(age_s)
             self.print_text(
-                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost\n"
-                "(with save_on_stop = true, a session saves before it exits)"
+                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost"
+                + (f"\n({stopped.advice})" if stopped.advice else "")
             )
         for placement in stopped.ended_unasked:
             self.print_text(
