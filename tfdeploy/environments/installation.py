@@ -63,5 +63,7 @@ def _cut_off() -> Iterator[Path]:
         for file in sorted(Path(folder).rglob(f"*.{sys.implementation.cache_tag}.pyc")):
             try:
                 marshal.loads(file.read_bytes()[HEADER_BYTES:])
+            except OSError:  # another user's: Python compiles its source each time
+                continue
             except (EOFError, ValueError, TypeError):
                 yield file
