@@ -164,15 +164,17 @@ def runs(inventory: models.Inventory) -> ProjectRuns:
 def prune(inventory: models.Inventory, *, keep: int = 5, yes: bool = False) -> PruneResult:
     """Delete all but the newest runs and releases from the hosts, never a live one.
 
-    Raises RunError if results would be deleted that are not on the controller, unless `yes`. The
+    Raises RunError if results would be deleted that are not on the controller, unless `yes`. If a
+    host does not answer, all runs stay. The
     result's `errors` are those of hosts, and what could not be deleted.
     """
     from tfdeploy.commands import prune as pruning
 
     stored, project = runs(inventory), inventory.project
     with Fleet(inventory) as fleet:
-        chosen = pruning.choose_removals(stored.disks, keep, keep)
-        if not yes:
-            pruning.refuse_data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        chosen = pruning.choose_removals(stored.disks, keep, keep, stored.errors)
+        loss = pruning.data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        if loss and not yes:
+            raise loss
         pruned = pruning.prune(fleet, project, chosen)
     return replace(pruned, errors=(*stored.errors, *pruned.errors))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy import run as records
-from tfdeploy.api.trusted import find_run, load_inventory
+from tfdeploy.api.trusted import find_run, load_inventory, take_newer_record
 from tfdeploy.config.overrides import check_words, parse_counts
+from tfdeploy.errors import OutdatedRecord
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.fleet import Fleet
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
 
+R = TypeVar("R")
 OLD_LINES = 20  # of each log, when a run is followed
 NO_COUNTS: Mapping[str, int] = {}
 
@@ -79,9 +81,7 @@ class Run:
         """Return the state of every task. Its `errors` are those of hosts that gave no report."""
         from tfdeploy.commands.status import status
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return status(fleet, record)
+        return self._ask(status)
 
     def logs(
         self,
@@ -196,9 +196,7 @@ class Run:
         """
         from tfdeploy.commands.collect import collect
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return collect(fleet, record, every=every)
+        return self._ask(lambda fleet, record: collect(fleet, record, every=every))
 
     def fetch(self, task: str, *paths: str | PurePath) -> FetchResult:
         """Fetch files and folders of a task: relative to its directory, or absolute.
@@ -207,18 +205,25 @@ class Run:
         """
         from tfdeploy.commands.fetch import fetch
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return fetch(fleet, record, task, [str(path) for path in paths])
+        names = [str(path) for path in paths]
+        return self._ask(lambda fleet, record: fetch(fleet, record, task, names))
 
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
         process that survived SIGKILL."""
         from tfdeploy.commands.stop import stop
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return stop(fleet, record)
+        return self._ask(stop)
+
+    def _ask(self, act: Callable[[Fleet, records.Run], R]) -> R:
+        """Call `act` with the run's hosts and its record; once more if they have a newer one."""
+        try:
+            with _open_fleet(record := self.record) as fleet:
+                return act(fleet, record)
+        except OutdatedRecord as outdated:
+            take_newer_record(outdated)
+        with _open_fleet(record := self.record) as fleet:
+            return act(fleet, record)
 
     def _changes(
         self,
@@ -241,7 +246,7 @@ def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _open_fleet(record: records.Run, cancel: threading.Event | None = None) -> Fleet:
-    return Fleet(record.inventory, version=record.agent, cancel=cancel)
+    return Fleet(record.inventory, version=record.agent, record=record, cancel=cancel)
 
 
 def _follow(

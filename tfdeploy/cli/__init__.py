@@ -15,8 +15,8 @@ from tfdeploy.cli import about, beginning, training, resuming, watching  # isort
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import app
-from tfdeploy.cli.options import INTERRUPTED
-from tfdeploy.errors import TfdeployError
+from tfdeploy.cli.options import INTERRUPTED, take_newer_record
+from tfdeploy.errors import OutdatedRecord, TfdeployError
 
 __all__ = [
     "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
@@ -29,7 +29,7 @@ def main() -> None:
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     try:
-        command.run(sys.argv[1:])
+        _run_with_newest_record(sys.argv[1:])
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
@@ -43,6 +43,15 @@ def main() -> None:
         if isinstance(getattr(exit_.__context__, "__cause__", None), KeyboardInterrupt):
             _print_interrupted()
         raise
+
+
+def _run_with_newest_record(arguments: list[str]) -> None:
+    """Run the command; once more if a host knew better what has become of the run."""
+    try:
+        command.run(arguments)
+    except OutdatedRecord as outdated:
+        take_newer_record(outdated)
+        command.run(arguments)
 
 
 def _print_failure(error: TfdeployError) -> None:

@@ -101,7 +101,9 @@ def resume(
     remaining = _restrict(old, [host.name for host in inventory.hosts])
     with (
         _exclusive(old),
-        Fleet(old.inventory, version=old.agent, transfers=transfers, cancel=cancel) as old_fleet,
+        Fleet(
+            old.inventory, version=old.agent, record=old, transfers=transfers, cancel=cancel
+        ) as old_fleet,
         Fleet(inventory, transfers=transfers, cancel=cancel) as fleet,
     ):
         _refuse_if_not_needed(old_fleet, old, remaining, changes)

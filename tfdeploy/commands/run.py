@@ -91,7 +91,7 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
 
     Raises RunError, after the failure of the run, if another collect of it is running.
     """
-    stopped = stop_reachable(fleet, run)
+    stopped = stop_reachable(fleet, run, launched=run.launched)
     try:
         collected = collect_reachable(fleet, run)
     except RunError as error:

@@ -86,7 +86,7 @@ def _refuse_no_change(run: Run, changes: Changes) -> None:
 
 
 def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) -> None:
-    with Fleet(run.inventory, version=run.agent, cancel=cancel) as fleet:
+    with Fleet(run.inventory, version=run.agent, record=run, cancel=cancel) as fleet:
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):

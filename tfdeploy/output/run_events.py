@@ -131,6 +131,10 @@ class RunEvents(LogTerminal):
         text = f"run {run.id} had no record on the controller: restored it from {source}"
         self._print_yellow(text)
 
+    def print_newer_record(self, run: Run, hosts: Sequence[str]) -> None:
+        text = f"run {run.id} was resumed or scaled elsewhere: took its record from "
+        self._print_yellow(text + shorten_names(hosts))
+
     def print_stopped_so_far(self, states: Mapping[str, str], waiting: Sequence[str]) -> None:
         """Print which tasks have stopped, and which hosts are waited for."""
         self._print_ends(states)
