@@ -13,21 +13,21 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
+from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.planning.plan import Plan
@@ -83,20 +83,6 @@ class Run:
     def folder(self) -> Path:
         """Return the folder of the record and of everything that is collected."""
         return self.inventory.file.parent / FOLDER / self.id
-
-
-def default_hosts_file() -> Path:
-    """Return the inventory file of a command without --hosts."""
-    return Path(os.environ.get("TFDEPLOY_HOSTS") or "hosts.toml")
-
-
-def hosts_flag(file: Path) -> str:
-    """Return the option that names an inventory file on the command line; "" for the default."""
-    cwd = Path.cwd()
-    absolute = cwd / file
-    shown = absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute
-    is_default = absolute == cwd / default_hosts_file()
-    return "" if is_default else f"--hosts {shlex.quote(str(shown))}"
 
 
 def new_id() -> str:

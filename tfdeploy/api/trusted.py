@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as records
 from tfdeploy.config import inventory as inventories
+from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -39,4 +40,4 @@ def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
 def refuse_untrusted(inventory: Inventory) -> None:
     """Raise NotTrusted, with the command to type, if an inventory needs the user's trust."""
     file = inventory.file
-    store.refuse_untrusted(inventory, file.name, records.hosts_flag(file))
+    store.refuse_untrusted(inventory, file.name, hosts_flag(file))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tfdeploy.cli import completion
+from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file, hosts_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
-HOSTS_VARIABLE = "TFDEPLOY_HOSTS"  # as in run.py, which takes long to import
-
 
 def _be_quiet(wanted: bool) -> None:
     if wanted:
@@ -30,12 +29,19 @@ def _be_quiet(wanted: bool) -> None:
         Terminal.is_quiet = True
 
 
+def _find_default(ctx: typer.Context, file: Path) -> Path:
+    """Return the hosts file that the user named, or else the one that is found."""
+    source = ctx.get_parameter_source("hosts")
+    return find_hosts_file() if source and source.name == "DEFAULT" else file
+
+
 Hosts = Annotated[
     Path,
     typer.Option(
         "--hosts",
-        envvar=HOSTS_VARIABLE,
-        help="The inventory file.",
+        envvar=VARIABLE,
+        callback=_find_default,
+        help="The hosts file: of this folder, or of the nearest one above.",
         metavar="FILE",
         autocompletion=completion.propose_hosts_files,
     ),
@@ -152,18 +158,17 @@ WaitTime = Annotated[
         "that wait, the first that tries gets them: there is no queue.",
     ),
 ]
-HOSTS = Path("hosts.toml")
+HOSTS = Path(NAME)
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 
 def load_inventory(hosts: Path) -> Inventory:
     """Load a hosts.toml that the user trusts."""
-    from tfdeploy import run
     from tfdeploy.config import inventory
 
     loaded = inventory.load(hosts)
-    _require_trust(loaded, str(hosts), run.hosts_flag(hosts))
+    _require_trust(loaded, str(hosts), hosts_flag(hosts))
     return loaded
 
 
