@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "cluster": ("errors",),
     "file_lock": ("errors",),
     "hosts_file": (),
-    "release": ("errors",),
+    "release": ("errors", "formatting"),
     "config": ("cluster", "errors", "formatting"),
     "transport": ("errors",),
     "transport.ssh": ("config", "errors", "transport"),
@@ -115,7 +115,10 @@ HOMES = {
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
     "toml": ("config/inventory.py",),
-    "tomllib": ("config/inventory.py", "environments/requirements.py"),
+    "tomllib": (
+        *("config/inventory.py", "environments/requirements.py"),
+        "release/by_products.py",
+    ),
     "pydantic": ("config/",),
     "pathspec": ("release/",),
     "subprocess": (
