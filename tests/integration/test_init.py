@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -16,13 +15,13 @@ from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 
 from tfdeploy.config import inventory
+from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# One after another: all of them use the ports that hosts.toml has by default.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default-ports")]
+pytestmark = pytest.mark.slow
 
 TENSORFLOW = """
 __version__ = "2.21.0"
@@ -89,9 +88,9 @@ def test_hosts_get_what_they_need_and_nothing_else(folder):
     loaded = folder.inventory
     assert [host.name for host in loaded.hosts] == ["one", "two"]
     assert {host.python for host in loaded.hosts} == {"~/tf/bin/python"}
-    # One machine stands in for both: they share their home, and one has the other's ports.
+    # One machine stands in for both: they share their home.
     assert [host.shared_fs for host in loaded.hosts] == [True, True]
-    assert loaded.host("one").ports != loaded.host("two").ports
+    assert {host.ports for host in loaded.hosts} == {AUTO_PORTS}
     # SSH reaches them at a loopback address, which no other host could use.
     assert all(not host.address.startswith("127.") for host in loaded.hosts)
     assert (loaded.host("one").ps, loaded.host("two").workers) == (1, 1)
@@ -134,15 +133,6 @@ def test_an_existing_file_is_never_overwritten(folder):
     assert (folder.path / "hosts.toml").read_text() == "mine"
     folder.init("one", "--hosts", "other.toml")
     assert (folder.path / "other.toml").exists()
-
-
-def test_a_used_port_leads_to_other_ports(folder):
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", 2222))
-        taken.listen()
-        folder.init("one")
-    assert 2222 not in folder.inventory.host("one").ports
 
 
 def test_two_names_of_one_machine_are_refused(folder, tmp_path, keys, base, sshds):
