@@ -3,7 +3,7 @@
 The record says what was started; only the hosts know the state of the tasks. Each host of the run
 has a copy of the record (see commands/following/recover_record.py).
 
-runs/<run>/run.json      the release, the agent, and the hosts file's name
+runs/<run>/run.json      the release, the agent, the hosts file's name and its folder
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
 runs/<run>/…             what `collect` fetches
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config import inventory as inventories
-from tfdeploy.errors import RunError
+from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
@@ -110,6 +111,7 @@ def to_record(run: Run) -> Record:
         "release": run.release,
         "agent": run.agent,
         "hosts_file": run.inventory.file.name,
+        "folder": f"{socket.gethostname()}:{run.inventory.file.parent.resolve()}",
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
         "data": dict(run.data),
@@ -247,6 +249,16 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     `*` in the pattern stands for any characters, as in a shell."""
     found = _records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
+
+
+def namesakes(run: Run) -> list[Run]:
+    """Return the other runs on the controller with the run's name, the newest first, without those
+    whose record is broken."""
+    base, found = run.folder.parent, []
+    for run_id in ids_by_name(base, run.name) if run.name else ():
+        with suppress(RunError, InventoryError, OSError):
+            found += [read_folder(base / run_id)] if run_id != run.id else []
+    return found
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

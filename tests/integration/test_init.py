@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import shutil
 import subprocess
 import sys
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
+from support.terminal import on_terminal
 
 from tfdeploy.config import inventory
 from tfdeploy.config.types import AUTO_PORTS
@@ -49,6 +48,9 @@ class Folder:
     @property
     def environment(self) -> dict[str, str]:
         return {**environment(self.path), "HOME": str(self.home)}
+
+    def on_terminal(self, words: list[str], answers: str) -> tuple[int, str]:
+        return on_terminal(words, answers, self.path, self.environment)
 
     def init(self, *words: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
         done = self.tf("init", *words, *self.options)
@@ -217,39 +219,19 @@ def test_a_host_that_cannot_run_tasks_is_refused(
         odd.stop()
 
 
-def on_terminal(folder, words, answers):
-    """Run `tfdeploy` on a terminal, type the answers, and return its exit code and its output."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfdeploy", *words],
-        cwd=folder.path, env=folder.environment, stdin=terminal, stdout=terminal, stderr=terminal,
-        start_new_session=True,
-    )  # fmt: skip
-    os.close(terminal)
-    os.write(controller, answers.encode())
-    output = b""
-    try:
-        while chunk := os.read(controller, 1 << 16):
-            output += chunk
-    except OSError:  # the terminal is closed
-        pass
-    os.close(controller)
-    return process.wait(), output.decode()
-
-
 def test_without_hosts_it_asks_at_a_terminal(folder):
-    code, output = on_terminal(folder, ["init", *folder.options], "one\ny\n")
+    code, output = folder.on_terminal(["init", *folder.options], "one\ny\n")
     assert code == 0, output
     assert [host.name for host in folder.inventory.hosts] == ["one"]
 
 
 def test_no_host_at_the_question_means_this_machine(folder):
-    code, output = on_terminal(folder, ["init"], "\ny\n")
+    code, output = folder.on_terminal(["init"], "\ny\n")
     assert code == 0, output
     assert [host.name for host in folder.inventory.hosts] == ["this-machine"]
 
 
 def test_no_at_the_terminal_writes_nothing(folder):
-    code, output = on_terminal(folder, ["init", "one", *folder.options], "n\n")
+    code, output = folder.on_terminal(["init", "one", *folder.options], "n\n")
     assert code == 1, output
     assert not (folder.path / "hosts.toml").exists()

@@ -137,13 +137,14 @@ def start(
     """
     from tfdeploy.commands import push as pushing
     from tfdeploy.commands import start as starting
+    from tfdeploy.commands.preflight.named_runs import namesake_warnings
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     starting.secret_values(intent.inventory)  # a missing one is found before the push
-    for note in plan_warnings(intent):
-        on_note(note)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+        for note in (*plan_warnings(intent), *namesake_warnings(fleet, intent)):
+            on_note(note)
         if push:
             pushing.push(fleet, intent)
         started = starting.start(fleet, intent, on_report, on_note)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -199,8 +200,10 @@ def load_intent(
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
-    """Return the run from its record on the controller, or else from a copy on its hosts."""
+    """Return the run from its record on the controller, or else from a copy on its hosts. If
+    several live runs have this name, ask the user at the terminal which one is meant."""
     from tfdeploy import run
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
 
     try:
         found = run.load(hosts, run_id)
@@ -211,8 +214,31 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
         recovered = recover_record(load_inventory(hosts), run_id, missing)
         found = recovered.run
         Console().print_restored_record(found, recovered.hosts)
-    _require_trust(found.inventory, f"the record of run {found.id}", found.flags)
-    return found
+    _require_trust_in_record(found)
+    try:
+        return resolve_name(found, run_id, _require_trust_in_record)
+    except SeveralLiveRuns as several:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        return _ask_which(several)
+
+
+def _require_trust_in_record(run: Run) -> None:
+    _require_trust(run.inventory, f"the record of run {run.id}", run.flags)
+
+
+def _ask_which(several: SeveralLiveRuns) -> Run:
+    from tfdeploy.output.console import Console
+
+    def parse(answer: str) -> Run:
+        for number, run in enumerate(several.live, 1):
+            if answer.strip() in (str(number), run.id):
+                return run
+        raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
+
+    Console().print_error(several.with_hint(""))
+    chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
+    return chosen
 
 
 def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
