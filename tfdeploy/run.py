@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -111,7 +110,7 @@ def to_record(run: Run) -> Record:
         "release": run.release,
         "agent": run.agent,
         "hosts_file": run.inventory.file.name,
-        "folder": f"{socket.gethostname()}:{run.inventory.file.parent.resolve()}",
+        "folder": str(run.inventory.file.parent.resolve()),
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
         "data": dict(run.data),

@@ -65,5 +65,5 @@ def test_a_second_folder_with_the_same_project_is_said_at_the_start(project, loc
     assert [each.count(f'starts runs of a project "{project.name}"') for each in said] == [
         0, 1, 0, 1,
     ]  # fmt: skip
-    assert f":{project.folder} starts runs of" in said[1]
-    assert f":{second.folder} starts runs of" in said[3]
+    assert f"{project.folder} starts runs of" in said[1]
+    assert f"{second.folder} starts runs of" in said[3]

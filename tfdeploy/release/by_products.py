@@ -19,6 +19,7 @@ MARKS = {
 }
 """What tfdeploy writes near the start of its pages and plots, by their suffix."""
 START_BYTES = 4096  # in which the mark is
+MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)
 HOSTS_FILE_KEYS = {"project", "training", "hosts"}
 
 
@@ -26,7 +27,8 @@ def is_by_product(file: Path) -> bool:
     """Return whether this file is a hosts file, a page or a plot. Raises OSError."""
     suffix = file.suffix.lower()
     if suffix == ".toml":
-        return _is_hosts_file(file.read_bytes())
+        with file.open("rb") as content:
+            return _is_hosts_file(content.read(MAX_TOML_BYTES))
     if suffix in MARKS:
         with file.open("rb") as content:
             return MARKS[suffix] in content.read(START_BYTES)

@@ -105,8 +105,8 @@ class NewOutputs(RunEvent):
 
 class Started(RunEvent):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
-    event of a start, and of no other request. `other_folder` is the folder of a controller from
-    which the project's run before this one was started, "" if from the same."""
+    event of a start, and of no other request. `other_folder` is the controller's folder
+    from which the project's run before this one was started, "" if from the same."""
 
     gpus: int
     other_folder: str = ""

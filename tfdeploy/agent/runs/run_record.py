@@ -53,16 +53,15 @@ def record(project: str, run: str) -> RecordTexts:
 
 
 def other_folder(project: str, run: str, record: RunRecord) -> str:
-    """Return the folder of a controller from which the newest other run was started, "" if `run`,
-    with this record, was started from the same."""
-    for other in _newest(project):
-        if other != run and os.path.exists(paths.record(project, other)):
-            try:
-                found = _folder(str(records.read(paths.record(project, other))["run"]))
-            except (OSError, ValueError, KeyError):
-                return ""
-            return found if found != _folder(record.run) else ""
-    return ""
+    """Return the controller's folder from which the newest other run was started; "" if `run`, with
+    this record, was started from the same."""
+    files = (paths.record(project, other) for other in _newest(project) if other != run)
+    newest = next(filter(os.path.exists, files), "")
+    try:
+        found = _folder(records.read(newest)["run"]) if newest else ""
+        return found if found != _folder(record.run) else ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # an unreadable record
+        return ""
 
 
 def _folder(run_json: str) -> str:
