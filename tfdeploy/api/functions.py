@@ -14,6 +14,7 @@ from tfdeploy.config import models
 from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts_file import find_hosts_file
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -34,14 +35,15 @@ class Inventory(models.Inventory):
     """A validated hosts.toml."""
 
     @classmethod
-    def load(cls, file: str | Path = "hosts.toml", *, trust: bool = False) -> Self:
-        """Read and validate `file`.
+    def load(cls, file: str | Path | None = None, *, trust: bool = False) -> Self:
+        """Read and validate `file`, or else the hosts.toml of the current folder or of the
+        nearest one above it.
 
         Raises InventoryError, and NotTrusted if the file names programs for the controller, or
         paths outside of its folder, that the user has not trusted yet. `trust` trusts them from now
         on, as `tfdeploy trust` does.
         """
-        loaded = inventories.load(Path(file))
+        loaded = inventories.load(Path(file or find_hosts_file()))
         if trust:
             store.remember(loaded)
         refuse_untrusted(loaded)
@@ -136,13 +138,14 @@ def start(
     """
     from tfdeploy.commands import push as pushing
     from tfdeploy.commands import start as starting
+    from tfdeploy.commands.preflight.named_runs import namesake_warnings
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     starting.secret_values(intent.inventory)  # a missing one is found before the push
-    for note in plan_warnings(intent):
-        on_note(note)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+        for note in (*plan_warnings(intent), *namesake_warnings(fleet, intent)):
+            on_note(note)
         if push:
             pushing.push(fleet, intent)
         started = starting.start(fleet, intent, on_report, on_note)

@@ -13,6 +13,7 @@ from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.errors import OutdatedRecord
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts_file import find_hosts_file
 
 if TYPE_CHECKING:
     import threading
@@ -59,13 +60,15 @@ class Run:
         object.__setattr__(self, "hosts_file", Path(self.hosts_file).absolute())
 
     @classmethod
-    def from_id(cls, run_id: str | None = None, hosts: str | Path = "hosts.toml") -> Run:
+    def from_id(cls, run_id: str | None = None, hosts: str | Path | None = None) -> Run:
         """Return the run with this id or name, or else the newest one of the hosts file.
 
+        Without `hosts`, that is the hosts.toml of the current folder, or of the nearest one above.
         If the controller has no record of it, its hosts are asked for theirs. Raises RunError if
         there is no such run.
         """
-        return cls(find_run(Path(hosts).absolute(), run_id).id, Path(hosts))
+        hosts_file = Path(hosts or find_hosts_file()).absolute()
+        return cls(find_run(hosts_file, run_id).id, hosts_file)
 
     @property
     def record(self) -> records.Run:

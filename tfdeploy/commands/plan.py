@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from tfdeploy.planning import checks, fields, frameworks, launch, placing
 from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.planning.task_selection import select_hosts
-from tfdeploy.release import snapshot
+from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
@@ -250,10 +249,10 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     root = inventory.source_root
     local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
     own = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
-    folders = (f"/{_literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
-    data = (f"/{_literal(path)}" for path in _data_in_source(inventory))
+    folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
+    data = (gitignore.literal(path) for path in _data_in_source(inventory))
     files = {inventory.file, inventory.file.resolve()}
-    hosts = (f"/{_literal(f.relative_to(root))}" for f in files if f.is_relative_to(root))
+    hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
     return (*inventory.source.exclude, *folders, *data, *hosts)
 
 
@@ -265,8 +264,3 @@ def _data_in_source(inventory: Inventory) -> Iterator[Path]:
         for path in {Path(os.path.normpath(configured)), configured.resolve()}:
             if path != root and path.is_relative_to(root):
                 yield path.relative_to(root)
-
-
-def _literal(path: Path) -> str:
-    """Return a .gitignore pattern that matches this path only."""
-    return re.sub(r"([\\\[\]*?!# ])", r"\\\1", path.as_posix())

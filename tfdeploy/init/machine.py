@@ -9,7 +9,7 @@ from tfdeploy.config.models import HostSettings
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 
 DEFAULT_PYTHON = HostSettings.model_fields["python"].default
-DEFAULT_PORTS = HostSettings.model_fields["ports"].default
+AUTO = "auto"  # free ports, chosen at each start
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Machine:
 
     `python` is the value of the key: "python3", or a path. `tensorflow` is its version, "" if no
     Python has it; `import_error` says which Python has it and why its import failed. `ports` are
-    those of its tasks, and `address` is that at which the other hosts reach it; None if the default
+    those of its tasks, and `address` is that at which the other hosts reach it, None if the default
     will do. `sharing` says which hosts have one home directory: "all", "some" or "none".
     """
 
@@ -35,7 +35,7 @@ class Machine:
     import_error: str = ""
     sharing: str = "none"
     addresses: tuple[str, ...] = ()
-    ports: str | None = None
+    ports: str = AUTO
     address: str | None = None
 
     @property
