@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
@@ -49,8 +50,15 @@ class TfdeployError(Exception):
 
     def with_hint(self, hint: str) -> Self:
         """Return a copy of this error with another hint."""
+        return self._copy(hint=hint)
+
+    def with_last_line(self) -> Self:
+        """Return a copy of this error with only the last line of its log that is no noise."""
+        return self._copy(log=_without_noise(self.log)[-1:])
+
+    def _copy(self, **changes: object) -> Self:
         copy = type(self).__new__(type(self), *self.args)
-        copy.__dict__ |= {**self.__dict__, "hint": hint}
+        copy.__dict__ |= {**self.__dict__, **changes}
         return copy
 
     def __str__(self) -> str:
@@ -96,7 +104,7 @@ class Unreachable(HostError):
 
 
 class AuthenticationFailed(HostError):
-    """The host answered and refused every key that was offered."""
+    """The host refused every key that was offered, or there is no key to offer."""
 
 
 class HostKeyRefused(HostError):
@@ -195,13 +203,15 @@ def individual_errors(error: TfdeployError) -> tuple[TfdeployError, ...]:
 
 
 def _merge_similar(errors: Sequence[TfdeployError]) -> Iterator[str]:
-    """Yield the text of each error; one text for many that differ only in host-specific words."""
+    """Yield the text of each error; one text for those that differ only in host-specific words. A
+    few with logs of their own stay apart."""
     groups: dict[tuple[object, ...], list[TfdeployError]] = {}
     for error in errors:
         key = (type(error), _blank_names(error, error.message), _blank_names(error, error.hint))
         groups.setdefault(key if error.names else (error,), []).append(error)
     for group in groups.values():
-        if len(group) > MAX_LISTED:
+        has_one_log = len({error.log for error in group}) == 1
+        if len(group) > MAX_LISTED or (len(group) > 1 and has_one_log):
             yield _merged_text(group)
         else:
             yield from map(str, group)
@@ -227,7 +237,18 @@ def _merged_text(group: Sequence[TfdeployError]) -> str:
 
 
 def _log_lines(error: TfdeployError) -> list[str]:
-    return [f"  | {plain_text(line)}" for line in error.log]
+    """Return the end of the log without TensorFlow's noise, and below it how much of that there
+    is."""
+    own = _without_noise(error.log)
+    shown = [f"  | {plain_text(line)}" for line in own]
+    noise = len(error.log) - len(own)
+    return [*shown, f"  ({format_count(noise, 'usual line')} of TensorFlow)"] if noise else shown
+
+
+def _without_noise(log: Sequence[str]) -> tuple[str, ...]:
+    from tfdeploy.formatting import known_messages  # takes long to import
+
+    return tuple(line for line in log if not known_messages.is_noise(plain_text(line)))
 
 
 def _join_lines(first: str, log: Sequence[str], hint: str) -> str:

@@ -16,6 +16,7 @@ from tfdeploy.cli.options import (
     Json,
     exit_if_failed,
     load_inventory,
+    require_yes,
 )
 
 if TYPE_CHECKING:
@@ -121,4 +122,4 @@ def _confirm(console: Console, uncollected: Sequence[StoredResult], *, may_ask: 
         if not (may_ask and sys.stdin.isatty()):
             raise
         console.print_error(error)
-        typer.confirm("delete them?", abort=True)
+        require_yes("delete them?", "nothing was deleted")
