@@ -129,7 +129,7 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
         case paramiko.SSHException() if "banner" in str(error):
             return Unreachable(
                 host,
-                "something accepts the connection, but does not answer as an SSH server",
+                "it accepts the connection, but does not answer as an SSH server",
                 "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new "
                 "connections (MaxStartups), try again",
             )
