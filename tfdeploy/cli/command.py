@@ -58,8 +58,10 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             kind = type(error).__name__
-            if kind == UNKNOWN_OPTION and any(each.name == "words" for each in self.params):
-                example = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+            words = next((each for each in self.params if each.name == "words"), None)
+            if kind == UNKNOWN_OPTION and words:
+                short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+                example = self._examples[0] if words.required else short
                 vars(error)["message"] += f"; words for the program follow --: {example}"
                 vars(error)["possibilities"] = []
             elif kind == MISSING:
@@ -70,9 +72,8 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
         lines = "".join(f"  {example}\n" for example in self._examples)
-        formatter.write(
-            f"\nExamples:\n{lines}"
-        )  # Typer would wrap its epilog, and double its line breaks
+        # Typer would wrap its epilog, and double its line breaks.
+        formatter.write(f"\nExamples:\n{lines}")
 
 
 app = typer.Typer(

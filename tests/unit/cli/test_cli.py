@@ -124,11 +124,11 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
         ("fetch", "Missing argument 'TASK'. For example: tfdeploy fetch worker:1 tuner.csv"),
         ("sweep", "Missing option '--workers'. For example: tfdeploy sweep --workers 1,2,4"),
         ("forward", "Missing argument 'TASK'. For example: tfdeploy forward worker:0 6006"),
-        ("exec worker:1 ls -l", "No such option: -l"),
+        ("exec worker:1 ls -l", "follow --: tfdeploy exec worker:1 -- nvidia-smi"),
         ("exec worker:1 ls", "expected -- before the command: tfdeploy exec worker:1 -- ls"),
         (
             "plan --lr",
-            "No such option: --lr; words for the program follow --: tfdeploy plan -- --lr",
+            "--lr; words for the program follow --: tfdeploy plan -- --lr",
         ),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_question_that_is_not_answered_with_yes_ends_with_a_sentence(monkeypat
     with pytest.raises(typer.Exit) as refused:
         require_yes("delete them?", "nothing was deleted")
     assert refused.value.exit_code == 1
-    assert capsys.readouterr().err.splitlines()[-1] == "nothing was deleted"
+    assert capsys.readouterr().err.endswith("nothing was deleted\n")
 
 
 def test_a_question_that_is_answered_with_yes_ends_nothing(monkeypatch, capsys):
