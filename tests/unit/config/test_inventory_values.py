@@ -84,6 +84,10 @@ def refused_host(lines):
             "gpus: found -1; expected a count from 0 to 64, or a list of ids such as [0, 1]",
         ),
         (
+            'gpus = "all"',
+            'gpus: found "all"; expected a count from 0 to 64, or a list of ids such as [0, 1]',
+        ),
+        (
             "gpus = 65",
             "gpus: found 65; expected a count from 0 to 64, or a list of ids such as [0, 1]",
         ),
@@ -91,7 +95,7 @@ def refused_host(lines):
         ("gpus = [-1]", "gpus.0: found -1; expected at least 0"),
         ('transport = "sh"', 'transport: found "sh"; expected "ssh" or "local"'),
         ("env = {A = 1}", "env.A: found 1; expected text in quotes"),
-        ("env = 1", "env: found 1; expected the table [env]"),
+        ("env = 1", "env: found 1; expected the table [hosts.a.env]"),
     ],
 )
 def test_a_wrong_value_of_a_host_is_refused(line, message):
