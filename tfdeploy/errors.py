@@ -11,7 +11,7 @@
     └── FleetError(errors)                          several at once; none hides another
 
 transport/ adds the host's name, commands/ adds the task's, and output/ prints the error.
-The same error on many hosts is printed once, with the names and addresses of all of them.
+The same error of several hosts is printed once, with the names and addresses of all of them.
 """
 
 from __future__ import annotations

@@ -179,10 +179,14 @@ def _run(
         text=True,
         errors="replace",
     ) as process:
-        for line in process.stdout or ():
-            lines.append(program.clean(line))
-            progress.take(lines[-1])
-            on_step(progress.text)
+        try:
+            for line in process.stdout or ():
+                lines.append(program.clean(line))
+                progress.take(lines[-1])
+                on_step(progress.text)
+        except BaseException:  # Ctrl-C: a download may take minutes
+            process.kill()
+            raise
     if process.returncode != 0:
         raise NoWheels(program.Failed(process.returncode, list(lines)).words)
 

@@ -37,7 +37,7 @@ STARTUP_NOISE = re.compile(
 REPEATED_NOISE = re.compile(
     r"Ignoring error status when releasing multi-device function"
     r"|Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence"
-    r"|Allocation of \d+ exceeds \d+% of free system memory"
+    r"|exceeds \d{1,3}% of free system memory"
 )
 
 # Each: what the line contains, and what it means for the reader of the log.

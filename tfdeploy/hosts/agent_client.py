@@ -43,8 +43,8 @@ SEND_AGENT = (
     f'test -O "${{1%/*}}" || exit {FOREIGN}; archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
     f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
 )
-# What shells print before the reason for which they can't run a program: dash, then bash.
-SHELL_WORDS = re.compile(r"^tfdeploy: (?:line )?\d+: (?:exec: )?")
+# What dash, bash and BusyBox print before the reason for which they can't run a program.
+SHELL_WORDS = re.compile(r"^tfdeploy: (?:exec: )?(?:line )?\d+: (?:exec: )?")
 # Any Python 3 can run this. The folder appears whole; a faster controller has stored the same.
 UNPACK = """
 import os, shutil, sys, zipfile

@@ -47,8 +47,8 @@ def resolve_route(host: Host, inventory: Inventory) -> Route:
 
 
 def _refuse_missing_key(host: Host, inventory: Inventory) -> None:
-    """Raise AuthenticationFailed if the key file of a host does not exist: ssh would only say that
-    the host refuses every key."""
+    """Raise AuthenticationFailed if the key file that hosts.toml names does not exist: ssh leaves
+    it out, and the host would only refuse every other key."""
     if host.identity_file and not inventory.absolute(host.identity_file).is_file():
         raise AuthenticationFailed(
             host.name,
