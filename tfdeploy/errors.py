@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
+EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")  # how the last line of a traceback begins
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
 # addresses, ports, tasks.
 HOST_SPECIFIC = re.compile(
@@ -52,9 +53,12 @@ class TfdeployError(Exception):
         """Return a copy of this error with another hint."""
         return self._copy(hint=hint)
 
-    def with_last_line(self) -> Self:
-        """Return a copy of this error with only the last line of its log that is no noise."""
-        return self._copy(log=_without_noise(self.log)[-1:])
+    def with_main_line(self) -> Self:
+        """Return a copy of this error with only one line of its log: the last one that names an
+        exception, or else the last one that is no noise."""
+        own = _without_noise(self.log)
+        named = tuple(line for line in own if EXCEPTION.match(plain_text(line)))
+        return self._copy(log=(named or own)[-1:])
 
     def _copy(self, **changes: object) -> Self:
         copy = type(self).__new__(type(self), *self.args)

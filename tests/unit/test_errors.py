@@ -171,13 +171,13 @@ def test_up_to_three_tasks_each_show_the_end_of_their_own_log():
 
 def test_the_noise_of_tensorflow_is_counted_below_the_lines_of_the_program():
     noise = "I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
-    log = [noise, "Traceback", noise, "ValueError: bad\x1b[0m"]
+    log = [noise, "Traceback", noise, "ValueError: bad\x1b[0m", "bye"]
     error = TaskFailed("worker:1", "a", "it ended", log=log)
     assert str(error) == (
-        "worker:1 on a: it ended\n  | Traceback\n  | ValueError: bad\n"
+        "worker:1 on a: it ended\n  | Traceback\n  | ValueError: bad\n  | bye\n"
         "  (2 usual lines of TensorFlow)"
     )
-    assert str(error.with_last_line()) == "worker:1 on a: it ended\n  | ValueError: bad"
+    assert str(error.with_main_line()) == "worker:1 on a: it ended\n  | ValueError: bad"
 
 
 def test_a_different_error_is_not_hidden_among_many_similar_ones():

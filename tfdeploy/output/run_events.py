@@ -80,9 +80,9 @@ class RunEvents(LogTerminal):
             self.print_log_lines(task, host, lines)
 
     def print_failure(self, error: TfdeployError) -> None:
-        """Print why a run failed. Of a log that was printed before, only the last line is."""
+        """Print why a run failed. Of a log that was printed before, one line is."""
         errors = [
-            each.with_last_line() if {*each.names} & self._followed else each
+            each.with_main_line() if {*each.names} & self._followed else each
             for each in individual_errors(error)
         ]
         is_fleet = isinstance(error, FleetError)
