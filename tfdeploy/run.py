@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 
@@ -46,8 +47,8 @@ class Run:
 
     agent: the version of the agent that started the run.
     auto_ports: the hosts whose ports were chosen when the run started.
-    launched: the id of the start or resume that launched the tasks; a stop ends only the tasks of
-        its own launch.
+    launched: the id of the start or resume that launched the tasks; what cleans up after a start
+        that failed ends only the tasks of its own launch.
     data: the release of each data set, by its place.
     environments: the id of each host's Python environment; {} without [env].
     of_sweep: a sweep started the run to measure it; it is never the default run of a command.
@@ -55,6 +56,8 @@ class Run:
     name: the user's name for the run; "" for none.
     words: those that the command line added to the command.
     """
+
+    __repr__ = short_repr
 
     id: str
     release: str

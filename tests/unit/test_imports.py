@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "transport.ssh": ("config", "errors", "transport"),
     "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
     "planning": ("agent", "cluster", "config", "errors", "formatting", "release"),
-    "run": ("config", "errors", "planning"),
+    "run": ("config", "errors", "formatting", "planning"),
     "environments": ("agent", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
@@ -68,8 +68,8 @@ MAY_IMPORT = {
     ),
     "live": ("agent", "commands", "errors", "formatting", "hosts", "output", "run"),
     "cli": (
-        *("commands", "config", "errors", "experiments", "hosts", "init", "live", "output"),
-        *("run", "transfer", "trust"),
+        *("commands", "config", "environments", "errors", "experiments", "hosts", "init", "live"),
+        *("output", "run", "transfer", "trust"),
     ),
     "agent": (),
     "inside": (),

@@ -11,7 +11,7 @@ from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
-from tfdeploy.config.overrides import check_run_name, override
+from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust import store
@@ -70,9 +70,10 @@ def plan(
     wrong = [variable for variable in env if "=" in variable]
     if wrong:
         raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
+    words = check_words("words", words)
     options = RunOptions(
         check_run_name(name) if name else "",
-        tuple(words),
+        words,
         to_counts(counts),
         records.release_id(inventory.file, release) if release else None,
     )
@@ -163,15 +164,17 @@ def runs(inventory: models.Inventory) -> ProjectRuns:
 def prune(inventory: models.Inventory, *, keep: int = 5, yes: bool = False) -> PruneResult:
     """Delete all but the newest runs and releases from the hosts, never a live one.
 
-    Raises RunError if results would be deleted that are not on the controller, unless `yes`. The
+    Raises RunError if results would be deleted that are not on the controller, unless `yes`. If a
+    host does not answer, all runs stay. The
     result's `errors` are those of hosts, and what could not be deleted.
     """
     from tfdeploy.commands import prune as pruning
 
     stored, project = runs(inventory), inventory.project
     with Fleet(inventory) as fleet:
-        chosen = pruning.choose_removals(stored.disks, keep, keep)
-        if not yes:
-            pruning.refuse_data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        chosen = pruning.choose_removals(stored.disks, keep, keep, stored.errors)
+        loss = pruning.data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        if loss and not yes:
+            raise loss
         pruned = pruning.prune(fleet, project, chosen)
     return replace(pruned, errors=(*stored.errors, *pruned.errors))

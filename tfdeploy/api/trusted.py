@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.config.models import Inventory
+    from tfdeploy.errors import OutdatedRecord
 
 
 def load_inventory(file: Path) -> Inventory:
@@ -34,6 +35,15 @@ def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
         found = recover_record(load_inventory(hosts_file), run_id, missing).run
     store.refuse_untrusted(found.inventory, f"the record of run {found.id}", found.flags)
     return found
+
+
+def take_newer_record(outdated: OutdatedRecord) -> None:
+    """Replace the controller's record of a run by the newer one that its hosts have. Raises as
+    `find_run` does."""
+    from tfdeploy.commands.following import recover_record
+
+    inventory = load_inventory(outdated.hosts_file)
+    recover_record.take_newer_record(inventory, outdated)
 
 
 def refuse_untrusted(inventory: Inventory) -> None:

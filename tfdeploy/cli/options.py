@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.errors import TfdeployError
+    from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -210,6 +210,16 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
     return found
 
 
+def take_newer_record(outdated: OutdatedRecord) -> None:
+    """Replace the controller's record of a run by the newer one that its hosts have."""
+    from tfdeploy.commands.following import recover_record
+    from tfdeploy.output.console import Console
+
+    inventory = load_inventory(outdated.hosts_file)
+    recovered = recover_record.take_newer_record(inventory, outdated)
+    Console().print_newer_record(recovered.run, recovered.hosts)
+
+
 def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
     """Ask the user at the terminal to trust the inventory's sensitive values. Raises NotTrusted if
     there is no terminal."""
@@ -244,7 +254,7 @@ def open_fleet(run: Run) -> Fleet:
     """Return the hosts of a run. They use the version of the agent that started it."""
     from tfdeploy.hosts.fleet import Fleet
 
-    return Fleet(run.inventory, version=run.agent)
+    return Fleet(run.inventory, version=run.agent, record=run)
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run
 from tfdeploy.errors import prefix_plan_errors
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, fields, frameworks, launch, placing
 from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.task_counts import describe, with_counts
@@ -53,6 +54,8 @@ class Intent:
     environment, if hosts.toml has [env]. The files of an older release are only on the hosts: its
     `release` has an id and no files.
     """
+
+    __repr__ = short_repr
 
     inventory: Inventory = field(repr=False)
     plan: Plan
@@ -169,14 +172,20 @@ def _checked_source(inventory: Inventory, placed: Plan) -> Release:
 def _with_imports(inventory: Inventory) -> Training:
     """Return [training] with its `imports`: if hosts.toml does not set them, those of the scripts
     that the commands run, as these are now."""
-    training, root = inventory.training, inventory.source_root
+    training = inventory.training
     if "imports" in training.model_fields_set:
         return training
-    paths = [(root / script).resolve() for script in frameworks.scripts(training)]
-    scripts = [path for path in paths if path.is_file() and path.is_relative_to(root)]
-    imports = frameworks.imports_in(path.read_text(errors="replace") for path in scripts)
+    imports = frameworks.imports_in(script_texts(inventory))
     changed = {} if imports == training.imports else {"imports": imports}
     return training.model_copy(update=changed)
+
+
+def script_texts(inventory: Inventory) -> list[str]:
+    """Return the texts of the scripts that the commands run, as they are now in the source."""
+    root = inventory.source_root
+    paths = [(root / script).resolve() for script in frameworks.scripts(inventory.training)]
+    scripts = [path for path in paths if path.is_file() and path.is_relative_to(root)]
+    return [path.read_text(errors="replace") for path in scripts]
 
 
 def source_release(inventory: Inventory) -> Release:

@@ -213,10 +213,11 @@ def _wait_or_stop(
 
 
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:
-    """Stop everything; return what failed, to be reported after the first failure."""
+    """Stop everything that this start has started; return what failed, to be reported after the
+    first failure."""
     try:
         with fleet.cancellation.delayed():
-            stop(fleet, run, silent=True)
+            stop(fleet, run, silent=True, launched=run.launched)
     except TfdeployError as error:
         return [error]
     return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from .. import TYPE_CHECKING, paths, records
 from ..protocol.record import to_json
@@ -15,11 +16,29 @@ if TYPE_CHECKING:
     from ..protocol.runs import RunRecord
 
 MAX_RUNS = 100
+# The file begins with the number of starts; what follows it may be large.
+STARTS, STARTS_BYTES = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\D'), 64
 
 
 def store(project: str, run: str, record: RunRecord) -> None:
     """Store a run's record beside its tasks. Raises OSError."""
     records.write(paths.record(project, run), to_json(record))
+
+
+def refuse_outdated(project: str, run: str, starts: int) -> None:
+    """Raise Refusal if the run was started again since its `starts`-th start: another controller
+    has resumed or scaled it."""
+    try:
+        with open(paths.record(project, run), "rb") as file:
+            found = STARTS.match(file.read(STARTS_BYTES))
+    except OSError:
+        return
+    if found and int(found.group(1)) > starts:
+        raise Refusal(
+            "run {} was resumed or scaled since the controller's record of it".format(run),
+            "tfdeploy status --run {} takes the newer record".format(run),
+            outdated=True,
+        )
 
 
 def is_stored(project: str, run: str, record: RunRecord) -> bool:
