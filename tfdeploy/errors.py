@@ -12,7 +12,7 @@
     └── FleetError(errors)                          several at once; none hides another
 
 transport/ adds the host's name, commands/ adds the task's, and output/ prints the error.
-The same error on many hosts is printed once, with the names and addresses of all of them.
+The same error of several hosts is printed once, with the names and addresses of all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
+from tfdeploy.formatting.humanize import format_count
 from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
+EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception)\b")  # how the last line of a traceback begins
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
 # addresses, ports, tasks.
 HOST_SPECIFIC = re.compile(
@@ -51,8 +53,18 @@ class TfdeployError(Exception):
 
     def with_hint(self, hint: str) -> Self:
         """Return a copy of this error with another hint."""
+        return self._copy(hint=hint)
+
+    def with_main_line(self) -> Self:
+        """Return a copy of this error with only one line of its log: the last one that names an
+        exception, or else the last one that is no noise."""
+        own = _without_noise(self.log)
+        named = tuple(line for line in own if EXCEPTION.match(plain_text(line)))
+        return self._copy(log=(named or own)[-1:])
+
+    def _copy(self, **changes: object) -> Self:
         copy = type(self).__new__(type(self), *self.args)
-        copy.__dict__ |= {**self.__dict__, "hint": hint}
+        copy.__dict__ |= {**self.__dict__, **changes}
         return copy
 
     def __str__(self) -> str:
@@ -98,7 +110,7 @@ class Unreachable(HostError):
 
 
 class AuthenticationFailed(HostError):
-    """The host answered and refused every key that was offered."""
+    """The host refused every key that was offered, or there is no key to offer."""
 
 
 class HostKeyRefused(HostError):
@@ -206,13 +218,15 @@ def individual_errors(error: TfdeployError) -> tuple[TfdeployError, ...]:
 
 
 def _merge_similar(errors: Sequence[TfdeployError]) -> Iterator[str]:
-    """Yield the text of each error; one text for many that differ only in host-specific words."""
+    """Yield the text of each error; one text for those that differ only in host-specific words. A
+    few with logs of their own stay apart."""
     groups: dict[tuple[object, ...], list[TfdeployError]] = {}
     for error in errors:
         key = (type(error), _blank_names(error, error.message), _blank_names(error, error.hint))
         groups.setdefault(key if error.names else (error,), []).append(error)
     for group in groups.values():
-        if len(group) > MAX_LISTED:
+        has_one_log = len({error.log for error in group}) == 1
+        if len(group) > MAX_LISTED or (len(group) > 1 and has_one_log):
             yield _merged_text(group)
         else:
             yield from map(str, group)
@@ -238,7 +252,18 @@ def _merged_text(group: Sequence[TfdeployError]) -> str:
 
 
 def _log_lines(error: TfdeployError) -> list[str]:
-    return [f"  | {plain_text(line)}" for line in error.log]
+    """Return the end of the log without TensorFlow's noise, and below it how much of that there
+    is."""
+    own = _without_noise(error.log)
+    shown = [f"  | {plain_text(line)}" for line in own]
+    noise = len(error.log) - len(own)
+    return [*shown, f"  ({format_count(noise, 'usual line')} of TensorFlow)"] if noise else shown
+
+
+def _without_noise(log: Sequence[str]) -> tuple[str, ...]:
+    from tfdeploy.formatting import known_messages  # takes long to import
+
+    return tuple(line for line in log if not known_messages.is_noise(plain_text(line)))
 
 
 def _join_lines(first: str, log: Sequence[str], hint: str) -> str:

@@ -179,6 +179,8 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
 
 def check_hosts_file(hosts_file: Path) -> None:
     """Raise RunError if there is no such file: its folder has the runs."""
+    if hosts_file.is_dir():
+        raise RunError(f"{hosts_file} is a folder; expected a file", inventories.FOLDER_HINT)
     if not hosts_file.is_file():
         raise RunError(
             f"{hosts_file}: there is no such file", "pass --hosts FILE, or change to its folder"

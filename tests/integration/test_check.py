@@ -282,7 +282,7 @@ def test_gpus_are_listed_and_their_use_is_noted(local, gpus, tmp_path):
     ("listed", "visible", "expected"),
     [
         (2, [], "here: TensorFlow 2.21.0 sees 0 of its 2 GPUs"),
-        ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but nvidia-smi lists 2"),
+        ([0, 2], [0, 2], "here: hosts.toml lists GPU 2, but nvidia-smi lists 2 GPUs"),
     ],
 )
 def test_gpus_that_tasks_could_not_use_are_an_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -383,3 +384,7 @@ def test_fetch_refuses_a_missing_file_and_lists_existing_ones(world):
     ) in done.stderr
     assert not (project.run_folder / "fetched").exists()
     assert "there is no task worker:7" in project.tf("fetch", "worker:7", "x").stderr
+    release = project.tf("fetch", "worker:0", "train.py").stderr
+    assert "worker:0 on here: train.py is a link, which fetch does not follow, to /" in release
+    command = release.rpartition("to fetch it: tfdeploy ")[2]
+    assert "fetched 1 file" in project.ok(*shlex.split(command))

@@ -245,8 +245,18 @@ def test_a_refused_connection_is_not_left_open(site, sshd, keys, reason):
 
 def test_a_missing_key_is_an_authentication_error(site, one, tmp_path):
     site.add_host("one", one, IdentityFile="none")
-    with pytest.raises(AuthenticationFailed, match=r"one: "):
-        site.echo(identity_file=str(tmp_path / "absent"))
+    with pytest.raises(AuthenticationFailed, match=r"one: there is no key to offer"):
+        site.echo()
+
+
+def test_a_missing_identity_file_is_named_before_a_connection(site):
+    site.entries["one"] = {"HostName": ADDRESS, "Port": str(free_ports(1)[0])}
+    with pytest.raises(AuthenticationFailed) as refused:
+        site.echo(identity_file="keys/absent")
+    assert str(refused.value) == (
+        'one: identity_file = "keys/absent" in hosts.toml is not a file on the controller\n'
+        "  correct identity_file of the host or of [defaults]"
+    )
 
 
 def test_the_hint_for_a_locked_key_is_ssh_add(site, one, tmp_path):
@@ -483,7 +493,7 @@ def ask(site: Site, **settings: Any) -> Any:
 
 def test_a_missing_python_is_named_with_the_key_to_set(site, one):
     site.add_host("one", one)
-    with pytest.raises(CommandFailed, match=r"one: can't run python9: .*not found") as refused:
+    with pytest.raises(CommandFailed, match=r"one: can't run python9: not found\n") as refused:
         ask(site, python="python9")
     assert "python in hosts.toml" in refused.value.hint
 
@@ -552,7 +562,15 @@ def test_every_exception_of_paramiko_and_sockets_is_translated(error):
     translated = translate("one", error)
     assert isinstance(translated, HostError)
     assert str(translated).startswith("one: ")
+    assert translated.hint
     assert str(translated).strip()[-1] not in ":;"
+
+
+def test_a_server_without_a_banner_of_ssh_is_described():
+    error = paramiko.SSHException("Error reading SSH protocol banner")
+    assert str(translate("one", error)).startswith(
+        "one: it accepts the connection, but does not answer as an SSH server\n"
+    )
 
 
 def test_other_exceptions_are_not_translated():

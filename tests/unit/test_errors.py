@@ -118,7 +118,7 @@ def test_raise_all_flattens_fleet_errors():
 
 def test_raise_all_drops_duplicates():
     error = raised(Unreachable("a", "x"), Unreachable("b", "x"), Unreachable("a", "x"))
-    assert str(error) == "a: x\nb: x"
+    assert [one.host for one in error.errors] == ["a", "b"]
     assert str(raised(Unreachable("a", "x"), Unreachable("a", "x"))) == "a: x"
 
 
@@ -156,9 +156,28 @@ def test_many_errors_that_differ_only_in_names_and_addresses_are_merged():
     )
 
 
-def test_up_to_three_similar_errors_are_printed_one_by_one():
-    errors = refused_connections(range(1, 4))
+def test_the_same_error_of_two_hosts_is_printed_once_with_both_names():
+    hint = "correct its name"
+    errors = [Unreachable(host, "its name is unknown", hint) for host in ("a", "gpu-01")]
+    assert str(raised(*errors)) == f"a, gpu-01: its name is unknown\n  {hint}"
+
+
+def test_up_to_three_tasks_each_show_the_end_of_their_own_log():
+    errors = [TaskFailed(f"worker:{n}", "a", "it ended", log=[f"log {n}"]) for n in range(3)]
     assert str(raised(*errors)) == "\n".join(map(str, errors))
+    same = [TaskFailed(f"worker:{n}", "a", "it ended", log=["Oops"]) for n in range(2)]
+    assert str(raised(*same)).startswith("worker:0, worker:1 on a: it ended\n")
+
+
+def test_the_noise_of_tensorflow_is_counted_below_the_lines_of_the_program():
+    noise = "I tensorflow/core/util/port.cc:153] oneDNN custom operations are on."
+    log = [noise, "Traceback", noise, "ValueError: bad\x1b[0m", "bye"]
+    error = TaskFailed("worker:1", "a", "it ended", log=log)
+    assert str(error) == (
+        "worker:1 on a: it ended\n  | Traceback\n  | ValueError: bad\n  | bye\n"
+        "  (2 usual lines of TensorFlow)"
+    )
+    assert str(error.with_main_line()) == "worker:1 on a: it ended\n  | ValueError: bad"
 
 
 def test_a_different_error_is_not_hidden_among_many_similar_ones():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfdeploy.cli.command import PREPARE, add_command
-from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
+from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed, require_yes
 from tfdeploy.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _confirm(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
         console.print_error(FleetError(draft.errors))
     if may_ask:
         question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
-        typer.confirm(question, default=not draft.errors, abort=True, err=True)
+        require_yes(question, f"{hosts} was not written", default=not draft.errors)
 
 
 def _write(console: Console, draft: Draft, hosts: Path) -> None:

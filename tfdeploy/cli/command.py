@@ -23,7 +23,9 @@ GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 )  # fmt: skip
 
 
-UNKNOWN_OPTION = "NoSuchOption"  # of Click, which Typer has in a private module
+# Errors of Click, which Typer has in a private module.
+UNKNOWN_OPTION = "NoSuchOption"
+MISSING = "MissingParameter"
 
 
 @contextmanager
@@ -65,26 +67,35 @@ class Command(TyperCommand):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         self.group: str = settings["rich_help_panel"]
-        self._examples: str = settings.pop("epilog")
+        self._examples: list[str] = settings.pop("epilog").splitlines()
         super().__init__(*args, **settings)
         for parameter in self.params:
             if parameter.param_type_name == "argument":  # its help shows no type of Python
                 vars(parameter)["display_type_rich"] = lambda ctx: None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as Typer does; say of an unknown option how the program gets it."""
+        """Parse as Typer does; say of an unknown option how the program gets it, and of a missing
+        argument what a whole command looks like."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            takes_words = any(parameter.name == "words" for parameter in self.params)
-            if takes_words and type(error).__name__ == UNKNOWN_OPTION:
-                example = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+            kind = type(error).__name__
+            words = next((each for each in self.params if each.name == "words"), None)
+            if kind == UNKNOWN_OPTION and words:
+                short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+                example = self._examples[0] if words.required else short
                 vars(error)["message"] += f"; words for the program follow --: {example}"
+                vars(error)["possibilities"] = []
+            elif kind == MISSING:
+                example = self._examples[0].partition("  #")[0].rstrip()
+                vars(error)["message"] = f"For example: {example}"
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
-        formatter.write(self._examples)  # Typer would wrap its epilog, and double its line breaks
+        lines = "".join(f"  {example}\n" for example in self._examples)
+        # Typer would wrap its epilog, and double its line breaks.
+        formatter.write(f"\nExamples:\n{lines}")
 
 
 app = typer.Typer(
@@ -104,8 +115,7 @@ def add_command(
     group: str, *examples: str, name: str | None = None
 ) -> Callable[[Function], Function]:
     """Return a decorator that adds a command to a group of --help, with examples at its end."""
-    lines = "".join(f"  tfdeploy {example}\n" for example in examples)
-    text = f"\nExamples:\n{lines}"
+    text = "\n".join(f"tfdeploy {example}" for example in examples)
 
     def add(function: Function) -> Function:
         command = name or function.__name__

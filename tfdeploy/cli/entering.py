@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,7 +126,10 @@ def _split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words before `--`, which Typer removes, and those after it."""
     arguments = sys.argv[1:]
     if "--" not in arguments:
-        raise typer.BadParameter(f"expected -- before the command, for example -- {words[-1]}")
+        command = shlex.join(words[1:]) or "nvidia-smi"
+        raise typer.BadParameter(
+            f"expected -- before the command: tfdeploy exec {words[0]} -- {command}"
+        )
     after = len(arguments) - arguments.index("--") - 1
     if not after:
         raise typer.BadParameter("found no command after --")

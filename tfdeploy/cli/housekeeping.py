@@ -16,6 +16,7 @@ from tfdeploy.cli.options import (
     Json,
     exit_if_failed,
     load_inventory,
+    require_yes,
 )
 
 if TYPE_CHECKING:
@@ -119,4 +120,4 @@ def _confirm(console: Console, loss: RunError, *, may_ask: bool) -> None:
     if not (may_ask and sys.stdin.isatty()):
         raise loss
     console.print_error(loss)
-    typer.confirm("delete them?", abort=True)
+    require_yes("delete them?", "nothing was deleted")

@@ -265,8 +265,20 @@ def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
         from tfdeploy.output.console import Console
 
         Console().print_error(error)
-        typer.confirm("do you trust it?", abort=True, err=True)
+        require_yes("do you trust it?", "not trusted: nothing was done")
         store.remember(inventory)
+
+
+def require_yes(question: str, refused: str, *, default: bool = False) -> None:
+    """Ask at the terminal; unless the answer is yes, print what was `refused` and exit with 1."""
+    try:
+        agreed = typer.confirm(question, default=default, err=True)
+    except typer.Abort:  # Ctrl-C or Ctrl-D
+        typer.echo(err=True)
+        agreed = False
+    if not agreed:
+        typer.echo(refused, err=True)
+        raise typer.Exit(1)
 
 
 def open_fleet(run: Run) -> Fleet:

@@ -380,7 +380,7 @@ def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json
 
     console.print_finished(ended_run, finished)
     if finished.failure:
-        console.print_error(finished.failure)
+        console.print_failure(finished.failure)
     if json:
         print_json(json_output.run_document(ended_run, finished))
     exit_if_failed(finished.errors)

@@ -113,10 +113,10 @@ def _unbuilt_environment(facts: HostFacts) -> Iterator[HostError]:
 def _failed_imports(facts: HostFacts) -> Iterator[HostError]:
     failed = {title(module): found for module, found in facts.imports.items() if found.error}
     install = (
-        "add it to env.requirements, or set training.imports to what the program needs"
+        "add it to requirements of [env], or set training.imports to what the program needs"
         if facts.environment
-        else "install it on the host, set the host's python to one that has it, or set "
-        "training.imports to what the program needs"
+        else "add it to requirements of [env], from which tfdeploy push builds an environment; or "
+        "set the host's python to one that has it, or training.imports to what the program needs"
     )
     for name, found in failed.items():
         if found.slow:
@@ -158,7 +158,8 @@ def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
     if missing:
         yield AgentError(
             facts.host,
-            f"hosts.toml lists GPU {missing[0]}, but nvidia-smi lists {len(facts.gpus)}",
+            f"hosts.toml lists GPU {missing[0]}, but nvidia-smi lists "
+            f"{format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
             "correct the host's gpus",
         )
 

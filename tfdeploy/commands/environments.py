@@ -246,8 +246,12 @@ def _send_wheels(
     """Raises NoWheels, and what `send` raises."""
     with tempfile.TemporaryDirectory(prefix="tfdeploy-wheels-") as folder:
         note = f"downloading wheels for {fold_names(hosts)}"
-        with fleet.transfers.begin("controller", note=note):
-            release = wheelhouse.download(spec, target, Path(folder))
+        with fleet.transfers.begin("controller", note=note) as transfer:
+
+            def show(step: str) -> None:
+                transfer.file = f"{note}: {step}"
+
+            release = wheelhouse.download(spec, target, Path(folder), show)
         _send(fleet, release, hosts, "wheels")
         return release
 

@@ -5,6 +5,7 @@ Files are not checked for damage, and what `collect` fetched is not touched.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -109,11 +110,20 @@ def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) ->
             f"copy its files from {agent.host} with scp",
         ) from None
     if answer.missing:
-        raise RunError("\n".join(_missing(placement, each) for each in answer.missing))
+        links = [each.link for each in answer.missing if each.link]
+        flags = " ".join(filter(None, (str(placement.task), run.flags)))
+        hint = f"to fetch it: tfdeploy fetch {flags} {shlex.join(links)}" if links else ""
+        raise RunError("\n".join(_missing(placement, each) for each in answer.missing), hint)
     return answer.found
 
 
 def _missing(placement: Placement, missing: MissingPath) -> str:
     names = ", ".join(missing.beside)
+    place = f"{placement.task} on {placement.host}"
+    if missing.link:
+        return f"{place}: {missing.name} is a link, which fetch does not follow, to {missing.link}"
+    if missing.folder:
+        only = f"; it has only links and empty folders: {names}" if names else ""
+        return f"{place} has written no file in {missing.name}{only}"
     nearest = f"; the nearest existing folder has: {names}" if names else ""
-    return f"{placement.task} on {placement.host} has no file {missing.name}{nearest}"
+    return f"{place} has no file {missing.name}{nearest}"

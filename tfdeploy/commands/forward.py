@@ -38,7 +38,7 @@ class Forwarding:
         if not (0 < port <= MAX_PORT and 0 < local_port <= MAX_PORT):
             raise PlanError(
                 f'found "{text}"; expected PORT or PORT:LOCALPORT, each from 1 to {MAX_PORT}',
-                "forward worker:0 6006:16006",
+                "for example: tfdeploy forward worker:0 6006:16006",
             )
         return cls(port, local_port)
 

@@ -126,7 +126,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     Every host of the intent's inventory has its address, resolved by SSH's configuration.
     """
     addresses, file = _addresses(inventory), inventory.file.name
-    with prefix_plan_errors(describe(options.counts)):
+    with prefix_plan_errors(describe(options.counts) or file):
         inventory = with_counts(inventory, options.counts)
     with prefix_plan_errors(file):
         placed = placing.make_plan(inventory, addresses)

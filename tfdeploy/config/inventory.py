@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 EXPECTED = {
     "bool_type": "expected true or false",
-    "dict_type": "expected a table",
-    "model_type": "expected a table",
+    "dict_type": "expected the table [{path}]",
+    "model_type": "expected the table [{path}]",
     "int_type": "expected a whole number",
     "string_type": "expected text in quotes",
     "tuple_type": "expected a list",
@@ -43,10 +43,13 @@ EXPECTED = {
     "greater_than_equal": "expected at least {ge:g}",
     "less_than_equal": "expected at most {le:g}",
 }
-"""What to expect, by pydantic's name of the error; in braces, pydantic's values."""
+"""What to expect, by pydantic's name of the error; in braces, pydantic's values and the path."""
 MAX_FILE_BYTES = 16_000_000  # a file of 10,000 hosts has 3 MB
 UNQUOTED = re.compile(r"^ *\[ *hosts\.[^]\"']*\[", re.MULTILINE)
+UNQUOTED_TEXT = re.compile(r"^ *\w+ *= *(?!true|false|inf|nan)[A-Za-z~/]", re.MULTILINE)
+TEXT_HINT = 'put text in quotes: project = "digits"'
 UNQUOTED_HINT = 'put a name with brackets in quotes: [hosts."gpu[01-16]"]'
+FOLDER_HINT = "pass the file in it: --hosts FOLDER/hosts.toml"
 KEY_MARK = "[key]"  # pydantic's mark in a path: the table's name is wrong, not its content
 T = TypeVar("T", bound=Table)
 
@@ -111,6 +114,8 @@ def _read(file: Path) -> str:
             f"{file}: there is no such file",
             "tfdeploy init writes one; or pass --hosts FILE",
         ) from None
+    except IsADirectoryError:
+        raise InventoryError(f"{file} is a folder; expected a file", FOLDER_HINT) from None
     except OSError as error:
         raise InventoryError(f"{file}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -128,7 +133,8 @@ def _parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        hint = UNQUOTED_HINT if UNQUOTED.search(text) else ""
+        hints = ((UNQUOTED, UNQUOTED_HINT), (UNQUOTED_TEXT, TEXT_HINT))
+        hint = next((hint for pattern, hint in hints if pattern.search(text)), "")
         raise InventoryError(f"{file}: not valid TOML: {error}", hint) from None
     except RecursionError:
         raise InventoryError(f"{file}: its values are nested too deeply") from None
@@ -217,7 +223,8 @@ def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
             choices = detail["ctx"]["expected"].replace("'", '"')
             return f"{path}: {found}; expected {choices}"
         case kind if kind in EXPECTED:
-            return f"{path}: {found}; {EXPECTED[kind].format(**detail.get('ctx', {}))}"
+            values = {**detail.get("ctx", {}), "path": path}
+            return f"{path}: {found}; {EXPECTED[kind].format(**values)}"
         case _:
             return f"{path}: {found}; {detail['msg']}"
 

@@ -182,6 +182,8 @@ def _check_distinct(value: tuple[int, ...]) -> tuple[int, ...]:
 
 def _split_words(value: Any) -> Any:
     """Split a string into words as a shell does; the command itself never runs in a shell."""
+    if not isinstance(value, str | list | tuple):
+        raise ValueError("expected text in quotes, or a list of words")
     if not isinstance(value, str):
         return _list_to_tuple(value)
     if len(value) > MAX_COMMAND:
@@ -260,11 +262,11 @@ def _check_exit(value: Any) -> Any:
 
 def _parse_gpus(value: Any) -> Any:
     """Convert a count n to the ids 0 to n-1."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 <= value <= 64:
-            raise ValueError("expected a count from 0 to 64, or a list of ids such as [0, 1]")
-        return tuple(range(value))
-    return _list_to_tuple(value)
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 64:
+        raise ValueError("expected a count from 0 to 64, or a list of ids such as [0, 1]")
+    return tuple(range(value))
 
 
 def _parse_workers(value: Any) -> Any:

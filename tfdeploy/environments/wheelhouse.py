@@ -12,16 +12,17 @@ import platform
 import re
 import subprocess
 import sys
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.environments import index_settings, program
+from tfdeploy.agent.environments import index_settings, installers, program
 from tfdeploy.release import snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.release.snapshot import Release
@@ -80,9 +81,14 @@ def uv_release(machine: str, libc: str) -> Release | None:
     return snapshot.take_data_set("env.uv", found.parent.resolve(), excluded, "hash")
 
 
-def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
+def download(
+    spec: EnvironmentSpec,
+    target: Target,
+    folder: Path,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> Release:
     """Download into `folder` all wheels of an environment for hosts of this platform; return them
-    as a release. Raises NoWheels."""
+    as a release. `on_step` is called with what is downloaded now. Raises NoWheels."""
     if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
         raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
     work, wheels = folder / "work", folder / "wheels"
@@ -90,7 +96,7 @@ def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
         each.mkdir()
     _write_files(spec, work)
     _pin(target, work)
-    _download(target, work, wheels)
+    _download(target, work, wheels, on_step)
     return snapshot.take_data_set(PLACE, wheels, (), "hash")
 
 
@@ -141,12 +147,12 @@ def _pin(target: Target, work: Path) -> None:
     _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *own, *files], work)
 
 
-def _download(target: Target, work: Path, wheels: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "download", "-q", "--no-input"]
+def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str], None]) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--no-input", "--progress-bar", "off"]
     platforms = [word for name in _pip_platforms(target) for word in ("--platform", name)]
     python = ["--python-version", target.python, "--implementation", "cp"]
     only = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
-    _run([*pip, *only, *python, *platforms, "-d", str(wheels), "-r", "pinned.txt"], work)
+    _run([*pip, *only, *python, *platforms, "-d", str(wheels), "-r", "pinned.txt"], work, on_step)
 
 
 def _uv() -> list[str]:
@@ -156,21 +162,33 @@ def _uv() -> list[str]:
     return [str(found)]
 
 
-def _run(argv: Sequence[str], work: Path) -> None:
+def _run(
+    argv: Sequence[str], work: Path, on_step: Callable[[str], None] = lambda step: None
+) -> None:
     """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
     own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
     settings = index_settings.for_uv(os.environ, index_settings.read_file)
-    done = subprocess.run(
+    progress, lines = installers.Progress(), deque[str](maxlen=program.MAX_LINES)
+    with subprocess.Popen(
         argv,
         cwd=work,
         env={**own, **settings, "NO_COLOR": "1", "PYTHONSAFEPATH": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    )
-    if done.returncode != 0:
-        lines = [program.clean(line) for line in done.stdout.decode(errors="replace").splitlines()]
-        raise NoWheels(program.Failed(done.returncode, lines).words)
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                lines.append(program.clean(line))
+                progress.take(lines[-1])
+                on_step(progress.text)
+        except BaseException:  # Ctrl-C: a download may take minutes
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise NoWheels(program.Failed(process.returncode, list(lines)).words)
 
 
 def _uv_platform(target: Target) -> str:

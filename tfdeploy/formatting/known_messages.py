@@ -32,6 +32,13 @@ STARTUP_NOISE = re.compile(
         )
     )
 )
+# What TensorFlow repeats while all is well: ParameterServerStrategy at each step, datasets at each
+# epoch, inputs that take much memory at each batch.
+REPEATED_NOISE = re.compile(
+    r"Ignoring error status when releasing multi-device function"
+    r"|Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence"
+    r"|exceeds \d{1,3}% of free system memory"
+)
 
 # Each: what the line contains, and what it means for the reader of the log.
 MEANINGS = (
@@ -100,6 +107,17 @@ _KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
 def is_startup_noise(line: str) -> bool:
     """Return whether TensorFlow prints such a line at every start, whatever the program does."""
     return STARTUP_NOISE.search(line) is not None
+
+
+def repeated_noise(line: str) -> str:
+    """Return what TensorFlow says in a line that it repeats while all is well; "" for any other."""
+    match = REPEATED_NOISE.search(line)
+    return match[0] if match else ""
+
+
+def is_noise(line: str) -> bool:
+    """Return whether TensorFlow prints such a line whatever the program does."""
+    return is_startup_noise(line) or bool(repeated_noise(line))
 
 
 def meaning(line: str) -> str:

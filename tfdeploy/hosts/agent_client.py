@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +44,8 @@ SEND_AGENT = (
     f'test -O "${{1%/*}}" || exit {FOREIGN}; archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
     f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
 )
+# What dash, bash and BusyBox print before the reason for which they can't run a program.
+SHELL_WORDS = re.compile(r"^tfdeploy: (?:exec: )?(?:line )?\d+: (?:exec: )?")
 # Any Python 3 can run this. The folder appears whole; a faster controller has stored the same.
 UNPACK = """
 import os, shutil, sys, zipfile
@@ -204,7 +207,7 @@ class Agent:
         if command.exit in (126, 127):
             return CommandFailed(
                 self.host,
-                f"can't run {self._python}: {_last_line(command.stderr)}",
+                f"can't run {self._python}: {self._why_not_run(command.stderr)}",
                 "set the host's python in hosts.toml to the path of a Python, 3.8 or newer",
             )
         return AgentError(
@@ -212,6 +215,11 @@ class Agent:
             f"the agent gave no answer (exit {command.exit}): {_last_line(command.stderr)}",
             f"check that {self._python}, the host's python in hosts.toml, is Python 3.8 or newer",
         )
+
+    def _why_not_run(self, stderr: bytes) -> str:
+        """Return why the host's shell can't run Python, without the shell's own words."""
+        line = SHELL_WORDS.sub("", _last_line(stderr))
+        return line.removeprefix(f"{self._python}: ").removeprefix("cannot execute: ")
 
     def parse(self, query: Query[A], answer: Answer) -> A:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""

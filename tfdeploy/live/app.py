@@ -17,6 +17,7 @@ from textual.widgets import RichLog, Static
 from tfdeploy.commands.watch import Ending
 from tfdeploy.formatting import known_messages, terminal_text
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
 from tfdeploy.live.columns import layout
@@ -79,6 +80,7 @@ class WatchApp(App[Ending]):
         self._selected = str(watched.run.plan.chief.task)
         self._rows: list[Row] = []
         self._shown = ("", 0)  # the task whose log is shown, and how many of its lines
+        self._noise: NoiseFolder[str] = NoiseFolder(time.monotonic)
 
     def compose(self) -> ComposeResult:
         yield Static(id="run")
@@ -202,9 +204,11 @@ class WatchApp(App[Ending]):
         follows = log.is_vertical_scroll_end
         if name != self._selected:
             log.clear()
-            count, follows = 0, True
+            count, follows, self._noise = 0, True, NoiseFolder(time.monotonic)
         for line in _newest(task, task.lines - count):
-            log.write(log_text(line), scroll_end=follows)
+            shown = self._noise.fold(self._selected, line)
+            if shown is not None:
+                log.write(log_text(shown), scroll_end=follows)
         self._shown = (self._selected, task.lines)
 
 
@@ -224,12 +228,12 @@ def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
 
 
 def log_text(line: str) -> Text:
-    """Return a line of a log with a script's colours, and TensorFlow's noise at its start dimmed.
-    Other escape sequences are written out."""
+    """Return a line of a log with a script's colours, and TensorFlow's noise dimmed. Other escape
+    sequences are written out."""
     spans = terminal_text.styled_spans(line)
     parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
     text = Text.assemble(*parts, no_wrap=True)
-    if known_messages.is_startup_noise(text.plain):
+    if known_messages.is_noise(text.plain):
         text.stylize("dim")
     return text
 

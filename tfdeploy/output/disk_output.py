@@ -11,7 +11,6 @@ from tfdeploy.formatting.humanize import (
     format_size,
     shorten_names,
 )
-from tfdeploy.output.stream import Table
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns, RunSummary
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.output.stream import Cell
+
+RUN_COLUMNS = ("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
+PRUNE_COLUMNS = ("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
 
 
 class DiskOutput(Terminal):
@@ -31,35 +34,39 @@ class DiskOutput(Terminal):
             self.print_text(f"no run of {runs.project} is on its hosts")
         has_environments = any(disk.environments for disk in runs.disks.values())
         own = ["ENVIRONMENTS"] if has_environments else []
-        table = Table("HOST", "USED", "RELEASES", *own, "FREE")
-        for host, disk in runs.disks.items():
-            releases = f"{len(disk.releases)}, {format_size(disk.releases_bytes)}"
-            free = f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}"
-            environments = _count_and_size([each.bytes for each in disk.environments])
-            cells = [environments] if has_environments else []
-            table.add_row(host, format_size(disk.used_bytes), releases, *cells, free)
-        if runs.disks:
+        rows = [
+            {
+                "HOST": host,
+                "USED": format_size(disk.used_bytes),
+                "RELEASES": f"{len(disk.releases)}, {format_size(disk.releases_bytes)}",
+                "ENVIRONMENTS": _count_and_size([each.bytes for each in disk.environments]),
+                "FREE": f"{format_size(disk.free_bytes)} of {format_size(disk.total_bytes)}",
+            }
+            for host, disk in runs.disks.items()
+        ]
+        if rows:
             self.print_text("")
-            self._out.print_table(table)
+            self._out.print_table(["HOST", "USED", "RELEASES", *own, "FREE"], rows)
 
     def print_prune_plan(self, runs: ProjectRuns, plan: Mapping[str, Removal]) -> None:
         """Print what is about to be deleted from each host."""
         ids = {run.run for removal in plan.values() for run in removal.runs}
         if ids:
             self._print_run_table([run for run in runs.runs if run.id in ids])
-        table = Table("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
-        for host, removal in plan.items():
-            table.add_row(
-                host,
-                _count_and_size([run.bytes for run in removal.runs]),
-                _count_and_size([release.bytes for release in removal.releases]),
-                _count_and_size([each.bytes for each in removal.environments]),
-                format_size(removal.left_bytes),
-                format_size(removal.bytes),
-            )
-        if plan:
+        rows = [
+            {
+                "HOST": host,
+                "RUNS": _count_and_size([run.bytes for run in removal.runs]),
+                "RELEASES": _count_and_size([release.bytes for release in removal.releases]),
+                "ENVIRONMENTS": _count_and_size([each.bytes for each in removal.environments]),
+                "LEFTOVERS": format_size(removal.left_bytes),
+                "TOTAL": format_size(removal.bytes),
+            }
+            for host, removal in plan.items()
+        ]
+        if rows:
             self.print_text("" if ids else "no run to delete")
-            self._out.print_table(table)
+            self._out.print_table(PRUNE_COLUMNS, rows)
 
     def print_prune_result(
         self,
@@ -82,29 +89,30 @@ class DiskOutput(Terminal):
             self.print_text(f"\nfreed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
-        table = Table("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
-        for run in runs:
-            style = STATE_STYLES.get(run.result.upper(), "default")
-            table.add_row(
-                run.id,
-                (run.result, style),
-                format_duration(run.age_s),
-                str(len(run.tasks)),
-                shorten_names(run.hosts),
-                format_size(run.bytes),
-                _collected_text(run),
-            )
-        self._out.print_table(table)
+        rows: list[dict[str, Cell]] = [
+            {
+                "RUN": run.id,
+                "RESULT": (run.result, STATE_STYLES.get(run.result.upper(), "default")),
+                "AGE": format_duration(run.age_s),
+                "TASKS": str(len(run.tasks)),
+                "HOSTS": shorten_names(run.hosts),
+                "DISK": format_size(run.bytes),
+                "COLLECTED": _collected_text(run),
+            }
+            for run in runs
+        ]
+        self._out.print_table(RUN_COLUMNS, rows)
 
     def _print_labels(self, runs: Sequence[RunSummary]) -> None:
         """Print the names of runs, and the words of the command line as a shell takes them."""
-        table = Table("RUN", "NAME", "WORDS")
-        for run in runs:
-            if run.name or run.words:
-                table.add_row(run.id, run.name, shlex.join(run.words))
-        if table.rows:
+        rows = [
+            {"RUN": run.id, "NAME": run.name, "WORDS": shlex.join(run.words)}
+            for run in runs
+            if run.name or run.words
+        ]
+        if rows:
             self.print_text("")
-            self._out.print_table(table)
+            self._out.print_table(("RUN", "NAME", "WORDS"), rows)
 
 
 def _count_and_size(sizes: Sequence[int]) -> str:

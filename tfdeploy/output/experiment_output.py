@@ -14,7 +14,6 @@ from tfdeploy.formatting.humanize import (
     format_size,
     shorten_names,
 )
-from tfdeploy.output.stream import Table
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -70,11 +69,13 @@ class ExperimentOutput(Terminal):
         from tfdeploy.experiments.speed import model, report
 
         self.print_text("")
-        self._print_rows(report.columns(sweep), [report.row(sweep, each) for each in sweep])
+        rows = [report.row(sweep, each) for each in sweep]
+        self._out.print_table(report.columns(sweep), rows)
         self._print_paragraph(report.remarks(sweep))
         if not sweep.base:
             return
-        self._print_rows(report.LOAD_COLUMNS, map(report.load_row, sweep.measured), "\n")
+        self.print_text("")
+        self._out.print_table(report.LOAD_COLUMNS, map(report.load_row, sweep.measured))
         self._print_paragraph(report.LOAD_EXPLANATION)
         if sweep.predict:
             self._print_prediction(model.predict(sweep, sweep.predict), sweep.base.cell)
@@ -88,17 +89,8 @@ class ExperimentOutput(Terminal):
             return
         self.print_text(f"\npredicted, not measured: the speed-up over {base}")
         columns = report.predicted_columns(prediction)
-        self._print_rows(columns, report.predicted_rows(prediction))
+        self._out.print_table(columns, report.predicted_rows(prediction))
         self._print_paragraph(report.prediction_remarks(prediction.model))
-
-    def _print_rows(
-        self, columns: Iterable[str], rows: Iterable[Iterable[str]], before: str = ""
-    ) -> None:
-        table = Table(*columns)
-        for row in rows:
-            table.add_row(*map(escape_line, row))
-        self._out.print(before, end="")
-        self._out.print_table(table)
 
     def _print_paragraph(self, lines: Iterable[str]) -> None:
         for each in lines:
@@ -109,12 +101,12 @@ class ExperimentOutput(Terminal):
         repeated runs, print a row for each line of the picture, too."""
         line = ("LINE",) if comparison.has_repeats else ()
         columns = ("RUN", *line, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
-        table = Table(*columns, *_result_columns(comparison))
-        for group in comparison.groups:
-            for run in group.runs:
-                cells = [escape_line(run.label), *([escape_line(group.label)] if line else [])]
-                table.add_row(*cells, *_comparison_row(comparison, run))
-        self._out.print_table(table)
+        rows = [
+            {"LINE": group.label, **_comparison_row(comparison, run)}
+            for group in comparison.groups
+            for run in group.runs
+        ]
+        self._out.print_table([*columns, *_result_columns(comparison)], rows)
         if comparison.has_repeats:
             self._print_spreads(comparison)
         steps = format_count(comparison.smooth, "step")
@@ -150,20 +142,21 @@ class ExperimentOutput(Terminal):
 
         from tfdeploy.experiments.comparing.comparison import spread
 
-        table = Table("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
+        rows = []
         for group in comparison.groups:
-            last = spread(group, lambda run: run.smoothed[-1])
-            best = spread(group, comparison.best)
             reached = comparison.reached(group)
             steps = f", step {median(step for step, _ in reached):g}" if reached else ""
-            of_all = f"{len(reached)} of {len(group.runs)}{steps}"
-            table.add_row(
-                *(escape_line(group.label), str(len(group.runs)), str(group.points)),
-                *(_spread_text(last), _spread_text(best)),
-                *([] if comparison.target is None else [of_all]),
-            )
+            rows.append({
+                "LINE": group.label,
+                "RUNS": str(len(group.runs)),
+                "POINTS": str(group.points),
+                "LAST": _spread_text(spread(group, lambda run: run.smoothed[-1])),
+                _best_column(comparison): _spread_text(spread(group, comparison.best)),
+                _reached_column(comparison): f"{len(reached)} of {len(group.runs)}{steps}",
+            })  # fmt: skip
         self.print_text("\nmedian (lowest to highest run):")
-        self._out.print_table(table)
+        columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
+        self._out.print_table(columns, rows)
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
@@ -180,18 +173,31 @@ def _shown_events(fetcher: EventFetcher, label: str) -> str:
 
 
 def _result_columns(comparison: Comparison) -> tuple[str, ...]:
-    best = "HIGHEST" if comparison.rises else "LOWEST"
-    return (best, *(() if comparison.target is None else (f"REACHED {comparison.target:g}",)))
+    reached = () if comparison.target is None else (_reached_column(comparison),)
+    return (_best_column(comparison), *reached)
 
 
-def _comparison_row(comparison: Comparison, run: RunSeries) -> list[str]:
-    values = (run.smoothed[0], run.smoothed[-1], comparison.best(run))
-    return [
-        *(format_job_counts(run.tasks) or "-", str(len(run.series)), str(run.series[-1].step)),
-        *(_tenths(run.seconds[-1]), _tenths(run.steps_per_s)),
-        *(f"{value:.4g}" for value in values),
-        *([] if comparison.target is None else [_point_text(comparison.target_point(run))]),
-    ]
+def _best_column(comparison: Comparison) -> str:
+    return "HIGHEST" if comparison.rises else "LOWEST"
+
+
+def _reached_column(comparison: Comparison) -> str:
+    return f"REACHED {comparison.target or 0.0:g}"
+
+
+def _comparison_row(comparison: Comparison, run: RunSeries) -> dict[str, str]:
+    return {
+        "RUN": run.label,
+        "TASKS": format_job_counts(run.tasks) or "-",
+        "POINTS": str(len(run.series)),
+        "STEPS": str(run.series[-1].step),
+        "SECONDS": _tenths(run.seconds[-1]),
+        "STEPS/S": _tenths(run.steps_per_s),
+        "FIRST": f"{run.smoothed[0]:.4g}",
+        "LAST": f"{run.smoothed[-1]:.4g}",
+        _best_column(comparison): f"{comparison.best(run):.4g}",
+        _reached_column(comparison): _point_text(comparison.target_point(run)),
+    }
 
 
 def _spread_text(spread: Spread) -> str:

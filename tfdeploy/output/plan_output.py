@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.records import GUARDED, OPEN
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
-    escape_line,
     format_count,
     format_size,
     mask_urls,
     shorten_names,
 )
 from tfdeploy.output import status_table
-from tfdeploy.output.stream import Table
 from tfdeploy.output.terminal import Terminal
 from tfdeploy.planning.frameworks import title
 
@@ -88,10 +86,8 @@ class PlanOutput(Terminal):
         """Print what was found, and why the file is as it is."""
         from tfdeploy.init.document import missing_tensorflow, reasons
 
-        table = Table(*status_table.MACHINE_COLUMNS)
-        for row in status_table.machine_rows(draft.proposal.machines):
-            table.add_row(*map(escape_line, row))
-        self._out.print_table(table)
+        rows = status_table.machine_rows(draft.proposal.machines)
+        self._out.print_table(status_table.MACHINE_COLUMNS, rows)
         self.print_text("")
         for reason in (*reasons(draft.proposal), missing_tensorflow(draft.proposal)):
             if reason:
@@ -114,11 +110,9 @@ class PlanOutput(Terminal):
         return self._spinner(f"checking {count}{modules and f'; each imports {modules}'}")
 
     def print_check(self, checked: CheckResult, intent: Intent) -> None:
-        table = Table(*status_table.host_columns(intent.inventory.training.imports))
-        for row in status_table.host_rows(checked.hosts):
-            table.add_row(*map(escape_line, row))
         if checked.hosts:
-            self._out.print_table(table)
+            columns = status_table.host_columns(intent.inventory.training.imports)
+            self._out.print_table(columns, status_table.host_rows(checked.hosts))
         self.print_notes(checked.notes)
         hosts = format_count(len(checked.hosts), "host")
         if not checked.errors and len(checked.hosts) < len(intent.hosts):
@@ -172,14 +166,18 @@ class PlanOutput(Terminal):
                 self.print_step(f"environment {name} is already on {fold_names(present)}")
 
     def _print_placements(self, intent: Intent) -> None:
-        table = Table("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF")
         placements = intent.plan.placements
-        for placement in placements[:MANY_TASKS]:
-            chief = "chief" if placement == intent.plan.chief else ""
-            endpoint = placement.endpoint if placement.port else "-"
-            gpus = status_table.gpu_indices(placement)
-            table.add_row(str(placement.task), placement.host, endpoint, gpus, chief)
-        self._out.print_table(table)
+        rows = [
+            {
+                "TASK": str(placement.task),
+                "HOST": placement.host,
+                "LISTENS ON": placement.endpoint if placement.port else "-",
+                "GPUS": status_table.gpu_indices(placement),
+                "CHIEF": "chief" if placement == intent.plan.chief else "",
+            }
+            for placement in placements[:MANY_TASKS]
+        ]
+        self._out.print_table(("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF"), rows)
         if len(placements) > MANY_TASKS:
             self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED
-from tfdeploy.errors import FleetError
+from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import (
     escape_line,
@@ -44,12 +44,14 @@ class RunEvents(LogTerminal):
         self._lost_hosts = Batch(self._print_lost_hosts, MAX_LISTED)
         self._returned_hosts = Batch(self._print_returned_hosts, MAX_LISTED)
         self._printed_reports: dict[str, tuple[Any, ...]] = {}
+        self._followed: set[str] = set()  # tasks whose log lines were printed
         self._ended: set[str] = set()  # tasks whose ends were printed before the others'
         atexit.register(self.flush)  # main() prints the error that ends a command by a new Console
 
     def flush(self) -> None:
         for batch in (self._reports, self._lost_hosts, self._returned_hosts):
             batch.flush()
+        super().flush()
 
     # Tasks
 
@@ -74,7 +76,17 @@ class RunEvents(LogTerminal):
     def print_followed_lines(self, task: str, host: str, lines: list[str]) -> None:
         """Print log lines of a run that is followed to its end."""
         if not self.is_quiet:
+            self._followed.add(task)
             self.print_log_lines(task, host, lines)
+
+    def print_failure(self, error: TfdeployError) -> None:
+        """Print why a run failed. Of a log that was printed before, one line is."""
+        errors = [
+            each.with_main_line() if {*each.names} & self._followed else each
+            for each in individual_errors(error)
+        ]
+        is_fleet = isinstance(error, FleetError)
+        self.print_error(FleetError(errors, error.hint) if is_fleet else errors[0])
 
     # The run
 

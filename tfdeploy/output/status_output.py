@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.output import status_table
 from tfdeploy.output.status_table import COLUMNS
-from tfdeploy.output.stream import Table
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.status import RunStatus, TaskStatus
     from tfdeploy.output.status_table import Row
+    from tfdeploy.output.stream import Cell
 
 GAP = 2  # spaces between columns
 NO_VALUE = {"", "-", "0"}
@@ -48,14 +48,12 @@ class StatusOutput(Terminal):
         self._shown |= {str(task.placement.task) for task in new}
 
     def _print_task_rows(self, tasks: Sequence[TaskStatus]) -> None:
-        rows = [tuple(map(escape_line, row)) for row in status_table.rows(tasks)]
+        rows = [
+            {name: escape_line(text) for name, text in row.items()}
+            for row in status_table.rows(tasks)
+        ]
         columns = fitting_columns(rows, self._out.rich.width if self._out.is_terminal else None)
-        table = Table(*columns)
-        for row in rows:
-            style = STATE_STYLES.get(row[status_table.STATE], "default")
-            cells = zip(columns, select_cells(row, columns), strict=True)
-            table.add_row(*((text, style) if name == "STATE" else text for name, text in cells))
-        self._out.print_table(table)
+        self._out.print_table(columns, map(_with_style, rows))
         self._print_hidden(rows, hidden_columns(rows, columns))
 
     def _print_notices(self, status: RunStatus) -> None:
@@ -68,11 +66,11 @@ class StatusOutput(Terminal):
 
     def _print_hidden(self, rows: Sequence[Row], hidden: Sequence[str]) -> None:
         """Print reasons below a table without that column, and name the other hidden columns."""
-        if status_table.REASON in hidden:
-            for task, *_, reason in rows:
-                if reason:
-                    self.print_text(f"{task}: {reason}")
-        others = [column for column in hidden if column != status_table.REASON]
+        if "REASON" in hidden:
+            for row in rows:
+                if row["REASON"]:
+                    self.print_text(f"{row['TASK']}: {row['REASON']}")
+        others = [column for column in hidden if column != "REASON"]
         if others:
             self._out.print((f"hidden: {' '.join(others)} (--json has all)", "dim"))
 
@@ -93,15 +91,14 @@ def hidden_columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     return [name for name in COLUMNS if name not in columns and not _is_empty(rows, name)]
 
 
-def select_cells(row: Row, columns: Sequence[str]) -> list[str]:
-    return [row[COLUMNS.index(name)] for name in columns]
+def _with_style(row: Row) -> dict[str, Cell]:
+    return {**row, "STATE": (row["STATE"], STATE_STYLES.get(row["STATE"], "default"))}
 
 
 def _is_empty(rows: Sequence[Row], column: str) -> bool:
-    return {row[COLUMNS.index(column)] for row in rows} <= NO_VALUE
+    return {row[column] for row in rows} <= NO_VALUE
 
 
 def _table_width(rows: Sequence[Row], columns: Sequence[str]) -> int:
-    lines = [columns, *(select_cells(row, columns) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max([len(name), *(len(row[name]) for row in rows)]) for name in columns]
     return sum(widths) + GAP * (len(columns) - 1)

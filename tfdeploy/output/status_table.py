@@ -18,23 +18,21 @@ if TYPE_CHECKING:
     from tfdeploy.init.machine import Machine
     from tfdeploy.planning.plan import Placement
 
-    Row = tuple[str, ...]
+    Row = dict[str, str]  # cells by column
 
 COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
 MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
-STATE = COLUMNS.index("STATE")
-REASON = "REASON"
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
 
 
 def rows(tasks: Sequence[TaskStatus]) -> list[Row]:
-    """Return one row of COLUMNS for each task. Of more than MAX_TASKS tasks, those that are alike
-    share a row, and unhealthy ones come first."""
+    """Return a row for each task, with cells of COLUMNS. Of more than MAX_TASKS tasks, those that
+    are alike share a row, and unhealthy ones come first."""
     if len(tasks) <= MAX_TASKS:
         return [_row(task) for task in tasks]
     groups: dict[tuple[object, ...], list[Row]] = {}
@@ -48,13 +46,13 @@ def rows(tasks: Sequence[TaskStatus]) -> list[Row]:
     return grouped
 
 
-def change_rows(reports: Sequence[tuple[str, TaskReport]]) -> list[Row]:
+def change_rows(reports: Sequence[tuple[str, TaskReport]]) -> list[tuple[str, ...]]:
     """Return (state, tasks, hosts, pid, reason) rows for reports that came at the same time. Only
     the last report of each task counts; each report comes with its host."""
     groups: dict[tuple[str, str], list[tuple[str, TaskReport]]] = {}
     for host, report in {report.task: (host, report) for host, report in reports}.values():
         groups.setdefault((report.state, report.reason), []).append((host, report))
-    grouped: list[Row] = []
+    grouped: list[tuple[str, ...]] = []
     for (state, reason), group in groups.items():
         pid = str(group[0][1].pid or "") if len(group) == 1 else ""
         tasks = fold_names(report.task for _, report in group)
@@ -63,7 +61,7 @@ def change_rows(reports: Sequence[tuple[str, TaskReport]]) -> list[Row]:
     return grouped
 
 
-def end_rows(states: Mapping[str, str]) -> list[Row]:
+def end_rows(states: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Return (state, tasks) rows of tasks that have ended, from their states by task."""
     if len(states) <= MAX_TASKS:
         return [(state, task) for task, state in states.items()]
@@ -73,45 +71,49 @@ def end_rows(states: Mapping[str, str]) -> list[Row]:
     return [(state, fold_names(tasks)) for state, tasks in groups.items()]
 
 
-def host_columns(imports: Iterable[str]) -> Row:
+def host_columns(imports: Iterable[str]) -> tuple[str, ...]:
     """Return the columns of `host_rows`, if the hosts have imported these modules."""
     return ("HOSTS", "PYTHON", *(module.upper() for module in imports), "GPUS", "RSYNC", "FREE")
 
 
 def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
-    """Return the rows of a table: hosts that are alike share a row, with the smallest free space
-    among them."""
-    groups: dict[Row, list[HostFacts]] = {}
+    """Return rows with cells of `host_columns`: hosts that are alike share a row, with the
+    smallest free space among them. A host whose environment is not built has imported nothing."""
+    groups: dict[tuple[tuple[str, str], ...], list[HostFacts]] = {}
     for facts in hosts:
-        gpu_names, rsync = _gpus_by_name(facts), facts.rsync or "-"
-        versions = (found.version or "-" for found in facts.imports.values())
-        cells = (facts.python_version, *versions, gpu_names, rsync)
-        groups.setdefault(cells, []).append(facts)
+        groups.setdefault(tuple(_host_cells(facts).items()), []).append(facts)
     return [
-        (
-            fold_names(facts.host for facts in group),
-            *cells,
-            format_size(min(facts.free_bytes for facts in group)),
-        )
+        {
+            **dict(cells),
+            "HOSTS": fold_names(facts.host for facts in group),
+            "FREE": format_size(min(facts.free_bytes for facts in group)),
+        }
         for cells, group in groups.items()
     ]
 
 
+def _host_cells(facts: HostFacts) -> Row:
+    return {
+        "PYTHON": facts.python_version,
+        **{module.upper(): found.version or "-" for module, found in facts.imports.items()},
+        "GPUS": _gpus_by_name(facts),
+        "RSYNC": facts.rsync or "-",
+    }
+
+
 def machine_rows(machines: Sequence[Machine]) -> list[Row]:
-    """Return rows of MACHINE_COLUMNS: machines that are alike share a row, with the smallest free
-    space among them."""
-    groups: dict[Row, list[Machine]] = {}
+    """Return rows with cells of MACHINE_COLUMNS: machines that are alike share a row, with the
+    smallest free space among them."""
+    groups: dict[tuple[tuple[str, str], ...], list[Machine]] = {}
     for machine in machines:
-        groups.setdefault(_alike(machine), []).append(machine)
+        groups.setdefault(tuple(_machine_cells(machine).items()), []).append(machine)
     return [
-        (
-            fold_names(machine.name for machine in group),
-            *before,
-            format_size(min(machine.free_bytes for machine in group)),
-            *after,
-        )
-        for row, group in groups.items()
-        for before, after in [(row[:3], row[3:])]
+        {
+            **dict(cells),
+            "HOSTS": fold_names(machine.name for machine in group),
+            "FREE": format_size(min(machine.free_bytes for machine in group)),
+        }
+        for cells, group in groups.items()
     ]
 
 
@@ -135,22 +137,33 @@ def _kind(task: TaskStatus) -> tuple[object, ...]:
 
 def _row(task: TaskStatus) -> Row:
     placement, report = task.placement, task.report
-    place = (str(placement.task), placement.host, or_dash(placement.port), gpu_indices(placement))
+    place = {
+        "TASK": str(placement.task),
+        "HOST": placement.host,
+        "PORT": or_dash(placement.port),
+        "GPUS": gpu_indices(placement),
+    }
     if report is None:
-        return (*place, "-", "UNKNOWN", *"-----")
-    process = (
-        or_dash(report.pid),
-        report.state,
-        format_duration(report.age_s),
-        str(report.restarts),
-    )
-    return (*place, *process, report.health, training_text(report), report.reason)
+        return {**dict.fromkeys(COLUMNS, "-"), **place, "STATE": "UNKNOWN"}
+    return {
+        **place,
+        "PID": or_dash(report.pid),
+        "STATE": report.state,
+        "SINCE": format_duration(report.age_s),
+        "RESTARTS": str(report.restarts),
+        "HEALTH": report.health,
+        "TRAINING": training_text(report),
+        "REASON": report.reason,
+    }
 
 
 def _merge(group: Sequence[Row]) -> Row:
-    tasks, hosts, *others = zip(*group, strict=True)
-    same = (column[0] if len({*column}) == 1 else DIFFERENT for column in others)
-    return fold_names(tasks), fold_names(hosts), *same
+    same = {
+        name: text if all(row[name] == text for row in group) else DIFFERENT
+        for name, text in group[0].items()
+    }
+    names = {name: fold_names(row[name] for row in group) for name in ("TASK", "HOST")}
+    return {**same, **names}
 
 
 def gpu_indices(placement: Placement) -> str:
@@ -181,8 +194,12 @@ def _reached(said: LogProgress) -> str:
     return ", ".join([*epoch, *batch] or step)
 
 
-def _alike(machine: Machine) -> Row:
+def _machine_cells(machine: Machine) -> Row:
     gpus = ", ".join(f"{machine.gpus.count(name)} {name}" for name in dict.fromkeys(machine.gpus))
-    python = f"{machine.python} ({machine.python_version})"
-    memory = format_size(machine.memory_bytes)
-    return gpus or "-", str(machine.cpus), memory, python, machine.tensorflow or "missing"
+    return {
+        "GPUS": gpus or "-",
+        "CPUS": str(machine.cpus),
+        "MEMORY": format_size(machine.memory_bytes),
+        "PYTHON": f"{machine.python} ({machine.python_version})",
+        "TENSORFLOW": machine.tensorflow or "missing",
+    }

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
+from tfdeploy.formatting.humanize import escape_line
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console as RichConsole
 
@@ -26,18 +28,6 @@ TAB = 8
 REWRITTEN = re.compile(r"[\t\a\b\v\f\r]")  # Rich expands a tab and drops the others
 GAP = "  "  # between the columns of a table
 MAX_TABLE_WIDTH = 500  # Rich cuts the cells of wider tables
-
-
-class Table:
-    """A table without lines, under a row of names."""
-
-    def __init__(self, *columns: str) -> None:
-        self.columns = columns
-        self.rows: list[tuple[Cell, ...]] = []
-
-    def add_row(self, *cells: Cell) -> None:
-        """Add a row; the cells that it lacks at its end are empty."""
-        self.rows.append(cells + ("",) * (len(self.columns) - len(cells)))
 
 
 class Stream:
@@ -79,23 +69,29 @@ class Stream:
             os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
             raise SystemExit(1) from None
 
-    def print_table(self, table: Table) -> None:
-        """Print the table at its own width, whatever the terminal's: a cut name can't be copied."""
-        lines = list(_plain_lines(table)) if self._is_plain else []
+    def print_table(self, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> None:
+        """Print a table without lines. Each row has its cells by column: a missing cell is empty,
+        and a cell of another column is not shown.
+
+        It has its own width, whatever the terminal's: a cut name can't be copied. Control
+        characters are written out, so a value from a host can't look like a row of its own.
+        """
+        cells = [[_escaped(row.get(name, "")) for name in columns] for row in rows]
+        lines = list(_plain_lines([list(columns), *cells])) if self._is_plain else []
         if lines and _width(lines[0]) <= MAX_TABLE_WIDTH:
             self.write("".join(f"{line}\n" for line in lines))
         else:
-            self._print_rich_table(table)
+            self._print_rich_table(columns, cells)
 
-    def _print_rich_table(self, table: Table) -> None:
+    def _print_rich_table(self, columns: Sequence[str], rows: list[list[Cell]]) -> None:
         from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
         drawn = RichTable(box=None, pad_edge=False, header_style="bold")
-        for column in table.columns:
+        for column in columns:
             drawn.add_column(Text(column), no_wrap=True)
-        for row in table.rows:
+        for row in rows:
             drawn.add_row(*(Text.assemble(cell) for cell in row))
         options = self.rich.options.update(max_width=MAX_TABLE_WIDTH)
         drawn.width = Measurement.get(self.rich, options, drawn).maximum
@@ -152,9 +148,13 @@ def _rewritten(text: str) -> str:
     return rewritten.plain
 
 
-def _plain_lines(table: Table) -> Iterator[str]:
+def _escaped(cell: Cell) -> Cell:
+    return escape_line(cell) if isinstance(cell, str) else (escape_line(cell[0]), cell[1])
+
+
+def _plain_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """Yield the lines that Rich would print without a terminal."""
-    texts = [[_rewritten(_text(cell)) for cell in row] for row in (table.columns, *table.rows)]
+    texts = [[_rewritten(_text(cell)) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         cells = zip(row, widths, strict=True)

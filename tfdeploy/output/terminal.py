@@ -7,6 +7,7 @@ so they never act on the terminal.
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,6 +15,7 @@ from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEE
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_control, escape_line
+from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import Stream
 
@@ -107,8 +109,9 @@ class Terminal:
 
 
 class LogTerminal(Terminal):
-    """Lines of logs. A terminal also shows which lines are noise, and once for each task and
-    message what a known message means; `explains` shows meanings without a terminal, too."""
+    """Lines of logs. A terminal also shows which lines are noise, hides noise that repeats, and
+    shows once for each task and message what a known message means; `explains` shows meanings
+    without a terminal, too."""
 
     explains = False
 
@@ -116,6 +119,14 @@ class LogTerminal(Terminal):
         super().__init__(for_json=for_json)
         self._explained: set[tuple[str, str]] = set()
         self._fold_limit_printed = False
+        # By the prefix of a task's lines, with its style.
+        self._noise: NoiseFolder[tuple[str, str]] = NoiseFolder(time.monotonic)
+
+    def flush(self) -> None:
+        """Print how many lines of noise were hidden."""
+        with self._lock:
+            for (prefix, style), text in self._noise.take_hidden():
+                self._out.print((prefix, style), (text, "dim"))
 
     def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
         """Print each line behind its task and host, in a colour of the task's own."""
@@ -129,6 +140,7 @@ class LogTerminal(Terminal):
             count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
             self._out.print(f"{RULE}\n{tasks}{count}\n{RULE}")
             self._print_lines(tasks, ("", ""), block.lines)
+            self.flush()
 
     def print_fold_limit(self) -> None:
         """Print once that not all equal lines are folded."""
@@ -150,9 +162,10 @@ class LogTerminal(Terminal):
     def _print_styled(self, writer: str, prefix: tuple[str, str], lines: Sequence[str]) -> None:
         from rich.text import Text
 
-        texts = self._styled_lines(writer, Text.assemble(prefix), lines)
         with self._lock:
-            self._out.rich.print(Text("\n").join(texts))
+            texts = list(self._styled_lines(writer, prefix, lines))
+            if texts:
+                self._out.rich.print(Text("\n").join(texts))
 
     def _plain_lines(self, writer: str, lines: Sequence[str]) -> Iterator[str]:
         for line in lines:
@@ -161,18 +174,24 @@ class LogTerminal(Terminal):
             if self.explains and (meaning := self._new_meaning(writer, text)):
                 yield meaning
 
-    def _styled_lines(self, writer: str, prefix: Text, lines: Sequence[str]) -> Iterator[Text]:
+    def _styled_lines(
+        self, writer: str, prefix: tuple[str, str], lines: Sequence[str]
+    ) -> Iterator[Text]:
         from rich.text import Text
 
         from tfdeploy.formatting import known_messages
 
-        for line in lines:
+        start = Text.assemble(prefix)
+        for written in lines:
+            line = self._noise.fold(prefix, written)
+            if line is None:
+                continue
             text = Text(line) if line.isprintable() else _coloured(line)
-            if known_messages.is_startup_noise(text.plain):
+            if known_messages.is_noise(text.plain):
                 text.stylize("dim")
-            yield prefix + text
+            yield start + text
             if meaning := self._new_meaning(writer, text.plain):
-                yield prefix + Text(meaning, "dim")
+                yield start + Text(meaning, "dim")
 
     def _new_meaning(self, writer: str, line: str) -> str:
         """Return what a line means, the first time that its task writes such a line; else ""."""

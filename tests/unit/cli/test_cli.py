@@ -6,12 +6,15 @@ import json
 import re
 import sys
 from importlib import metadata
+from io import StringIO
 from pathlib import Path
 
 import pytest
+import typer
 from support import json_documents
 
 from tfdeploy import cli
+from tfdeploy.cli.options import require_yes
 
 TOML = """
 project = "digits"
@@ -115,6 +118,48 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
     assert tfdeploy(*command.split())[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("fetch", "Missing argument 'TASK'. For example: tfdeploy fetch worker:1 tuner.csv"),
+        ("sweep", "Missing option '--workers'. For example: tfdeploy sweep --workers 1,2,4"),
+        ("forward", "Missing argument 'TASK'. For example: tfdeploy forward worker:0 6006"),
+        ("exec worker:1 ls -l", "follow --: tfdeploy exec worker:1 -- nvidia-smi"),
+        ("exec worker:1 ls", "expected -- before the command: tfdeploy exec worker:1 -- ls"),
+        (
+            "plan --lr",
+            "--lr; words for the program follow --: tfdeploy plan -- --lr",
+        ),
+    ],
+)
+def test_a_usage_error_shows_a_whole_command(tfdeploy, folder, command, message):
+    code, out, err = tfdeploy(*command.split())
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].endswith(message)
+
+
+@pytest.mark.parametrize("command", ["plan", "status"])
+def test_a_folder_instead_of_a_file_is_refused(tfdeploy, folder, command):
+    code, _, err = tfdeploy(command, "--hosts", ".")
+    assert (code, err.splitlines()[0]) == (2, "error: . is a folder; expected a file")
+    assert "--hosts FOLDER/hosts.toml" in err
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_a_question_that_is_not_answered_with_yes_ends_with_a_sentence(monkeypatch, capsys, answer):
+    monkeypatch.setattr(sys, "stdin", StringIO(answer))
+    with pytest.raises(typer.Exit) as refused:
+        require_yes("delete them?", "nothing was deleted")
+    assert refused.value.exit_code == 1
+    assert capsys.readouterr().err.endswith("nothing was deleted\n")
+
+
+def test_a_question_that_is_answered_with_yes_ends_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", StringIO("y\n"))
+    require_yes("delete them?", "nothing was deleted")
+    assert "nothing" not in capsys.readouterr().err
+
+
 def test_all_errors_of_a_file_are_printed(tfdeploy, folder):
     (folder / "hosts.toml").write_text(TOML + "port = 0\nworkres = 1\n")
     code, out, err = tfdeploy("plan")
@@ -132,6 +177,7 @@ def test_all_errors_of_a_file_are_printed(tfdeploy, folder):
         ("workers = 1", "", "found no chief and no worker: nothing would train"),
         ("train.py", "trian.py", "training.command: trian.py is not among the files that would be"),
         ("{checkpoint_dir}", "{dir}", "training.command: unknown field {dir}"),
+        ("workers = 1", 'workers = "per-gpu"', 'hosts.here.workers: "per-gpu" needs GPUs; found'),
     ],
 )
 def test_a_plan_that_is_impossible_exits_with_2(tfdeploy, folder, old, new, message):

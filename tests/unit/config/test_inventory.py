@@ -261,7 +261,7 @@ def test_a_wrong_default_is_reported_once_with_its_own_path():
 
 def test_a_wrong_environment_in_defaults_is_reported_once():
     messages, _ = refusal_of(hosts_toml('[defaults]\nenv = "A=1"\n[hosts.a]\nenv = {A = "1"}'))
-    assert messages == ['defaults.env: found "A=1"; expected a table']
+    assert messages == ['defaults.env: found "A=1"; expected the table [defaults.env]']
 
 
 def test_keys_that_only_a_host_may_have_are_unknown_in_defaults():
@@ -271,7 +271,7 @@ def test_keys_that_only_a_host_may_have_are_unknown_in_defaults():
 
 def test_defaults_that_are_not_a_table_are_reported_once():
     messages, _ = refusal_of(hosts_toml("[hosts.a]\n[hosts.b]", top="defaults = 1"))
-    assert messages == ["defaults: found 1; expected a table"]
+    assert messages == ["defaults: found 1; expected the table [defaults]"]
 
 
 def test_all_problems_of_a_file_are_reported_together():
@@ -286,7 +286,9 @@ def test_all_problems_of_a_file_are_reported_together():
 
 
 def test_a_host_that_is_not_a_table_is_refused():
-    assert refusal_of(hosts_toml("[hosts]\na = 1"))[0] == ["hosts.a: found 1; expected a table"]
+    assert refusal_of(hosts_toml("[hosts]\na = 1"))[0] == [
+        "hosts.a: found 1; expected the table [hosts.a]"
+    ]
 
 
 # Hostile files

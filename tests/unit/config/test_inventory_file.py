@@ -24,7 +24,7 @@ def test_the_hint_for_a_missing_file_says_how_to_create_one(tmp_path):
 
 
 def test_a_folder_is_refused(tmp_path):
-    assert load_error(tmp_path) == f"{tmp_path}: can't be read: Is a directory"
+    assert load_error(tmp_path).startswith(f"{tmp_path} is a folder; expected a file\n")
 
 
 @pytest.mark.parametrize("content", ["", " \n\t\n"])
@@ -54,6 +54,12 @@ def test_invalid_toml_is_refused_with_line_and_column():
         ["not valid TOML: Invalid value (at line 2, column 12)"],
         "",
     )
+
+
+def test_text_without_quotes_is_refused_with_a_hint():
+    messages, hint = refusal_of("project = digits\n")
+    assert messages == ["not valid TOML: Invalid value (at line 1, column 11)"]
+    assert hint == 'put text in quotes: project = "digits"'
 
 
 def test_a_table_that_occurs_twice_is_refused_with_its_line():

@@ -84,6 +84,10 @@ def refused_host(lines):
             "gpus: found -1; expected a count from 0 to 64, or a list of ids such as [0, 1]",
         ),
         (
+            'gpus = "all"',
+            'gpus: found "all"; expected a count from 0 to 64, or a list of ids such as [0, 1]',
+        ),
+        (
             "gpus = 65",
             "gpus: found 65; expected a count from 0 to 64, or a list of ids such as [0, 1]",
         ),
@@ -91,7 +95,7 @@ def refused_host(lines):
         ("gpus = [-1]", "gpus.0: found -1; expected at least 0"),
         ('transport = "sh"', 'transport: found "sh"; expected "ssh" or "local"'),
         ("env = {A = 1}", "env.A: found 1; expected text in quotes"),
-        ("env = 1", "env: found 1; expected a table"),
+        ("env = 1", "env: found 1; expected the table [hosts.a.env]"),
     ],
 )
 def test_a_wrong_value_of_a_host_is_refused(line, message):
@@ -168,7 +172,10 @@ def test_an_invalid_host_or_project_name_is_refused(name):
             "training.log_limit_mb: found 0; expected at least 1",
         ),
         ("save_on_stop = 1", "training.save_on_stop: found 1; expected true or false"),
-        ("role_args = 1", "training.role_args: found 1; expected a list"),
+        (
+            "role_args = 1",
+            "training.role_args: found 1; expected text in quotes, or a list of words",
+        ),
         (
             """role_args = "it's\"""",
             "training.role_args: found \"it's\"; can't be split into words: no closing quotation",

@@ -62,7 +62,7 @@ def test_a_url_that_no_webhook_has_is_refused_and_not_shown(value):
         ("on_end = []", "notify.on_end is empty; expected at least one entry"),
         (f'on_end = ["{URL}", "x"]', "notify.on_end: found "
          '["https://hooks.example.org/***", "x"]; expected a command, or a URL alone'),
-        ("on_end = 5", "notify.on_end: found 5; expected a list"),
+        ("on_end = 5", "notify.on_end: found 5; expected text in quotes, or a list of words"),
         ('on_fail = "x"', 'notify.on_fail: unknown key; did you mean "on_failure"?'),
     ],
 )  # fmt: skip

@@ -70,6 +70,26 @@ def test_on_a_terminal_a_scripts_colours_are_kept(monkeypatch, capsys):
     assert COLOURS.sub("", out) == "3/9 [b] ━━\n"
 
 
+def test_on_a_terminal_repeated_noise_is_one_dim_line_with_its_count(monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    noise = "W0000 x.cc:1] Ignoring error status when releasing multi-device function handle"
+    console = Console()
+    for step in range(3):
+        console.print_log_lines("ps:0", "h", [noise, f"step {step}"])
+    console.print_text("the end")
+    *lines, count, end = COLOURS.sub("", capsys.readouterr().out).splitlines()
+    assert lines == [f"ps:0@h | {text}" for text in (noise, "step 0", "step 1", "step 2")]
+    assert count == f"ps:0@h | {noise[14:-7]} … (2 more lines like this)"
+    assert end == "the end"
+
+
+def test_without_a_terminal_every_line_of_noise_is_printed(capsys):
+    noise = "Ignoring error status when releasing multi-device function"
+    Console().print_log_lines("ps:0", "h", [noise, noise])
+    assert capsys.readouterr().out.count(noise) == 2
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [

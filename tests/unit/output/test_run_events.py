@@ -7,12 +7,30 @@ import pytest
 from tfdeploy.commands.resume import ResumeResult
 from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.stop import StopResult
-from tfdeploy.errors import Unreachable
+from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import SINGLE_REPORTS
 from tfdeploy.transfer.checkpoints.handover import CheckpointCopy
 
 from .samples import RUN_ID, make_report, make_run
+
+# The failure of a run
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_a_traceback_that_was_printed_is_not_printed_again(capsys, monkeypatch, is_quiet):
+    monkeypatch.setattr(Console, "is_quiet", is_quiet)
+    console, log = Console(), ["Traceback", "ValueError: bad"]
+    console.print_followed_lines("worker:0", "a", log)
+    failure = TaskFailed("worker:0", "a", "it ended: exit 1", log=log)
+    console.print_failure(FleetError([failure], "the logs: tfdeploy logs"))
+    shown = log if is_quiet else log[-1:]
+    assert capsys.readouterr().err.splitlines() == [
+        "error: worker:0 on a: it ended: exit 1",
+        *(f"  | {line}" for line in shown),
+        "  the logs: tfdeploy logs",
+    ]
+
 
 # Tasks
 

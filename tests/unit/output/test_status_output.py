@@ -12,19 +12,18 @@ from tfdeploy.output.status_output import (
     OPTIONAL,
     fitting_columns,
     hidden_columns,
-    select_cells,
 )
 from tfdeploy.output.status_table import COLUMNS
 
 from .samples import RUN_ID, make_report, make_run
 
-TYPICAL = [
+TYPICAL = [dict(zip(COLUMNS, cells, strict=True)) for cells in (
     ("ps:0", "cpu-01", "2222", "-", "12345", "READY", "1h 02m", "0", "READY", "unknown", ""),
     ("worker:0", "gpu-01", "2222", "0,1", "12346", "READY", "1h 02m", "0", "READY",
      "step 12345, 3s ago", ""),
     ("worker:1", "gpu-02", "2222", "0,1", "23456", "BACKOFF", "2s", "3", "-", "-",
      "exit 1, again in 4.0 s"),
-]  # fmt: skip
+)]  # fmt: skip
 
 
 def status_of(*reports):
@@ -120,13 +119,12 @@ def test_columns_are_left_out_in_order_until_the_others_fit(width, hidden):
 @pytest.mark.parametrize("width", range(20, 140))
 def test_rows_are_at_most_as_wide_as_the_terminal(width):
     columns = fitting_columns(TYPICAL, width)
-    lines = [columns, *(select_cells(row, columns) for row in TYPICAL)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(len(name), *(len(row[name]) for row in TYPICAL)) for name in columns]
     assert sum(widths) + GAP * (len(columns) - 1) <= width
 
 
 def test_columns_without_values_are_left_out_first_and_not_named():
-    rows = [(*row[:3], "-", *row[4:7], "0", *row[8:10], "") for row in TYPICAL[:2]]
+    rows = [{**row, "GPUS": "-", "RESTARTS": "0", "REASON": ""} for row in TYPICAL[:2]]
     columns = fitting_columns(rows, 75)
     assert set(COLUMNS) - set(columns) == {"GPUS", "RESTARTS", "REASON"}
     assert hidden_columns(rows, columns) == []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tfdeploy.agent.protocol.preflight import ImportFacts
 from tfdeploy.agent.records import LogProgress
+from tfdeploy.commands.preflight.host_facts import HostFacts
 from tfdeploy.commands.status import TaskStatus
 from tfdeploy.output import status_table
 from tfdeploy.output.status_exit_code import STALLED_S
@@ -36,7 +40,7 @@ def rows(changed=None, count=None):
 
 
 def column(table, name):
-    return [row[status_table.COLUMNS.index(name)] for row in table]
+    return [row[name] for row in table]
 
 
 # Tasks
@@ -48,7 +52,7 @@ def test_up_to_the_limit_each_task_has_a_row_in_the_order_of_the_plan():
 
 
 def test_many_healthy_tasks_share_a_row_for_each_job():
-    assert rows() == [
+    assert [tuple(row[name] for name in status_table.COLUMNS) for row in rows()] == [
         ("ps:0", "ps0", "2222", "-", "0", "READY", "1m 15s", "0", "READY", "unknown", ""),
         ("worker:[0-99]", "gpu[000-099]", "2222", "-", status_table.DIFFERENT, "READY", "1m 15s",
          "0", "READY", "unknown", ""),
@@ -123,6 +127,23 @@ def expand(text):
 )
 def test_training_shows_the_last_step_or_else_the_age_of_the_log(changes, text):
     assert status_table.training_text(make_report(**changes)) == text
+
+
+# Hosts
+
+
+def test_a_host_whose_environment_is_not_built_has_no_version_and_keeps_its_other_cells():
+    module = ImportFacts(version="2.21.0")
+    built = HostFacts("a", "3.11.7", {"tensorflow": module}, {0: "T4"}, "3.2.7", "", 10**9, 0.0,
+                      (), ())  # fmt: skip
+    unbuilt = replace(built, host="b", imports={}, unbuilt=True)
+    assert status_table.host_columns(["tensorflow"]) == (
+        "HOSTS", "PYTHON", "TENSORFLOW", "GPUS", "RSYNC", "FREE",
+    )  # fmt: skip
+    others = {"PYTHON": "3.11.7", "GPUS": "0 T4", "RSYNC": "3.2.7", "FREE": "1.0 GB"}
+    assert status_table.host_rows([built, unbuilt]) == [
+        {"HOSTS": "a", "TENSORFLOW": "2.21.0", **others}, {"HOSTS": "b", **others},
+    ]  # fmt: skip
 
 
 # Changes and ends

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.output.stream import MAX_TABLE_WIDTH, Stream, Table
+from tfdeploy.output.stream import MAX_TABLE_WIDTH, Stream
 
 # Rich also drops or expands control characters; wide characters take two columns of a terminal.
 PRINTABLE, CONTROL = "ab [/]\\:日é👍\u0301…", "\t\r\x07\x1b\u202e"
@@ -54,22 +54,35 @@ def test_a_table_is_printed_as_by_rich(rows):
     """A row may have fewer cells than the table has columns."""
 
     def show(stream):
-        columns = max(map(len, rows), default=3)
-        table = Table(*("TASK", "LISTENS ON", "", "CHIEF")[:columns])
-        for row in rows:
-            table.add_row(*row)
-        stream.print_table(table)
+        columns = ("TASK", "LISTENS ON", "", "CHIEF")[: max(map(len, rows), default=3)]
+        stream.print_table(columns, [dict(zip(columns, row, strict=False)) for row in rows])
 
     assert_prints_as_rich(show)
 
 
+@pytest.mark.parametrize("missing", ["TASK", "HOST", "STATE"])
+def test_a_missing_cell_is_empty_and_moves_no_other(capsys, missing):
+    columns = ("TASK", "HOST", "STATE")
+    cells = {"TASK": "ps:0", "HOST": "cpu-1", "STATE": "READY"}
+    rows = [cells, {name: text for name, text in cells.items() if name != missing}]
+    Stream().print_table(columns, rows)
+    header, _, line = capsys.readouterr().out.splitlines()
+    begins = [header.index(name) for name in columns]
+    found = [line[a:b].strip() for a, b in zip(begins, [*begins[1:], None], strict=True)]
+    assert found == ["" if name == missing else cells[name] for name in columns]
+
+
+def test_a_cell_cannot_look_like_a_row_of_its_own(capsys):
+    Stream().print_table(["RUN", "RESULT"], [{"RUN": "a\nb\x1b[1m", "RESULT": "failed"}])
+    assert capsys.readouterr().out.splitlines()[1:] == [r"a\nb\x1b[1m  failed"]
+
+
 @pytest.mark.parametrize("width", [MAX_TABLE_WIDTH, MAX_TABLE_WIDTH + 1, 2 * MAX_TABLE_WIDTH])
 def test_a_wide_table_is_printed_as_by_rich(width):
-    table = Table("A", "B")
-    table.add_row("a", "b" * (width - 3))
+    table = (("A", "B"), [{"A": "a", "B": "b" * (width - 3)}])
     with redirect_stdout(StringIO()) as plain:
-        Stream().print_table(table)
-    assert plain.getvalue() == printed(lambda stream: stream.print_table(table), by_rich=True)
+        Stream().print_table(*table)
+    assert plain.getvalue() == printed(lambda stream: stream.print_table(*table), by_rich=True)
 
 
 def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):
@@ -78,9 +91,7 @@ def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Stream()
     stream.print(("READY", "green"), " ps:0")
-    table = Table("STATE")
-    table.add_row(("FAILED", "bold red"))
-    stream.print_table(table)
+    stream.print_table(["STATE"], [{"STATE": ("FAILED", "bold red")}])
     out = capsys.readouterr().out
     assert "\x1b[32mREADY\x1b[0m ps:0\n" in out
     assert "\x1b[1;31mFAILED\x1b[0m" in out

@@ -240,6 +240,17 @@ def test_a_tree_without_files_is_refused(tree):
     )
 
 
+def test_a_virtual_environment_is_refused_as_a_whole(tree):
+    write(tree, train_py="")
+    (tree / "lab/.venv/bin").mkdir(parents=True)
+    (tree / "lab/.venv/pyvenv.cfg").write_text("")
+    (tree / "lab/.venv/bin/python").symlink_to("/usr/bin/python3")
+    assert refusal(tree) == (
+        "lab/.venv/ is a Python virtual environment, which runs only on this machine",
+        'add "lab/.venv/" to source.exclude; [env] builds one on each host',
+    )
+
+
 @pytest.mark.parametrize("target", ["/etc/hostname", "..", "../x", "sub/../../x", "a/../../x"])
 def test_a_link_out_of_the_tree_is_refused(tree, target):
     write(tree, train_py="")

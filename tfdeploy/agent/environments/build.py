@@ -165,14 +165,12 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
 
 def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
     """Run a program of the build; report what it prints. Raises program.Failed."""
-    env, text = installers.variables(order.folder, order.environ, order.uv), doing
+    env = installers.variables(order.folder, order.environ, order.uv)
+    progress = installers.Progress()
     with cache.in_use():
         for line in program.run(argv, env, order.work, descriptor):
-            if line.startswith("Installed "):  # uv then compiles, which takes longer
-                text = "{}: compiling".format(doing)
-            elif line:
-                text = "{}: {}".format(doing, line.strip())
-            yield BuildStep(text)
+            progress.take(line)
+            yield BuildStep(": ".join(filter(None, (doing, progress.text))))
 
 
 def _refuse_full_disk(lines: List[str]) -> None:

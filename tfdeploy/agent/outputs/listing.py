@@ -78,7 +78,7 @@ def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
         files = dict(_files(os.path.join(work, name), _unit_path(work, name)))
         found += [Unit(path, ANY, {path: stamp}) for path, stamp in sorted(files.items())]
         if not files:
-            missing.append(MissingPath(name, _names_beside(os.path.join(work, name))))
+            missing.append(_missing(name, os.path.join(work, name)))
     return FoundFiles([unit.to_message() for unit in found], missing)
 
 
@@ -95,6 +95,11 @@ def _files(path: str, name: str) -> Iterator[Tuple[str, Tuple[int, int]]]:
     elif not os.path.islink(path):
         for unit in Walk().units(path, "" if name == "." else name):
             yield from unit.files.items()
+
+
+def _missing(name: str, path: str) -> MissingPath:
+    link = os.path.realpath(path) if os.path.islink(path) else ""
+    return MissingPath(name, _names_beside(path), link, folder=os.path.isdir(path) and not link)
 
 
 def _names_beside(path: str) -> List[str]:

@@ -156,10 +156,13 @@ class ListOutputs(Request[TaskOutputs]):
 
 
 class MissingPath(Message):
-    """A path that does not exist; `beside` are a few names from the nearest folder that does."""
+    """A path without a file to fetch; `beside` are a few names from the nearest folder that exists.
+    `link` is the file that a link leads to; `folder`: it is a folder without files of its own."""
 
     name: str
     beside: List[str]
+    link: str = ""
+    folder: bool = False
 
 
 class FoundFiles(Message):

@@ -102,7 +102,7 @@ def _check_release(folder: str, what: str) -> None:
 def _check_gpus(launch: Launch, gpus: Dict[int, str]) -> None:
     missing = [gpu for gpu in launch.gpus if gpu not in gpus]
     if missing:
-        count = "1 GPU" if len(gpus) == 1 else "{} GPUs".format(len(gpus))
+        count = {0: "no GPU", 1: "1 GPU"}.get(len(gpus), "{} GPUs".format(len(gpus)))
         raise Refusal(
             "{} needs GPU {}, but nvidia-smi lists {}".format(launch.task, missing[0], count),
             "correct the host's gpus",

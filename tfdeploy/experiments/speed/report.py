@@ -11,7 +11,7 @@ from tfdeploy.experiments.speed.spread import MIN_RUNS
 from tfdeploy.formatting.humanize import KILO, format_count, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tfdeploy.experiments.speed.model import Model, PredictedSpeed, Prediction
     from tfdeploy.experiments.speed.price import Cheapest
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
 
 UNKNOWN = "-"
+WHY = ""  # the column that says why a cell has no speed needs no name
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
 LOAD_COLUMNS = (
     *("PS", "WORKERS", "PS CORES", "WORKER CORES", "ALL CORES"),
@@ -45,37 +46,38 @@ def line(result: Result) -> str:
 
 def columns(sweep: Sweep) -> tuple[str, ...]:
     examples = ("EXAMPLES/S",) if sweep.examples_per_step else ()
-    money = (f"PRICE/M {unit(sweep).upper()}",) if sweep.prices else ()
-    speed = ("STEPS/S", "RANGE", *examples, "SPEED-UP", "RANGE", "EFFICIENCY")
-    return ("PS", "WORKERS", "RUNS", *speed, *money, "")
+    money = (_price_column(sweep),) if sweep.prices else ()
+    return ("PS", "WORKERS", "RUNS", "STEPS/S", *examples, "SPEED-UP", "EFFICIENCY", *money, WHY)
 
 
-def row(sweep: Sweep, results: CellResults) -> tuple[str, ...]:
+def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
     speed, speedup = results.steps_per_s, sweep.speedup(results)
     efficiency = sweep.efficiency(results)
-    examples = (_median(sweep.examples_per_s(results)),) if sweep.examples_per_step else ()
-    money = (_median(price.per_million(sweep, results)),) if sweep.prices else ()
-    return (
-        str(results.cell.ps),
-        str(results.cell.workers),
-        _counted(results),
-        _median(speed) if speed else results.result,
-        _range(speed),
-        *examples,
-        f"{speedup.median:.2f}x" if speedup else UNKNOWN,
-        f"{speedup.low:.2f}-{speedup.high:.2f}" if speedup and speedup.n > 1 else UNKNOWN,
-        UNKNOWN if efficiency is None else f"{efficiency:.0%}",
-        *money,
-        f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
-    )
+    return {
+        "PS": str(results.cell.ps),
+        "WORKERS": str(results.cell.workers),
+        "RUNS": _counted(results),
+        "STEPS/S": f"{_median(speed)}{_range(speed, figure)}" if speed else results.result,
+        "EXAMPLES/S": _median(sweep.examples_per_s(results)),
+        "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
+        "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
+        _price_column(sweep): _median(price.per_million(sweep, results)),
+        WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
+    }
 
 
-def load_row(results: CellResults) -> tuple[str, ...]:
+def load_row(results: CellResults) -> dict[str, str]:
     used = results.load
-    cores = (used.ps_cores, used.worker_cores, used.cores, used.other_cores)
-    traffic = (used.ps_network_bytes_per_s, used.network_bytes_per_s)
-    cell = results.cell
-    return (str(cell.ps), str(cell.workers), *map(figure, cores), *map(_per_second, traffic))
+    return {
+        "PS": str(results.cell.ps),
+        "WORKERS": str(results.cell.workers),
+        "PS CORES": figure(used.ps_cores),
+        "WORKER CORES": figure(used.worker_cores),
+        "ALL CORES": figure(used.cores),
+        "OTHERS": figure(used.other_cores),
+        "PS NETWORK": _per_second(used.ps_network_bytes_per_s),
+        "NETWORK": _per_second(used.network_bytes_per_s),
+    }
 
 
 def remarks(sweep: Sweep) -> Iterator[str]:
@@ -103,10 +105,11 @@ def predicted_columns(prediction: Prediction) -> tuple[str, ...]:
     return ("WORKERS", *(f"{each} PS" for each in ps))
 
 
-def predicted_rows(prediction: Prediction) -> Iterator[tuple[str, ...]]:
+def predicted_rows(prediction: Prediction) -> Iterator[dict[str, str]]:
     """Yield the speed-ups of each number of workers."""
     for workers, cells in groupby(prediction.cells, key=lambda cell: cell.workers):
-        yield str(workers), *(_predicted(prediction.cells[cell]) for cell in cells)
+        speedups = {f"{cell.ps} PS": _predicted(prediction.cells[cell]) for cell in cells}
+        yield {"WORKERS": str(workers), **speedups}
 
 
 def prediction_remarks(fitted: Model) -> Iterator[str]:
@@ -146,10 +149,17 @@ def _median(spread: Spread | None) -> str:
     return figure(spread.median if spread else None)
 
 
-def _range(spread: Spread | None) -> str:
-    if not spread or spread.n == 1:
-        return UNKNOWN
-    return f"{figure(spread.low)}-{figure(spread.high)}"
+def _range(spread: Spread, text: Callable[[float], str]) -> str:
+    """Return the slowest and the fastest of several runs, such as ` (9.8-10.1)`."""
+    return f" ({text(spread.low)}-{text(spread.high)})" if spread.n > 1 else ""
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _price_column(sweep: Sweep) -> str:
+    return f"PRICE/M {unit(sweep).upper()}"
 
 
 def _counted(results: CellResults) -> str:

@@ -22,6 +22,10 @@ NO_ANSWER = "No existing session"  # Paramiko's message if a handshake is not fi
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
 CONNECT_FAILED = 2
+UNKNOWN_NAME_HINT = "correct its name, or set the host's hostname in hosts.toml or ssh_config"
+NO_ANSWER_HINT = (
+    "check that the machine is on, and that its address, port and firewall let SSH through"
+)
 SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 """The exceptions that Paramiko and its sockets raise."""
 
@@ -111,15 +115,25 @@ def _translate_connection_error(host: str, error: BaseException) -> HostError:
             causes = [f"{to[0]} port {to[1]}: {e.args[-1]}" for to, e in error.errors.items()]
             return Unreachable(host, f"no SSH connection: {'; '.join(causes)}", f"try: ssh {host}")
         case UnicodeError():
-            return Unreachable(host, f"its name is unknown: {error}")
+            return Unreachable(host, f"its name is unknown: {error}", UNKNOWN_NAME_HINT)
         case socket.gaierror():
-            return Unreachable(host, f"its name is unknown: {error.strerror}")
+            return Unreachable(host, f"its name is unknown: {error.strerror}", UNKNOWN_NAME_HINT)
         case JumpHostCannotConnect():
             return Unreachable(host, "the jump host can't connect to it", f"try: ssh {host}")
         case NoAnswer():
-            return Unreachable(host, f"no SSH answer within {error.seconds:g} s")
+            message = f"no SSH answer within {error.seconds:g} s"
+            return Unreachable(host, message, NO_ANSWER_HINT)
         case TimeoutError():
-            return Unreachable(host, f"no SSH answer within {config.CONNECT_TIMEOUT_S} s")
+            message = f"no SSH answer within {config.CONNECT_TIMEOUT_S} s"
+            return Unreachable(host, message, NO_ANSWER_HINT)
+        case paramiko.SSHException() if "banner" in str(error):
+            return Unreachable(
+                host,
+                "it accepts the connection, but does not answer as an SSH server",
+                "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new "
+                "connections (MaxStartups), try again",
+            )
         case paramiko.SSHException() | OSError() | EOFError():
-            return Unreachable(host, f"the SSH connection failed: {str(error) or 'it was closed'}")
+            message = f"the SSH connection failed: {str(error) or 'it was closed'}"
+            return Unreachable(host, message, f"try: ssh {host}")
     raise error

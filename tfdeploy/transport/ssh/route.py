@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.errors import AuthenticationFailed
 from tfdeploy.transport.ssh.config import SshConfig, resolve, resolve_jump
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class Route:
 
 
 def resolve_route(host: Host, inventory: Inventory) -> Route:
-    """Resolve the route with OpenSSH. Raises Unreachable if ssh or its configuration fails."""
+    """Resolve the route with OpenSSH. Raises Unreachable if ssh or its configuration fails, and
+    AuthenticationFailed if hosts.toml names a key file that does not exist."""
+    _refuse_missing_key(host, inventory)
     config = resolve(host, inventory)
     jumps = config.proxy_jump.split(",") if config.proxy_jump else []
     return Route(
@@ -41,6 +44,17 @@ def resolve_route(host: Host, inventory: Inventory) -> Route:
         config,
         tuple((jump, resolve_jump(jump.removeprefix("ssh://"), inventory)) for jump in jumps),
     )
+
+
+def _refuse_missing_key(host: Host, inventory: Inventory) -> None:
+    """Raise AuthenticationFailed if the key file that hosts.toml names does not exist: ssh leaves
+    it out, and the host would only refuse every other key."""
+    if host.identity_file and not inventory.absolute(host.identity_file).is_file():
+        raise AuthenticationFailed(
+            host.name,
+            f'identity_file = "{host.identity_file}" in hosts.toml is not a file on the controller',
+            "correct identity_file of the host or of [defaults]",
+        )
 
 
 def _to_plain(value: Any) -> Any:

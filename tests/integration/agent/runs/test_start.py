@@ -81,7 +81,7 @@ def test_a_program_may_be_below_the_home_directory(release, monkeypatch, tmp_pat
     )
     (tmp_path / "tf").symlink_to(os.path.dirname(sys.executable))
     # The program exists now; the GPU, which is checked next, does not.
-    assert "nvidia-smi lists 0 GPUs" in start_refusal(argv=["~/tf/python"], gpus=[9])[0]
+    assert "nvidia-smi lists no GPU" in start_refusal(argv=["~/tf/python"], gpus=[9])[0]
 
 
 @pytest.fixture
@@ -100,11 +100,13 @@ def gpus(tmp_path, monkeypatch):
     return provide
 
 
-@pytest.mark.parametrize(("count", "found"), [(None, 0), (0, 0), (2, 2)])
-def test_a_missing_gpu_is_reported_with_the_number_of_gpus(release, gpus, count, found):
+@pytest.mark.parametrize(
+    ("count", "missing", "found"), [(None, 0, "no GPU"), (0, 0, "no GPU"), (2, 2, "2 GPUs")]
+)
+def test_a_missing_gpu_is_reported_with_the_number_of_gpus(release, gpus, count, missing, found):
     gpus(count)
     assert start_refusal(gpus=[0, 2]) == (
-        f"worker:0 needs GPU {0 if not found else 2}, but nvidia-smi lists {found} GPUs",
+        f"worker:0 needs GPU {missing}, but nvidia-smi lists {found}",
         "correct the host's gpus",
     )
 
