@@ -181,10 +181,10 @@ def _summarize(
     current = [run for run in newest_last if run.launch == newest_last[-1].launch]
     tasks = {task: state for run in current for task, state in run.tasks.items()}
     chief = newest_last[-1].chief
-    ends = {chief: run.chief_end for run in current if run.chief_end}  # its host may be gone
+    ends = [(chief, run.chief_end) for run in current if run.chief_end]  # its host may be gone
     return RunSummary(
         id=folder.name,
-        result=run_result(ends | tasks, chief),
+        result=run_result(dict(ends) | tasks, chief),
         age_s=newest_last[-1].age_s,
         tasks=tasks,
         hosts=tuple(parts),

@@ -11,6 +11,7 @@ from tfdeploy.agent.protocol.preflight import Going
 from tfdeploy.agent.protocol.runs import Stop, StoppedTask
 from tfdeploy.agent.records import STOPPED
 from tfdeploy.cluster import Task
+from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def stop_reachable(
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     unique = tuple({str(error): error for error in found.errors}.values())
+    if not silent:
+        run_end.save(run, found.states)
     return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed))
 
 

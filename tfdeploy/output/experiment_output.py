@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.model import Prediction
     from tfdeploy.experiments.speed.results import Cell, Result, Sweep
+    from tfdeploy.experiments.training.metrics import Reached
 
 MAX_TEXT = 200  # characters of what a host reports
 
@@ -105,21 +106,41 @@ class ExperimentOutput(Terminal):
             self.print_text(each)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
-        """Print a row for each run; STEPS and SECONDS are those of its last point. If there are
-        repeated runs, print a row for each line of the picture, too."""
+        """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
+        those of its last point. If there are repeated runs, print a row for each line of the
+        picture, too; and then what all runs reached in all of their metrics."""
         line = ("LINE",) if comparison.has_repeats else ()
-        columns = ("RUN", *line, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
+        words = comparison.different_words
+        labels = ("RUN", *(("WORDS",) if any(words) else ()), *line)
+        columns = (*labels, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
         table = Table(*columns, *_result_columns(comparison))
-        for group in comparison.groups:
-            for run in group.runs:
-                cells = [escape_line(run.label), *([escape_line(group.label)] if line else [])]
-                table.add_row(*cells, *_comparison_row(comparison, run))
+        lines = [group.label for group in comparison.groups for _ in group.runs]
+        for run, own, of_line in zip(comparison.runs, words, lines, strict=True):
+            names = [run.label, *([own or "-"] if any(words) else []), *([of_line] if line else [])]
+            table.add_row(*map(escape_line, names), *_comparison_row(comparison, run))
         self._out.print_table(table)
         if comparison.has_repeats:
             self._print_spreads(comparison)
+        self._print_metrics(comparison)
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
         self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
+
+    def _print_metrics(self, comparison: Comparison) -> None:
+        """Print what the training and its validation reached, if that says more than the table."""
+        metrics = comparison.shared_metrics
+        has_validation = any(m.validation for found in metrics.values() for m in found)
+        if len(metrics) < 2 and not has_validation:
+            return
+        validation = ("VALIDATION LAST", "VALIDATION BEST") if has_validation else ()
+        table = Table("METRIC", "RUN", "LAST", "BEST", *validation)
+        for name, found in metrics.items():
+            for run, metric in zip(comparison.runs, found, strict=True):
+                reached = [metric.training, *([metric.validation] if has_validation else [])]
+                texts = [text for each in reached for text in _reached_texts(each)]
+                table.add_row(escape_line(name), escape_line(run.label), *texts)
+        self.print_text("")
+        self._out.print_table(table)
 
     def print_starting_board(self, board: EventBoard) -> None:
         runs = shorten_names(list(board.labels.values()))
@@ -192,6 +213,10 @@ def _comparison_row(comparison: Comparison, run: RunSeries) -> list[str]:
         *(f"{value:.4g}" for value in values),
         *([] if comparison.target is None else [_point_text(comparison.target_point(run))]),
     ]
+
+
+def _reached_texts(reached: Reached | None) -> tuple[str, str]:
+    return (f"{reached.last:.4g}", f"{reached.best:.4g}") if reached else ("-", "-")
 
 
 def _spread_text(spread: Spread) -> str:

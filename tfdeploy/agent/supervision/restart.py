@@ -18,7 +18,7 @@ TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 MAX_EXCEPTION = 200
 # TensorFlow ends the line of an exception with this, and names the cause below the node's own stack
-# (source: tensorflow/core/framework/function.cc, tensorflow/python/framework/error_interpolation.py).
+# (source: tensorflow/python/framework/error_interpolation.py).
 GRAPH_ERROR = "Graph execution error:"
 ROOT_ERROR = re.compile(r"\s*\(0\) (?:[A-Z_]+: +)?(.+)")
 NO_CAUSE = ("Detected at node", "Node:", "<stack traces unavailable>")

@@ -209,7 +209,7 @@ errors_impl.InvalidArgumentError: Graph execution error:
         b"Detected at node Gather defined at (most recent call last):\n"
         b"<stack traces unavailable>\nindices[0,0] = 99 is not in [0, 5)",
         b"Detected at node 'Gather' defined at (most recent call last):\n"
-        b'    File "train.py", line 3, in <module>\nNode: \'Gather\'\n'
+        b"    File \"train.py\", line 3, in <module>\nNode: 'Gather'\n"
         b"2 root error(s) found.\n  (0) INVALID_ARGUMENT:  indices[0,0] = 99 is not in [0, 5)\n"
         b"\t [[{{node Gather}}]]\n  (1) CANCELLED:  Function was cancelled before it was started",
     ],
