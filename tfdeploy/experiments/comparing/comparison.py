@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.training.metrics import Metric
 
 LOSS = "loss"  # the tag of most scripts
-FALLS = re.compile(r"loss|error|perplexity|(^|_)m[as]e$")
+FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
 RISES = re.compile(r"acc|auc|precision|recall|(^|_)(f1|iou|score|reward|return)")
 
 
