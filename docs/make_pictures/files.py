@@ -27,8 +27,8 @@ REPORT = (
 )
 RUNS = (
     "runs.png",
-    "The page of runs --html: a row for each run with its result, losses, a small line, step, "
-    "start, duration and hosts.",
+    "The page of runs --html: a row for each run with its words, result, losses, a small line, "
+    "step, start, duration and hosts.",
 )
 COMPARE = (
     "compare.svg",

@@ -33,6 +33,9 @@ def test_a_browser_shows_all_runs_and_asks_for_nothing_else(file, tmp_path, widt
         assert browser.evaluate(NAMES) == ["wide", "base"]
         assert browser.requests == [file.as_uri()]
         assert browser.problems == []
+        table = "(({scrollWidth, clientWidth}) => [scrollWidth, clientWidth])"
+        whole, shown = browser.evaluate(f"{table}(document.querySelector('.scroll'))")
+        assert whole <= shown  # nothing is cut
         content, window = browser.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert content <= window == width
         dark = browser.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -51,7 +54,7 @@ def test_a_heading_sorts_the_table_with_mouse_and_keyboard(file, tmp_path) -> No
         assert browser.evaluate("document.querySelector('[aria-sort]').textContent") == "Started"
         browser.evaluate(f"{heading}[0].click()")
         assert browser.evaluate(NAMES) == ["base", "wide"]
-        browser.evaluate(f"{heading}[2].focus()")  # the last loss: 1 and 0.5
+        browser.evaluate(f"{heading}[3].focus()")  # the last loss: 1 and 0.5
         for expected, direction in (
             (["wide", "base"], "ascending"),
             (["base", "wide"], "descending"),

@@ -146,7 +146,8 @@ def compare(
                     autocompletion=propose_runs)],
     hosts: Hosts = HOSTS,
     tag: Annotated[str | None, typer.Option("--tag", metavar="NAME",
-                   help="The scalar to compare. Default: loss, or the only one that all runs have.")
+                   help="The scalar to compare. Default: loss, Keras's epoch_loss, another "
+                   "loss, or the only one that all runs have.")
                    ] = None,
     pattern: Annotated[str | None, typer.Option("--pattern", metavar="REGEX",
                        help="Read the chief's log instead of events, with the groups (?P<step>…), "

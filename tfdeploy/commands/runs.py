@@ -183,9 +183,11 @@ def _summarize(
     newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
     current = [run for run in newest_last if run.launch == newest_last[-1].launch]
     tasks = {task: state for run in current for task, state in run.tasks.items()}
+    chief = newest_last[-1].chief
+    ends = [(chief, run.chief_end) for run in current if run.chief_end]  # its host may be gone
     return RunSummary(
         id=folder.name,
-        result=run_result(tasks, newest_last[-1].chief),
+        result=run_result(dict(ends) | tasks, chief),
         age_s=newest_last[-1].age_s,
         tasks=tasks,
         hosts=tuple(parts),

@@ -12,6 +12,7 @@ from tfdeploy.agent.protocol.runs import Stop, StoppedTask
 from tfdeploy.agent.records import ENDED, STOPPED
 from tfdeploy.agent.runs.stop import UNKNOWN
 from tfdeploy.cluster import Task
+from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import frameworks
@@ -120,6 +121,8 @@ def stop_reachable(
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
     errors = [*found.errors, *([] if launched else _live(run, found.states))]
     unique = tuple({str(error): error for error in errors}.values())
+    if not silent:
+        run_end.save(run, found.states)
     advice = _advice(run) if found.saved else ""
     return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice)
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 GROUPS = r"use (?P<step>\d+), and optionally (?P<loss>…) or (?P<value>…), and (?P<time>…)"
 PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
 EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
-EVALUATION = re.compile(r"(^|/)(eval|validation)")  # the folders of Estimator, Keras, tf_models
+# The folders of Estimator, Keras and tf_models, and of loops by hand.
+EVALUATION = re.compile(r"(^|/)(eval|validation|(val|test)(?=[/_]|$))")
+PART = re.compile(r"^(eval[^/]*/|validation[^/]*/|(?:val|test|train)(?:/|_))")
 # The fields that are read. Others are skipped.
 WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
 TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
@@ -70,6 +72,17 @@ def read_events(folder: Path) -> dict[str, Series]:
 
 def _folder_rank(folder: str, points: int) -> tuple[bool, bool, int, str]:
     return bool(EVALUATOR.match(folder)), bool(EVALUATION.search(folder)), -points, folder
+
+
+def is_validation(name: str) -> bool:
+    """Return whether a scalar, by its name, is one of a validation, not of the training."""
+    return bool(EVALUATOR.match(name) or EVALUATION.search(name))
+
+
+def metric_name(name: str) -> str:
+    """Return what is measured: the scalar's name without what says by whom, such as `epoch_loss`
+    for `validation/epoch_loss`, and `loss` for `train/loss` and `val_loss`."""
+    return PART.sub("", EVALUATOR.sub("", name).lstrip("/"))
 
 
 def of_same_clock(scalars: Mapping[str, Series], name: str) -> dict[str, Series]:

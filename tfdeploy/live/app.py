@@ -213,17 +213,17 @@ class WatchApp(App[Ending]):
 
 
 def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
-    text = Text("▸ " if is_selected else "  ")
+    text = Text("▸ " if is_selected else "  ", "dim" if row.is_old else "")
     state = row.cells[STATE]
     style = BAD_STYLES.get(state) or STATE_STYLES.get(state, "")
     for number, cell in enumerate(cells):
         # The state is the only cell with a colour; STOPPED is not dimmed, as on some terminals
         # dim text cannot be read.
-        is_state = bool(state) and cell.strip() == state
+        is_state = bool(state) and cell.strip() == state and not row.is_old
         text.append(cell, "" if not is_state or style == "dim" else style)
         text.append("  " if number < len(cells) - 1 else "")
     if row.note:
-        text.append(f"\n    {row.note}", "yellow" if row.is_bad else "")
+        text.append(f"\n    {row.note}", "yellow" if row.is_bad and not row.is_old else "")
     return text
 
 

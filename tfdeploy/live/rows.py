@@ -35,12 +35,14 @@ MAX_NAMES = 24  # characters of the names in a row of many tasks
 @dataclass(frozen=True)
 class Row:
     """Cells by COLUMNS. `tasks` are those that share the row; () for a host. `note` is
-    the line below it, `is_bad` whether it needs a look."""
+    the line below it, `is_bad` whether it needs a look. A row `is_old` if its host is away: it
+    shows the last report."""
 
     cells: tuple[str, ...]
     tasks: tuple[str, ...] = ()
     note: str = ""
     is_bad: bool = False
+    is_old: bool = False
 
 
 def rows(watched: WatchedRun, now: float, limit: int) -> list[Row]:
@@ -111,6 +113,7 @@ def _only_task_row(host: WatchedHost, task: WatchedTask, now: float) -> Row:
 
 def _task_row(host: WatchedHost, task: WatchedTask, now: float) -> Row:
     report, name = task.report, str(task.placement.task)
+    now = host.away_since if host.error else now
     if report is None:
         return Row(("", name, WAITING, *[""] * (len(COLUMNS) - 3)), (name,))
     cells = (
@@ -119,7 +122,7 @@ def _task_row(host: WatchedHost, task: WatchedTask, now: float) -> Row:
         *_gpu_cells(host.gpus(task.placement.gpus)),
         "",
     )
-    return Row(cells, (name,), note_of(report), _is_bad(report))
+    return Row(cells, (name,), note_of(report), _is_bad(report), bool(host.error))
 
 
 def _task_cells(task: WatchedTask) -> tuple[str, str]:

@@ -40,10 +40,13 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
         return [] if watched.has_ended else ["no step, epoch or loss is known yet"]
     said = report.log_progress or LogProgress()
     history = watched.history
-    rate, left_s, position = history.rate(), history.left_s(now), history.position
+    rate, left_s, position = history.rate(now), history.left_s(now), history.position
     parts = [_epoch(said), _step(report.step if report.step is not None else said.step)]
     if rate is not None and position and position.unit == "step" and not watched.has_ended:
         parts.append(f"{rate:.3g} steps/s")
+    late_s = history.late_s(now)
+    if late_s is not None and position and not watched.has_ended:
+        parts.append(f"no new {position.unit} for {format_duration(late_s)}")
     if said.loss:
         losses = list(history.losses)
         line = sparkline(losses, SPARKLINE_WIDTH) if len(losses) > 1 else ""

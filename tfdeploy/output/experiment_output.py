@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.model import Prediction
     from tfdeploy.experiments.speed.results import Cell, Result, Sweep
+    from tfdeploy.experiments.training.metrics import Reached
 
 MAX_TEXT = 200  # characters of what a host reports
 
@@ -97,21 +98,46 @@ class ExperimentOutput(Terminal):
             self.print_text(each)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
-        """Print a row for each run; STEPS and SECONDS are those of its last point. If there are
-        repeated runs, print a row for each line of the picture, too."""
+        """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
+        those of its last point. If there are repeated runs, print a row for each line of the
+        picture, too; and then what all runs reached in all of their metrics."""
         line = ("LINE",) if comparison.has_repeats else ()
-        columns = ("RUN", *line, "TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
+        words = ("WORDS",) if any(comparison.different_words) else ()
+        columns = ("TASKS", "POINTS", "STEPS", "SECONDS", "STEPS/S", "FIRST", "LAST")
+        lines = [group.label for group in comparison.groups for _ in group.runs]
+        runs = zip(comparison.runs, comparison.different_words, lines, strict=True)
         rows = [
-            {"LINE": group.label, **_comparison_row(comparison, run)}
-            for group in comparison.groups
-            for run in group.runs
+            {"WORDS": own or "-", "LINE": of_line, **_comparison_row(comparison, run)}
+            for run, own, of_line in runs
         ]
-        self._out.print_table([*columns, *_result_columns(comparison)], rows)
+        shown = ("RUN", *words, *line, *columns, *_result_columns(comparison))
+        self._out.print_table(shown, rows)
         if comparison.has_repeats:
             self._print_spreads(comparison)
+        self._print_metrics(comparison)
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
         self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
+
+    def _print_metrics(self, comparison: Comparison) -> None:
+        """Print what the training and its validation reached, if that says more than the table."""
+        metrics = comparison.shared_metrics
+        has_validation = any(m.validation for found in metrics.values() for m in found)
+        if len(metrics) < 2 and not has_validation:
+            return
+        validation = ("VALIDATION LAST", "VALIDATION BEST") if has_validation else ()
+        columns = ("METRIC", "RUN", "LAST", "BEST", *validation)
+        rows = [
+            {
+                **{"METRIC": name, "RUN": run.label},
+                **_reached_cells("", metric.training),
+                **_reached_cells("VALIDATION ", metric.validation),
+            }
+            for name, found in metrics.items()
+            for run, metric in zip(comparison.runs, found, strict=True)
+        ]
+        self.print_text("")
+        self._out.print_table(columns, rows)
 
     def print_starting_board(self, board: EventBoard) -> None:
         runs = shorten_names(list(board.labels.values()))
@@ -198,6 +224,11 @@ def _comparison_row(comparison: Comparison, run: RunSeries) -> dict[str, str]:
         _best_column(comparison): f"{comparison.best(run):.4g}",
         _reached_column(comparison): _point_text(comparison.target_point(run)),
     }
+
+
+def _reached_cells(prefix: str, reached: Reached | None) -> dict[str, str]:
+    last, best = (f"{reached.last:.4g}", f"{reached.best:.4g}") if reached else ("-", "-")
+    return {f"{prefix}LAST": last, f"{prefix}BEST": best}
 
 
 def _spread_text(spread: Spread) -> str:

@@ -95,6 +95,8 @@ class ResultsOutput(Terminal):
             result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
             if any(saved.exists for saved in finished.collected.elsewhere):
                 result = "ended with exit 0; everything that it saved is on its host only"
+            elif finished.collected.elsewhere:
+                result = "ended with exit 0; what it saved was deleted"
         self.print_text(f"run {run.id} {result}")
 
     def _print_new_checkpoints(self, collected: CollectResult) -> None:

@@ -41,6 +41,8 @@ def is_healthy(report: TaskReport) -> bool:
 
 
 def is_stalled(report: TaskReport) -> bool:
-    """Return whether the task trains, and its last reported step is older than STALLED_S."""
+    """Return whether the task trains, and for STALLED_S has neither reported a step nor, as after a
+    resume, changed its state."""
     trains = report.state in (READY, RUNNING) and report.step is not None
-    return trains and report.step_age_s is not None and report.step_age_s > STALLED_S
+    age_s = min(report.step_age_s or 0.0, report.age_s)
+    return trains and age_s > STALLED_S

@@ -19,7 +19,7 @@ WHEELS = f"{slug(PLACE)}-"
 
 def run(
     number, release="f00d", *, live=False, tasks=(), age_s=1.0, size=10, data=(), environments=(),
-    launch="",
+    launch="", chief_end="",
 ):  # fmt: skip
     run_id = number if isinstance(number, str) else f"20260101-{number:06}-abcd"
     return HeldRun(
@@ -33,6 +33,7 @@ def run(
         [*data],
         [*environments],
         launch,
+        chief_end,
     )
 
 
@@ -250,6 +251,12 @@ def test_tasks_of_an_older_launch_do_not_count(tmp_path):
     (summary,) = summarize_runs({"a": disk(dropped), "b": disk(scaled)}, tmp_path)
     assert summary.tasks == {"worker:0": "SUCCEEDED"}
     assert summary.hosts == ("a", "b")
+
+
+def test_a_run_whose_chiefs_host_is_gone_succeeded_if_its_other_tasks_learned_so(tmp_path):
+    left = run(1, tasks={"ps:0": "STOPPED", "worker:1": "STOPPED"}, chief_end="SUCCEEDED")
+    (summary,) = summarize_runs({"a": disk(left)}, tmp_path)
+    assert (summary.result, set(summary.tasks)) == ("succeeded", {"ps:0", "worker:1"})
 
 
 def test_the_parts_of_a_run_are_summarized_as_one(tmp_path):

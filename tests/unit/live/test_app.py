@@ -206,6 +206,9 @@ def test_a_host_that_is_away_says_since_when():
         [row] = [line for line in screen(app) if "AWAY" in line and line.split()[0] == "p"]
         assert row.split()[1:] == ["AWAY", "1m", "00s"]
         assert "no answer within 30 s" in text_of(app)
+        old = app._table(100).split("\n")
+        [task] = [line for line in old if "ps:0" in line.plain]
+        assert {span.style for span in task.spans} == {"dim"}
 
     in_view(scenario, watched)
 

@@ -71,8 +71,9 @@ def test_a_host_that_is_away_says_since_when_and_why_while_others_go_on():
     ps, away, *tasks = rows(watched, 165.0, 20)
     assert cells(away, "HOST", "STATE", "SINCE") == ("w", "AWAY", "1m 05s")
     assert (away.note, away.is_bad) == ("no answer within 30 s", True)
-    assert cells(ps, "STATE") == ("READY",)
-    assert len(tasks) == 2
+    assert (cells(ps, "STATE"), ps.is_old) == (("READY",), False)
+    assert [task.is_old for task in tasks] == [True, True]
+    assert cells(tasks[0], "STATE", "SINCE") == ("READY", "2m 55s")  # as the last report says
 
 
 def test_a_task_that_has_ended_uses_nothing():
@@ -126,7 +127,7 @@ def test_more_kinds_of_tasks_than_lines_are_counted():
     [
         ({}, "READY"),
         ({"health": "FROZEN"}, "FROZEN"),
-        ({"step": 1, "step_age_s": 500.0}, "STALLED"),
+        ({"step": 1, "step_age_s": 500.0, "age_s": 500.0}, "STALLED"),
         ({"state": "BACKOFF", "health": "-"}, "BACKOFF"),
         ({"health": "x\x1b[2Jy"}, "x\\x1b[2Jy"),
     ],

@@ -180,6 +180,7 @@ def test_a_deleted_save_is_not_printed_if_the_chief_saved_more(printed):
             {"elsewhere": (TEMPORARY,)},
             "ended with exit 0; everything that it saved is on its host only",
         ),
+        ({"elsewhere": (DELETED,)}, "ended with exit 0; what it saved was deleted"),
         ({"events": 1}, "succeeded"),
         ({"outputs": Outputs(unchanged=make_outputs("a"))}, "succeeded"),
     ],

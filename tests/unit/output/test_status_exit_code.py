@@ -11,7 +11,9 @@ from tfdeploy.output import status_exit_code
 from .samples import make_report, make_run
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2"
-STALLED = {"step": 7, "step_age_s": status_exit_code.STALLED_S + 1}
+SILENT_S = status_exit_code.STALLED_S + 1
+STALLED = {"step": 7, "step_age_s": SILENT_S, "age_s": SILENT_S}
+RESUMED = {**STALLED, "age_s": 1.0}
 READY, PORTLESS = {}, {"health": "-"}
 ENDED = {state: {"state": state, "health": "-"} for state in ("SUCCEEDED", "STOPPED", "FAILED",
                                                               "LOST")}  # fmt: skip
@@ -40,6 +42,7 @@ def exit_code(*reports, errors=()):
         ((READY, READY, {"state": "BACKOFF", "health": "-"}), 1),
         ((READY, READY, {"state": "RUNNING", "health": "NOT_LISTENING"}), 1),
         ((READY, READY, STALLED), 1),
+        ((READY, READY, RESUMED), 0),
         ((READY, READY, ENDED["LOST"]), 1),
         ((READY, READY, None), 1),
         ((ENDED["STOPPED"], ENDED["SUCCEEDED"], ENDED["FAILED"]), 3),

@@ -16,6 +16,8 @@ from unit.builders import make_plan
 
 from .samples import make_report
 
+SILENT = {"step_age_s": STALLED_S + 1, "age_s": STALLED_S + 1}
+
 COUNT = 100
 PLACEMENTS = make_plan(
     "[hosts.ps0]\nps = 1\n"
@@ -65,7 +67,7 @@ def test_many_healthy_tasks_share_a_row_for_each_job():
         {"state": "LOST", "health": "-"},
         {"health": "FROZEN"},
         {"state": "BACKOFF", "reason": "exit 1"},
-        {"step": 7, "step_age_s": STALLED_S + 1},
+        {"step": 7, **SILENT},
         None,
     ],
 )
@@ -119,7 +121,8 @@ def expand(text):
             "epoch 1/2, batch 20/?, log 1s ago",
         ),
         ({"quiet_s": 1.0, "log_progress": LogProgress(step=9)}, "step 9, log 1s ago"),
-        ({"step": 0, "step_age_s": STALLED_S + 1}, "stalled at step 0, 2m 01s ago"),
+        ({"step": 0, **SILENT}, "stalled at step 0, 2m 01s ago"),
+        ({"step": 9, **SILENT, "age_s": 1.0}, "step 9, 2m 01s ago"),  # it was just resumed
         ({"state": "RUNNING", "quiet_s": 1.0}, "unknown, log 1s ago"),
         ({"state": "BACKOFF", "quiet_s": 1.0}, "-"),
         ({"state": "LOST", "step": 7, "step_age_s": 3.0}, "-"),

@@ -134,6 +134,7 @@ class HeldRun(Message):
     supervisors runs here, or is about to; `tasks` maps each task of the last launch on this host to
     its state, `launch` names that launch, and `age_s` is the time since then; `data` are the
     releases of data sets that its tasks use, `environments` their Python environments.
+    `chief_end` is the state in which the chief ended, as tasks here learned it; "" if none did.
     """
 
     run: str
@@ -146,6 +147,7 @@ class HeldRun(Message):
     data: List[str]
     environments: List[str]
     launch: str = ""
+    chief_end: str = ""
 
 
 class HeldRelease(Message):

@@ -12,9 +12,12 @@ from ..environments import marker
 from ..machine import lock
 from ..protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from ..reports import status
+from ..supervision import termination
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Tuple, TypeVar
+
+    from ..records import TaskState
 
     T = TypeVar("T")
 
@@ -95,11 +98,11 @@ def launched(project: str) -> Iterator[Tuple[str, str]]:
                     yield run, task.path
 
 
-def task_state(task_dir: str) -> str:
+def task_state(task_dir: str) -> TaskState:
     try:
-        return status.read_state(task_dir).state
+        return status.read_state(task_dir)
     except PermissionError:  # the lock belongs to another user
-        return records.LOST
+        return records.TaskState(records.LOST, 0.0)
 
 
 def mark_resuming(project: str, run: str) -> None:
@@ -180,17 +183,21 @@ def _describe_run(project: str, run: str) -> HeldRun:
     launched_at, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
     newest = _launch_name(youngest)
     current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
+    states = {task: task_state(path) for task, path in current.items()}
+    chief = _chief_of(youngest)
+    ends = (termination.chief_end(chief, state.reason) for state in states.values())
     return HeldRun(
         run=run,
         release=next(iter(releases_of(youngest)), ""),
-        chief=_chief_of(youngest),
+        chief=chief,
         live=is_resuming(folder) or any(lock.is_live(path) for path in tasks.values()),
-        tasks={task: task_state(path) for task, path in current.items()},
+        tasks={task: state.state for task, state in states.items()},
         age_s=_age_s(launched_at),
         bytes=used_bytes(folder),
         data=sorted({name for path in tasks.values() for name in releases_of(path)[1:]}),
         environments=sorted({environment_of(path) for path in tasks.values()} - {""}),
         launch=newest,
+        chief_end=next(filter(None, ends), ""),
     )
 
 

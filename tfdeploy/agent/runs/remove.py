@@ -91,7 +91,7 @@ def _why_run_is_needed(project: str, run: str) -> str:
         if lock.is_live(task_dir):
             return "its {} is live".format(task)
         mark = process.mark(project, run, task)
-        if disk.task_state(task_dir) == records.LOST and process.task_processes(mark):
+        if disk.task_state(task_dir).state == records.LOST and process.task_processes(mark):
             return "processes of its {} still run: stop them with tfdeploy stop".format(task)
     return ""
 

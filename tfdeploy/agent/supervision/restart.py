@@ -17,6 +17,11 @@ SHELL_SIGNALS = range(129, 193)
 TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 MAX_EXCEPTION = 200
+# TensorFlow ends the line of an exception with this, and names the cause below the node's own stack
+# (source: tensorflow/python/framework/error_interpolation.py).
+GRAPH_ERROR = "Graph execution error:"
+ROOT_ERROR = re.compile(r"\s*\(0\) (?:[A-Z_]+: +)?(.+)")
+NO_CAUSE = ("Detected at node", "Node:", "<stack traces unavailable>")
 # The status codes of PEER_ERRORS, as TensorFlow and gRPC print them.
 PEER_STATUS_CODES = ("UNAVAILABLE", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
@@ -27,12 +32,14 @@ class Attempt(Record):
     `started_at` is in seconds of a monotonic clock. `ready` says whether the task ever answered on
     its port, or, without a port, lived for a while. `failure` is the traceback that ended it, or,
     without one, the description of its exit code; "" if it did not fail by itself, or if a restart
-    can help. `progress` is the count of run_progress.py at its end; None if unknown.
+    can help. `cause` is what TensorFlow prints below that traceback. `progress` is the count of
+    run_progress.py at its end; None if unknown.
     """
 
     started_at: float
     ready: bool
     failure: str = ""
+    cause: str = ""
     progress: Optional[int] = None
 
 
@@ -106,6 +113,21 @@ def last_traceback(output: bytes) -> str:
     return "\n".join(frames)
 
 
+def graph_error_cause(output: bytes) -> str:
+    """Return the line below the last traceback that says why TensorFlow could not run a graph; ""
+    if no graph was the reason."""
+    text = output.rpartition(TRACEBACK)[2].decode(errors="replace")
+    _, found, below = text.partition(GRAPH_ERROR)
+    for line in below.splitlines() if found else ():
+        root = ROOT_ERROR.match(line)
+        if root:
+            return ADDRESS.sub("0x", root[1].strip())
+        is_text = line.strip() and not line[0].isspace() and not line.startswith(NO_CAUSE)
+        if is_text and "root error(s) found" not in line:
+            return ADDRESS.sub("0x", line.strip())
+    return ""
+
+
 def peer_error(output: bytes) -> str:
     """Return which of PEER_ERRORS the last traceback names; "" for none."""
     _, found, text = output.rpartition(TRACEBACK)
@@ -125,7 +147,9 @@ def record_failure(
     failure = _failure(code, output)
     if not failure:
         return [*history]
-    return [*history[:-1], replace(history[-1], failure=failure, progress=get_progress())]
+    cause = graph_error_cause(output)
+    last = replace(history[-1], failure=failure, cause=cause, progress=get_progress())
+    return [*history[:-1], last]
 
 
 def record_ready(history: Sequence[Attempt]) -> List[Attempt]:
@@ -153,8 +177,10 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
         failure = history[-1].failure
         if failure == describe_exit(ended.code):
             return ", twice with no progress in between"
-        exception = failure.rpartition("\n")[2][:MAX_EXCEPTION]
-        return ", twice with the same traceback and no progress in between: " + exception
+        exception = " ".join(filter(None, (failure.rpartition("\n")[2], history[-1].cause)))
+        return ", twice with the same traceback and no progress in between: {}".format(
+            exception[:MAX_EXCEPTION]
+        )
     if policy.attempts == 0:
         return ""
     if _restarts_within(policy.window_s, history, now) >= policy.attempts:

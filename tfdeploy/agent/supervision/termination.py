@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..protocol.record import Record
-from ..records import FAILED, STOPPED, SUCCEEDED, Launch
+from ..records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 # After this time a worker has ended by itself, or will not. A ps must outlive the workers (see
 # runs/stop.py).
 PS_MARGIN_S = 3.0
+RUN_ENDED = "the run has ended: {} {}"
 
 
 class Order(Record):
@@ -72,11 +73,17 @@ def other_order(
     if ended_s is not None:
         if ended_s < _grace_s(launch, answer):
             return None
-        end = _past_tense(answer["ended"]["state"])
-        return Order("the run has ended: {} {}".format(chief, end))
+        return Order(RUN_ENDED.format(chief, _past_tense(answer["ended"]["state"])))
     if silent_s > launch.heartbeat.orphan_timeout_s:
         return Order("no message from {} for {:.0f} s".format(chief, silent_s), cause=chief)
     return None
+
+
+def chief_end(chief: str, reason: str) -> str:
+    """Return the state in which the chief ended, as the reason of a task that ended because of it
+    says; "" if the task ended for another reason."""
+    ends = (s for s in ENDED if reason.startswith(RUN_ENDED.format(chief, _past_tense(s))))
+    return next(ends, "")
 
 
 def _grace_s(launch: Launch, answer: Dict[str, Any]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 RATE_WINDOW_S = 60.0
 MIN_WINDOW_S = 3.0  # in less, the time that a report travels would distort the rate
+LATE_S = 10.0  # after this time, and three times the usual one, a move is late
+LATE_MOVES = 3.0
 MAX_POINTS = 200
 MAX_LOSSES = 1000
 
@@ -62,37 +65,62 @@ class TrainingHistory:
 
     def add(self, report: TaskReport, now: float) -> None:
         """Add a report. A training that is further back, after a restart, starts a new history of
-        its rate."""
+        its rate, and so does what was reached before the task's state began: the time in which it
+        was stopped is no training time."""
         position = position_of(report)
         if position is None or position == self.position:
             return
         before, self.position = self.position, position
-        if before and (before.unit, before.end) == (position.unit, position.end):
-            if position.reached < before.reached:
-                self._points.clear()
-        else:
+        age_s = _age_s(report)
+        is_same_kind = before and (before.unit, before.end) == (position.unit, position.end)
+        if not (before and is_same_kind and position.reached > before.reached):
             self._points.clear()
-        self._points.append((now - _age_s(report), position.reached))
+        if age_s <= report.age_s:
+            self._points.append((now - age_s, position.reached))
         self._add_loss(report)
 
-    def rate(self) -> float | None:
+    def rate(self, now: float) -> float | None:
         """Return the steps, or epochs, per second of the last minute, or between the last two
-        moves; None if it is not known yet."""
+        moves; None if it is not known yet. It falls from the moment at which the next move should
+        have come."""
         if len(self._points) < 2:
             return None
-        newest_at, newest = self._points[-1]
-        recent = [point for point in self._points if newest_at - point[0] <= RATE_WINDOW_S]
-        at, reached = recent[0] if len(recent) > 1 else self._points[-2]
-        elapsed_s = newest_at - at
-        return (newest - reached) / elapsed_s if elapsed_s >= MIN_WINDOW_S else None
+        return self._rate_until(max(self._points[-1][0], now - self._longest_gap_s()))
+
+    def late_s(self, now: float) -> float | None:
+        """Return the seconds since the last move; None if the next one is not late yet."""
+        if len(self._points) < 2:
+            return None
+        silent_s = now - self._points[-1][0]
+        is_late = silent_s > max(LATE_S, LATE_MOVES * self._longest_gap_s())
+        return silent_s if is_late else None
 
     def left_s(self, now: float) -> float | None:
-        """Return the seconds until the end; None if the end or the rate is unknown."""
-        rate, position = self.rate(), self.position
-        if not rate or position is None or position.end is None:
+        """Return the seconds until the end; None if the end or the rate is unknown, or the next
+        move is late."""
+        position = self.position
+        if len(self._points) < 2 or not position or position.end is None or self.late_s(now):
             return None
-        since_s = now - self._points[-1][0]
+        newest_at = self._points[-1][0]
+        rate, since_s = self._rate_until(newest_at), now - newest_at
+        if not rate:
+            return None
         return max(0.0, (position.end - position.reached) / rate - since_s)
+
+    def _rate_until(self, end: float) -> float | None:
+        newest = self._points[-1][1]
+        recent = [point for point in self._points if end - point[0] <= RATE_WINDOW_S]
+        at, reached = recent[0] if len(recent) > 1 else self._points[-2]
+        elapsed_s = end - at
+        return (newest - reached) / elapsed_s if elapsed_s >= MIN_WINDOW_S else None
+
+    def _longest_gap_s(self) -> float:
+        """Return the longest time between two of the moves within RATE_WINDOW_S, or between the
+        last two."""
+        newest_at = self._points[-1][0]
+        times = [at for at, _ in self._points if newest_at - at <= RATE_WINDOW_S]
+        times = times if len(times) > 1 else [at for at, _ in self._points][-2:]
+        return max(later - earlier for earlier, later in pairwise(times))
 
     def _add_loss(self, report: TaskReport) -> None:
         try:

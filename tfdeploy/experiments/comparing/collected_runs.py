@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from tfdeploy import run
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import scalars
+from tfdeploy.experiments.run_report import history
+from tfdeploy.experiments.training.pauses import pauses
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.training.pauses import Pause
     from tfdeploy.run import Run
 
 VALUE_GROUPS = ("value", "loss")
@@ -38,6 +41,15 @@ class CollectedRun:
     @property
     def project(self) -> str:
         return self.record.inventory.project if self.record else ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return self.record.words if self.record else ()
+
+    def pauses(self) -> tuple[Pause, ...]:
+        """Return when the run was stopped and resumed later, by the history of its chief. Raises
+        OSError."""
+        return pauses(history.read(_chief_log(self).with_suffix(".history.jsonl")))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from fractions import Fraction
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,17 @@ from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.comparing.collected_runs import find_groups, read_scalars
-from tfdeploy.experiments.comparing.comparison import LOSS, Comparison, Group, RunSeries, values_of
+from tfdeploy.experiments.comparing.comparison import (
+    LOSS,
+    Comparison,
+    Group,
+    RunSeries,
+    is_rising,
+)
+from tfdeploy.experiments.comparing.smoothing import DEFAULT_WINDOWS, SPEED, smooth_series
+from tfdeploy.experiments.run_report.redact import show_words
+from tfdeploy.experiments.training import metrics
+from tfdeploy.experiments.training.pauses import steps_per_s, trained_seconds
 
 if TYPE_CHECKING:
     import re
@@ -27,8 +35,6 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.comparing.examples import Examples
     from tfdeploy.experiments.scalars import Series
 
-SPEED = "global_step/sec"  # compat.v1's sessions write it by themselves
-DEFAULT_WINDOWS = 20  # by default the running mean is over this part of the longest run
 MAX_NAMES = 12
 PICTURE = "compare.svg"
 
@@ -65,7 +71,7 @@ def compare(
     )  # fmt: skip
     if examples:
         compared = examples.count(compared)
-    rises = _rises(chosen, [each for group in compared for each in group.runs])
+    rises = is_rising(chosen, [each.smoothed for group in compared for each in group.runs])
     return Comparison(chosen, window, rises, target, compared)
 
 
@@ -74,7 +80,8 @@ def _choose_tag(runs: Sequence[tuple[str, Mapping[str, Series]]], wanted: str | 
         if wanted and wanted not in found:
             raise RunError(f'{label} has no scalar "{wanted}"; it has {_listed(found)}')
     shared = set.intersection(*(set(found) for _, found in runs))
-    tags = [wanted] if wanted else [LOSS] if LOSS in shared else sorted(shared - {SPEED})
+    main = metrics.main_loss(sorted(shared))
+    tags = [wanted] if wanted else [main] if main else sorted(shared - {SPEED})
     if not tags:
         lines = (f"{label} has {_listed(found)}" for label, found in runs)
         raise RunError("the runs have no scalar in common", "\n  ".join(lines))
@@ -93,39 +100,19 @@ def _listed(names: Iterable[str]) -> str:
 def _run_series(
     collected_run: CollectedRun, found: Mapping[str, Series], tag: str, window: int
 ) -> RunSeries:
-    steps = scalars.step_times(scalars.of_same_clock(found, tag))
+    steps, series = scalars.step_times(scalars.of_same_clock(found, tag)), found[tag]
+    started_s = steps[0].time_s if steps else math.nan
+    paused = collected_run.pauses()
     placements = collected_run.record.plan.placements if collected_run.record else ()
     return RunSeries(
         label=collected_run.label,
         run=collected_run.id,
         folder=collected_run.folder,
         tasks=Counter(placement.task.job for placement in placements),
-        started_s=steps[0].time_s if steps else math.nan,
-        series=found[tag],
-        smoothed=smooth_series(found[tag], window),
+        words=tuple(show_words(collected_run.words)),
+        series=series,
+        smoothed=smooth_series(series, window),
+        seconds=trained_seconds([started_s, *(point.time_s for point in series)], paused)[1:],
+        steps_per_s=steps_per_s(series, paused),
+        metrics=metrics.metrics(found),
     )
-
-
-def _rises(tag: str, runs: Sequence[RunSeries]) -> bool:
-    """Return whether higher is better: the tag is no loss, and most runs end higher than they
-    started."""
-    risen = [each.smoothed[-1] > each.smoothed[0] for each in runs]
-    return LOSS not in tag.lower() and 2 * sum(risen) > len(runs)
-
-
-def smooth_series(series: Series, steps: int) -> tuple[float, ...]:
-    """Return, for each point, the mean of the values in the last `steps` steps. NaN and infinity
-    make the means of their window NaN.
-
-    The sums are exact fractions: with floats, one huge loss would distort every later mean.
-    """
-    numbers = [Fraction(value) if math.isfinite(value) else None for value in values_of(series)]
-    sums = list(accumulate((number or Fraction() for number in numbers), initial=Fraction()))
-    odd_counts = list(accumulate((number is None for number in numbers), initial=0))
-    begin, means = 0, []
-    for end, point in enumerate(series, 1):
-        while series[begin].step <= point.step - steps:
-            begin += 1
-        mean = float((sums[end] - sums[begin]) / (end - begin))
-        means.append(math.nan if odd_counts[end] > odd_counts[begin] else mean)
-    return tuple(means)

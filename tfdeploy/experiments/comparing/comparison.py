@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,40 +11,43 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.training.metrics import Metric
 
 LOSS = "loss"  # the tag of most scripts
+FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
+RISES = re.compile(r"acc|auc|precision|recall|(^|_)(f1|iou|score|reward|return)")
 
 
 @dataclass(frozen=True)
 class RunSeries:
     """One run and the scalar that is compared.
 
-    `started_s` is the time of the run's first scalar of any tag, by the clock of the task that
-    reported `series`; NaN if a log has no times. `tasks` counts the tasks of each job; it is empty
-    if the run has no record. `smoothed` has a value for each point of `series`. A step takes
-    `examples_per_step` of all workers together; None if unknown.
+    `tasks` counts the tasks of each job; it is empty if the run has no record. `words` are those of
+    its command line, without secrets. `smoothed` has a value for each point of `series`, `seconds`
+    the training time since the run's first scalar of any tag, by the clock of the task that
+    reported `series`; NaN if a log has no times. `steps_per_s` is the mean speed, with all restarts
+    and without pauses. A step takes `examples_per_step` of all workers together; None if unknown.
     """
 
     label: str
     run: str
     folder: Path
     tasks: Mapping[str, int]
-    started_s: float
+    words: tuple[str, ...]
     series: Series
     smoothed: tuple[float, ...]
+    seconds: tuple[float, ...]
+    steps_per_s: float
+    metrics: tuple[Metric, ...] = ()
     examples_per_step: int | None = None
 
     @property
     def steps(self) -> tuple[int, ...]:
         return tuple(point.step for point in self.series)
-
-    @property
-    def seconds(self) -> tuple[float, ...]:
-        return tuple(point.time_s - self.started_s for point in self.series)
 
     @property
     def examples(self) -> tuple[int, ...] | None:
@@ -56,13 +60,6 @@ class RunSeries:
     def values(self) -> tuple[float, ...]:
         """The values as they were reported, NaN for none."""
         return values_of(self.series)
-
-    @property
-    def steps_per_s(self) -> float:
-        """From the first point to the last, with all restarts between them."""
-        first, last = self.series[0], self.series[-1]
-        duration_s = last.time_s - first.time_s
-        return (last.step - first.step) / duration_s if duration_s > 0 else math.nan
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,22 @@ class Comparison:
         return tuple(each for group in self.groups for each in group.runs)
 
     @property
+    def different_words(self) -> list[str]:
+        """Return the words of each run that not all of them have: an option and its value count as
+        one."""
+        options = [_options(each.words) for each in self.runs]
+        shared = [each for each in options[0] if all(each in other for other in options[1:])]
+        shown = shared if len(options) > 1 else []
+        return [" ".join(each for each in found if each not in shown) for found in options]
+
+    @property
+    def shared_metrics(self) -> dict[str, list[Metric]]:
+        """Return the metrics that all runs have: of each run, in their order."""
+        found = [{metric.name: metric for metric in each.metrics} for each in self.runs]
+        shared = [name for name in found[0] if all(name in other for other in found)]
+        return {name: [each[name] for each in found] for name in shared}
+
+    @property
     def has_repeats(self) -> bool:
         return any(len(group.runs) > 1 for group in self.groups)
 
@@ -119,9 +132,10 @@ class Comparison:
     def target_point(self, run_series: RunSeries) -> tuple[int, float] | None:
         """Return the step, and the seconds, at which a smoothed value first reached the target."""
         sign = -1 if self.rises else 1
-        for point, value in zip(run_series.series, run_series.smoothed, strict=True):
+        points = zip(run_series.steps, run_series.seconds, run_series.smoothed, strict=True)
+        for step, seconds, value in points:
             if self.target is not None and sign * value <= sign * self.target:
-                return point.step, point.time_s - run_series.started_s
+                return step, seconds
         return None
 
     def reached(self, group: Group) -> tuple[tuple[int, float], ...]:
@@ -138,6 +152,25 @@ def spread(group: Group, value_of: Callable[[RunSeries], float]) -> Spread:
     return Spread(median(values), min(values), max(values))
 
 
+def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:
+    """Return whether higher values are better: by the metric's name, or else because most curves
+    end higher than they started."""
+    if FALLS.search(tag.lower()) or RISES.search(tag.lower()):
+        return not FALLS.search(tag.lower())
+    return 2 * sum(values[-1] > values[0] for values in curves) > len(curves)
+
+
 def values_of(series: Series) -> tuple[float, ...]:
     """Return the values, NaN for none."""
     return tuple(math.nan if point.value is None else point.value for point in series)
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for word in words:
+        is_value = found and found[-1].startswith("-") and " " not in found[-1]
+        if is_value and "=" not in found[-1] and not word.startswith("--"):
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found

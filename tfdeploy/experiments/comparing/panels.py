@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     Axis.STEP: "step",
-    Axis.TIME: "seconds since the run's first event",
+    Axis.TIME: "seconds of training since the run's first event",
     Axis.EXAMPLES: "examples, of all workers",
 }
 
@@ -66,7 +66,7 @@ def _xs(run: RunSeries, axis: Axis) -> Sequence[float] | None:
         return run.steps
     if axis is Axis.EXAMPLES:
         return run.examples
-    return run.seconds if math.isfinite(run.started_s) else None
+    return run.seconds if math.isfinite(run.seconds[0]) else None
 
 
 def _line(group: Group, axis: Axis) -> Line:

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import course
-from tfdeploy.experiments.run_index.rows import Row, make_row
+from tfdeploy.experiments.run_index.rows import Row, columns, make_row
 from tfdeploy.experiments.run_report import page as report
 from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.experiments.training import course
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def render(index: Index) -> str:
     return report.render_template(
         PAGE,
         rows=index.rows,
+        metrics=columns(index.rows),
         unreadable=index.unreadable,
         title=f"Runs of {', '.join(projects)}" if projects else "Runs",
         script=script,

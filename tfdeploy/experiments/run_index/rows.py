@@ -8,18 +8,20 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.comparing.compare import DEFAULT_WINDOWS, smooth_series
 from tfdeploy.experiments.comparing.comparison import LOSS
+from tfdeploy.experiments.comparing.smoothing import smooth_series, window_of
 from tfdeploy.experiments.run_report.redact import Redactor, show_words
 from tfdeploy.experiments.run_report.summary import format_time
 from tfdeploy.experiments.scalars import step_times
+from tfdeploy.experiments.training import metrics
 from tfdeploy.formatting.humanize import escape_line, format_job_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tfdeploy.experiments.course import Course
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.training.course import Course
+    from tfdeploy.experiments.training.metrics import Metric
 
 WIDTH, HEIGHT, MARGIN = 100, 24, 2  # of a sparkline, in its own units
 SPARKLINE_POINTS = 60
@@ -27,26 +29,24 @@ MINUTES = len("2026-11-22 23:57")
 
 
 @dataclass(frozen=True)
-class Losses:
-    """The last loss and the best one, each a running mean; NaN if unknown. `sparkline` holds the
-    points of an SVG polyline; `description` says the same in words."""
+class Sparkline:
+    """The running mean of the loss: the points of an SVG polyline, and the same in words."""
 
-    last: float = math.nan
-    best: float = math.nan
-    sparkline: str = ""
+    points: str = ""
     description: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
     """`report` is a link; "" for none. `notes` are shown below the name. `step` is None if
-    unknown."""
+    unknown. `metrics` are by name; that of the loss is LOSS, however the run calls it."""
 
     course: Course
     report: str
     notes: tuple[str, ...]
     step: int | None
-    losses: Losses
+    metrics: Mapping[str, Metric]
+    sparkline: Sparkline
     tasks: str
     hosts: tuple[str, ...]
     words: str
@@ -73,35 +73,52 @@ def make_row(course: Course, report: str, problem: str) -> Row:
             run.id if run.name else "", "of a sweep" if run.of_sweep else "", problem,
         ))),
         step=steps[-1].step if steps and not is_epoch else None,
-        losses=summarize_losses(_loss_series(course)),
+        metrics=_by_name(metrics.of_run(course)),
+        sparkline=draw_sparkline(_loss_series(course)),
         tasks=format_job_counts(Counter(each.task.job for each in run.plan.placements)),
         hosts=tuple(escape_line(host) for host in run.plan.hosts),
         words=escape_line(words),
     )  # fmt: skip
 
 
+def columns(rows: Sequence[Row]) -> tuple[tuple[str, bool], ...]:
+    """Return the metrics that the page has columns for, each with whether any run has validated it:
+    the loss, and the one that most other runs have."""
+    counts = Counter(name for row in rows for name in row.metrics if name != LOSS)
+    names = [LOSS, *(name for name, _ in counts.most_common(1))]
+    return tuple(
+        (name, any(m.validation for m in _metrics_of(rows, name)))
+        for name in names
+        if _metrics_of(rows, name) or name == LOSS
+    )
+
+
+def _metrics_of(rows: Sequence[Row], name: str) -> list[Metric]:
+    return [row.metrics[name] for row in rows if name in row.metrics]
+
+
+def _by_name(found: Sequence[Metric]) -> dict[str, Metric]:
+    """Return the metrics by what people call them: `accuracy` for Keras's `epoch_accuracy`."""
+    named = {escape_line(metric.name.removeprefix("epoch_")): metric for metric in reversed(found)}
+    losses = [metric for metric in found if LOSS in metric.name.lower()]
+    return {**({LOSS: losses[0]} if losses else {}), **named}
+
+
 def _loss_series(course: Course) -> Series:
-    """Return the scalar "loss", or else the first one whose name has it, such as Keras's
-    `epoch_loss`; without scalars the losses of the chief's log."""
-    names = sorted(name for name in course.scalars if LOSS in name.lower())
-    name = LOSS if LOSS in course.scalars else next(iter(names), "")
+    """Return the loss of the training; without scalars the losses of the chief's log."""
+    name = metrics.main_loss(list(course.scalars))
     return course.scalars[name] if name else course.log_losses.series
 
 
-def summarize_losses(series: Series) -> Losses:
-    if not series:
-        return Losses()
-    window = max(1, (series[-1].step - series[0].step) // DEFAULT_WINDOWS)
-    smoothed = smooth_series(series, window)
+def draw_sparkline(series: Series) -> Sparkline:
+    smoothed = smooth_series(series, window_of(series)) if series else ()
     finite = [value for value in smoothed if math.isfinite(value)]
     if not finite:
-        return Losses()
-    first, last, best = finite[0], smoothed[-1], min(finite)
-    text = f"loss from {first:.4g} to {finite[-1]:.4g}"
-    return Losses(last, best, _sparkline(smoothed), text)
+        return Sparkline()
+    return Sparkline(_points(smoothed), f"loss from {finite[0]:.4g} to {finite[-1]:.4g}")
 
 
-def _sparkline(values: Sequence[float]) -> str:
+def _points(values: Sequence[float]) -> str:
     """Return the points of a line over the number of values; positive values are drawn by their
     logarithms, so that the end of a training can be seen."""
     shown = values[:: math.ceil(len(values) / SPARKLINE_POINTS)]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.agent import records
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import course
-from tfdeploy.experiments.course import Course
 from tfdeploy.experiments.run_report import files
 from tfdeploy.experiments.run_report.redact import Redactor
 from tfdeploy.experiments.run_report.training import gpu_use
+from tfdeploy.experiments.training import course
+from tfdeploy.experiments.training.course import Course
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def compare(all_facts: Sequence[RunFacts]) -> dict[str, Any]:
 def trained(facts: RunFacts) -> TrainedRun:
     """Return the scalars and the use of GPUs of a run with the start of their time axis."""
     start = _scalars_start(facts)
-    return TrainedRun(facts.label, start, facts.scalars, facts.log_losses, facts.gpus)
+    return TrainedRun(facts.label, start, facts.scalars, facts.log_losses, facts.gpus, facts.pauses)
 
 
 def _scalars_start(facts: RunFacts) -> float:

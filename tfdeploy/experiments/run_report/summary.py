@@ -7,21 +7,26 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.comparing.comparison import LOSS
 from tfdeploy.experiments.run_report import redact
 from tfdeploy.experiments.scalars import of_same_clock, step_times
-from tfdeploy.formatting.humanize import format_duration, format_job_counts
+from tfdeploy.experiments.training import metrics, pauses
+from tfdeploy.formatting.humanize import escape_line, format_duration, format_job_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdeploy.experiments.run_report.facts import RunFacts
+    from tfdeploy.experiments.training.metrics import Reached
+
+
+MAX_METRICS = 4
 
 
 def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
     """Return the facts in short, as pairs of a name and a value."""
     run = facts.run
     values = (
+        ("Words", facts.redact(" ".join(redact.show_words(run.words)))),
         ("Result", facts.result),
         ("Project", run.inventory.project),
         ("Run", run.id),
@@ -32,7 +37,6 @@ def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
         ("Hosts", str(len(run.plan.hosts))),
         ("Restarts", str(sum(restarts_of(facts).values()))),
         *_last_scalars(facts),
-        ("Words", facts.redact(" ".join(redact.show_words(run.words)))),
         ("Release", run.release),
         *((f"Data {place}", release) for place, release in run.data.items()),
     )
@@ -68,16 +72,22 @@ def restarts_of(facts: RunFacts) -> dict[str, int]:
 
 
 def _last_scalars(facts: RunFacts) -> Iterator[tuple[str, str]]:
-    """Yield the last step, the mean speed, and the last loss."""
-    steps = step_times(of_same_clock(facts.scalars, LOSS))
+    """Yield the last step, the mean speed, and what each metric reached."""
+    main = metrics.main_loss(list(facts.scalars))
+    steps = step_times(of_same_clock(facts.scalars, main))
     if steps:
-        duration_s = steps[-1].time_s - steps[0].time_s
+        speed = pauses.steps_per_s(steps, facts.pauses)
         yield "Last step", str(steps[-1].step)
-        yield (
-            "Steps/s",
-            f"{(steps[-1].step - steps[0].step) / duration_s:.3g}" if duration_s else "",
-        )
-    series = facts.scalars.get(LOSS) or facts.log_losses.series
-    losses = [point.value for point in series if point.value is not None]
-    if losses:
-        yield "Last loss", f"{losses[-1]:.4g}"
+        yield "Steps/s", f"{speed:.3g}" if math.isfinite(speed) else ""
+    for metric in metrics.of_run(facts)[:MAX_METRICS]:
+        name = escape_line(metric.name)
+        yield name[:1].upper() + name[1:], _reached_text(metric.training)
+        yield f"Validation {name}", _reached_text(metric.validation)
+
+
+def _reached_text(reached: Reached | None) -> str:
+    """Return `0.25 (best 0.2)`; "" if unknown."""
+    if not reached:
+        return ""
+    best = f" (best {reached.best:.4g})" if reached.best != reached.last else ""
+    return f"{reached.last:.4g}{best}"

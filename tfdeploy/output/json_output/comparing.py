@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
     from tfdeploy.experiments.comparing.comparison import Spread as FoundSpread
+    from tfdeploy.experiments.training.metrics import Metric as FoundMetric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,24 @@ class Curve(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Metric(Shape):
+    """What a run reached in one metric; a value that is unknown is null."""
+
+    name: str
+    """Its name."""
+    best_is: Literal["highest", "lowest"]
+    """Whether higher or lower values are better."""
+    last: float | None
+    """The last value of the training."""
+    best: float | None
+    """The best value of the training."""
+    validation_last: float | None
+    """The last value of the validation."""
+    validation_best: float | None
+    """The best value of the validation."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ComparedRun(Shape):
     """One run. Its values are smoothed; a value that is not finite is null."""
 
@@ -57,14 +76,16 @@ class ComparedRun(Shape):
     """Its folder on the controller."""
     tasks: dict[str, int]
     """The number of tasks of each job; empty if the run has no record."""
+    words: list[str]
+    """The words that its command line added, without secrets."""
     points: int
     """The number of values that it reported."""
     steps: int
     """The last step."""
     seconds: float | None
-    """The seconds from the run's first scalar to its last."""
+    """The seconds of training from the run's first scalar to its last."""
     steps_per_s: float | None
-    """The steps per second, with all restarts between them."""
+    """The steps per second, with all restarts, without the time between a stop and a resume."""
     first: float | None
     """The first value."""
     last: float | None
@@ -73,6 +94,8 @@ class ComparedRun(Shape):
     """The best value."""
     reached: Reached | None
     """When it first reached `target`; null if it never did, or without a target."""
+    metrics: list[Metric]
+    """All of its metrics, not only the one that is compared."""
     curve: Curve
     """All values."""
 
@@ -167,6 +190,7 @@ def _to_compared_run(run: RunSeries, line: str, comparison: Comparison) -> Compa
         run=run.run,
         folder=str(run.folder),
         tasks=dict(run.tasks),
+        words=list(run.words),
         points=len(run.series),
         steps=run.series[-1].step,
         seconds=_number(run.seconds[-1]),
@@ -175,6 +199,7 @@ def _to_compared_run(run: RunSeries, line: str, comparison: Comparison) -> Compa
         last=_number(run.smoothed[-1]),
         best=_number(comparison.best(run)),
         reached=Reached(step=target[0], seconds=_number(target[1])) if target else None,
+        metrics=[_to_metric(metric) for metric in run.metrics],
         curve=Curve(
             step=list(run.steps),
             seconds=_numbers(run.seconds),
@@ -182,6 +207,18 @@ def _to_compared_run(run: RunSeries, line: str, comparison: Comparison) -> Compa
             smoothed=_numbers(run.smoothed),
             examples=None if run.examples is None else list(run.examples),
         ),
+    )
+
+
+def _to_metric(found: FoundMetric) -> Metric:
+    training, validation = found.training, found.validation
+    return Metric(
+        name=found.name,
+        best_is="highest" if found.rises else "lowest",
+        last=_number(training.last if training else None),
+        best=_number(training.best if training else None),
+        validation_last=_number(validation.last if validation else None),
+        validation_best=_number(validation.best if validation else None),
     )
 
 

@@ -131,7 +131,7 @@ def _to_training(watched: WatchedRun, now: float) -> WatchedTraining:
         task=report.task if report else None,
         step=report.step if report else None,
         position=TrainingPosition.of(history.position) if history.position else None,
-        per_s=history.rate(),
+        per_s=history.rate(now),
         left_s=history.left_s(now),
         loss=loss if math.isfinite(loss) else None,
         checkpoint=watched.checkpoint or None,

@@ -95,6 +95,20 @@ def test_a_run_is_listed_with_its_release_and_the_states_of_its_tasks(root):
     assert (run.live, run.bytes) == (False, disk.used_bytes(folder))
 
 
+@pytest.mark.parametrize(
+    ("end", "chief_end"),
+    [("succeeded", "SUCCEEDED"), ("failed", "FAILED"), ("was stopped", "STOPPED"), ("", "")],
+)
+def test_the_end_of_a_chief_on_another_host_is_known_from_the_tasks_that_it_ended(
+    root, end, chief_end
+):
+    create_run("r", "ps:0")
+    reason = f"the run has ended: worker:0 {end}, killed by SIGTERM" if end else "on request"
+    state = records.to_json(TaskState("STOPPED", time.time(), reason=reason))
+    records.write(paths.state(paths.task("p", "r", "ps:0")), state)
+    assert held_runs()["r"].chief_end == chief_end
+
+
 def test_the_data_sets_of_all_tasks_of_a_run_are_listed(root):
     create_run("r", "ps:0")
     create_run("r", "worker:0", data={"a": "a-1", "b": "b-1"})

@@ -191,6 +191,39 @@ def test_the_last_traceback_is_recorded_as_the_failure():
     assert restart.record_failure([Attempt(0.0, True)], 1, BOOM, lambda: 4) == [FIRST]
 
 
+GRAPH_ERROR = b"""Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    model.fit(data)
+errors_impl.InvalidArgumentError: Graph execution error:
+
+%b
+\t [[{{node embedding/GatherV2}}]] [Op:__inference_multi_step_on_iterator_563]
+"""
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        b"Detected at node embedding/GatherV2 defined at (most recent call last):\n"
+        b'  File "train.py", line 3, in <module>\n\nindices[0,0] = 99 is not in [0, 5)',
+        b"Detected at node Gather defined at (most recent call last):\n"
+        b"<stack traces unavailable>\nindices[0,0] = 99 is not in [0, 5)",
+        b"Detected at node 'Gather' defined at (most recent call last):\n"
+        b"    File \"train.py\", line 3, in <module>\nNode: 'Gather'\n"
+        b"2 root error(s) found.\n  (0) INVALID_ARGUMENT:  indices[0,0] = 99 is not in [0, 5)\n"
+        b"\t [[{{node Gather}}]]\n  (1) CANCELLED:  Function was cancelled before it was started",
+    ],
+)
+def test_the_reason_has_the_cause_of_a_graph_execution_error(detail):
+    output = GRAPH_ERROR % detail
+    [first] = restart.record_failure([Attempt(0.0, True)], 1, output, lambda: 4)
+    second = Attempt(60.0, True, first.failure, first.cause, progress=4)
+    assert decision(Exit(1), [first, second]).reason.endswith(
+        ": errors_impl.InvalidArgumentError: Graph execution error: "
+        "indices[0,0] = 99 is not in [0, 5)"
+    )
+
+
 def exit_without_traceback(code=1, progress=4):
     history = [Attempt(0.0, True)]
     return restart.record_failure(history, code, b"training is complete", lambda: progress)

@@ -42,38 +42,60 @@ def test_the_position_is_what_the_task_says_with_its_end_if_it_is_known(fields, 
 
 
 def test_the_rate_is_that_of_the_last_minute():
-    assert steps((0, 0), (10, 100)).rate() == 10
-    assert steps((0, 0), (1000, 100), (1030, 400), (1050, 500)).rate() == 8
+    assert steps((0, 0), (10, 100)).rate(10) == 10
+    assert steps((0, 0), (1000, 100), (1030, 400), (1050, 500)).rate(1050) == 8
 
 
 def test_rare_moves_still_have_a_rate():
-    assert steps((0, 0), (120, 600), (240, 1800)).rate() == 10
+    assert steps((0, 0), (120, 600), (240, 1800)).rate(240) == 10
+
+
+def test_the_rate_falls_when_nothing_comes_and_the_silence_is_told():
+    history = steps(*((second, 20 * second) for second in range(31)))
+    assert [round(history.rate(now), 1) for now in (31, 61, 91, 331)] == [20.0, 10.0, 0.3, 0.1]
+    assert [history.late_s(now) for now in (31, 40, 41, 90)] == [None, None, 11, 60]
+
+
+def test_moves_that_are_rare_are_not_late_and_keep_their_rate():
+    history = steps((0, 0), (120, 600), (240, 1800))
+    assert (history.rate(350), history.late_s(350)) == (10, None)
+    assert history.late_s(240 + 361) == 361
+
+
+def test_the_time_between_a_stop_and_a_resume_is_no_training_time():
+    """The task is READY for 2 s, and its newest event file is that of before the stop."""
+    history = history_of(
+        (1000, {"step": 400, "step_age_s": 300.0, "age_s": 2.0}),
+        (1004, {"step": 410, "step_age_s": 0.0, "age_s": 6.0}),
+        (1008, {"step": 490, "step_age_s": 0.0, "age_s": 10.0}),
+    )
+    assert history.rate(1008) == 20
 
 
 def test_one_move_or_two_at_almost_the_same_time_have_no_rate():
-    assert steps((0, 5)).rate() is None
-    assert steps((0, 5), (0.5, 500)).rate() is None
+    assert steps((0, 5)).rate(0) is None
+    assert steps((0, 5), (0.5, 500)).rate(0.5) is None
 
 
 def test_a_report_counts_from_the_time_at_which_the_task_wrote_it():
     history = history_of(
         (100, {"step": 0, "step_age_s": 0.0}), (130, {"step": 100, "step_age_s": 20.0})
     )
-    assert history.rate() == 10
+    assert history.rate(120) == 10
 
 
 def test_a_training_that_falls_back_has_no_rate_until_it_moves_again():
     history = steps((0, 0), (10, 100), (20, 50))
-    assert history.rate() is None
+    assert history.rate(20) is None
     history.add(make_report(step=70, step_age_s=0.0), 30)
-    assert history.rate() == 2
+    assert history.rate(30) == 2
 
 
 def test_the_time_left_shrinks_between_two_moves():
     history = history_of((0, {"log_progress": keras(1, 0)}), (10, {"log_progress": keras(2, 0)}))
     assert history.left_s(10) == 90
     assert history.left_s(40) == 60
-    assert history.left_s(1000) == 0
+    assert history.left_s(41) is None  # the next move is late
 
 
 def test_the_time_left_of_a_run_without_a_known_end_is_unknown():

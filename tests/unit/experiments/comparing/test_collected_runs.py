@@ -112,7 +112,7 @@ def test_the_chiefs_log_and_its_older_part_are_read(folder):  # noqa: F811
     pattern = scalars.log_pattern(LOG)
     compared = compare(folder, ONE, pattern=pattern).runs[0]
     assert [point.step for point in compared.series] == [1, 2]
-    assert math.isnan(compared.started_s) and math.isnan(compared.steps_per_s)
+    assert math.isnan(compared.seconds[0]) and math.isnan(compared.steps_per_s)
     (collected / "run.json").unlink()
     assert len(compare(folder, ONE, pattern=pattern).runs[0].series) == 2
     write_log(collected, "chief-0.log", "step 5 loss 1")

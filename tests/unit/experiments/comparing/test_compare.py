@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -13,9 +13,11 @@ from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing import compare as compare_module
 from tfdeploy.experiments.comparing import comparison as results
 from tfdeploy.experiments.comparing import panels as plot
+from tfdeploy.experiments.comparing.smoothing import smooth_series
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
+from tfdeploy.run import read_folder, save
 from unit.agent.reports.test_progress import record, write
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 from unit.experiments.test_scalars import scalar_event
@@ -53,6 +55,56 @@ def test_the_default_is_loss_or_the_only_scalar_that_all_runs_have(folder):
     assert refusal(folder, ONE, TWO, tag="loss") == f'{TWO} has no scalar "loss"; it has error'
 
 
+def collect_fit(folder, run_id, losses, **changes):
+    """Collect a run of Keras's fit, with the callback TensorBoard."""
+    collected = collect_run(folder, run_id, [], **changes)
+    for part, factor in (("train", 1.0), ("validation", 1.5)):
+        events = [
+            record(scalar_event(n, 1000.0 + n, epoch_loss=factor * v, epoch_accuracy=1 - v))
+            for n, v in enumerate(losses)
+        ]
+        write(collected / "events" / part, *events)
+    return collected
+
+
+def test_two_runs_of_keras_have_their_epoch_loss_in_common_and_all_metrics_are_shown(
+    folder, tfdeploy  # noqa: F811
+):  # fmt: skip
+    collect_fit(folder, ONE, [0.5, 0.25])
+    collect_fit(folder, TWO, [0.5, 0.125])
+    comparison = compare(folder, ONE, TWO)
+    assert comparison.tag == "epoch_loss"
+    code, out, err = tfdeploy("compare", ONE, TWO)
+    assert (code, err) == (0, "")
+    assert lines_of(out)[4:9] == [
+        ["METRIC", "RUN", "LAST", "BEST", "VALIDATION LAST", "VALIDATION BEST"],
+        ["epoch_loss", ONE, "0.25", "0.25", "0.375", "0.375"],
+        ["epoch_loss", TWO, "0.125", "0.125", "0.1875", "0.1875"],
+        ["epoch_accuracy", ONE, "0.75", "0.75", "0.75", "0.75"],
+        ["epoch_accuracy", TWO, "0.875", "0.875", "0.875", "0.875"],
+    ]
+
+
+def test_the_time_between_a_stop_and_a_resume_counts_nothing(folder):
+    collected = collect_run(folder, ONE, [4.0, 3.0], at=1000.0)
+    later = [record(scalar_event(20 + 10 * n, 1100.0 + n, loss=2.0 - n)) for n in (0, 1)]
+    write(collected / "events", *later, name="events.out.tfevents.2")
+    changes = ((990, "READY"), (1001.5, "STOPPED"), (1095, "STARTING"), (1099, "READY"))
+    lines = [json.dumps({"at": at, "state": state}) for at, state in changes]
+    write_log(collected, "worker-0.history.jsonl", *lines)
+    [run] = compare(folder, ONE).runs
+    assert (run.seconds, run.steps_per_s) == ((0.0, 1.0, 1.0, 2.0), 10.0)
+
+
+def test_words_that_differ_come_first(folder, tfdeploy):  # noqa: F811
+    for run_id, rate in ((ONE, "0.1"), (TWO, "0.01")):
+        folder_of_run = collect_run(folder, run_id, [2.0, 1.0])
+        run = replace(read_folder(folder_of_run), words=("--steps", "100000", "--lr", rate))
+        save(run)
+    rows = lines_of(tfdeploy("compare", ONE, TWO)[1])[:3]
+    assert [row[1] for row in rows] == ["WORDS", "--lr 0.1", "--lr 0.01"]
+
+
 def test_the_speed_is_compared_only_on_request(folder):
     collected = collect_run(folder, ONE, [1.0], tag="error")
     speed = record(scalar_event(1, 1.0, **{"global_step/sec": 50.0}))
@@ -81,23 +133,21 @@ def test_many_scalars_are_named_in_part(folder):
 
 def test_a_smoothed_value_is_the_mean_over_the_last_steps():
     series = tuple(Point(step, 0.0, float(step)) for step in (0, 10, 20, 30, 45))
-    assert compare_module.smooth_series(series, 20) == (0.0, 5.0, 15.0, 25.0, 37.5)
-    assert compare_module.smooth_series(series, 1) == (0.0, 10.0, 20.0, 30.0, 45.0)
-    assert compare_module.smooth_series(series, 1000) == (0.0, 5.0, 10.0, 15.0, 21.0)
+    assert smooth_series(series, 20) == (0.0, 5.0, 15.0, 25.0, 37.5)
+    assert smooth_series(series, 1) == (0.0, 10.0, 20.0, 30.0, 45.0)
+    assert smooth_series(series, 1000) == (0.0, 5.0, 10.0, 15.0, 21.0)
 
 
 def test_nan_and_infinity_affect_only_the_means_of_their_window():
     values = (1.0, math.nan, 3.0, 1e300, math.inf, -math.inf, 5.0, 6.0)
-    found = compare_module.smooth_series(tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 2)
+    found = smooth_series(tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 2)
     assert [math.isfinite(value) for value in found] == [1, 0, 0, 1, 0, 0, 0, 1]
     assert found[-1] == 5.5
 
 
 def test_a_huge_value_does_not_distort_later_means():
     values = [1e38, *[0.1] * 5000]
-    found = compare_module.smooth_series(
-        tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 1000
-    )
+    found = smooth_series(tuple(Point(n, 0.0, v) for n, v in enumerate(values)), 1000)
     assert found[-1] == 0.1
 
 

@@ -11,12 +11,22 @@ from dataclasses import replace
 import pytest
 
 from tfdeploy import run as runs
+from tfdeploy.commands.following import run_end
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.run_index import page
-from tfdeploy.experiments.run_index.rows import summarize_losses
+from tfdeploy.experiments.run_index.rows import draw_sparkline
 from tfdeploy.experiments.scalars import Point
+from unit.agent.reports.test_progress import record, write
 from unit.cli.test_cli import tfdeploy  # noqa: F401
-from unit.experiments.run_report.finished import ONE, TWO, change, finished_run, write_history
+from unit.experiments.run_report.finished import (
+    ONE,
+    START,
+    TWO,
+    change,
+    finished_run,
+    write_history,
+)
+from unit.experiments.test_scalars import scalar_event
 
 THREE = "20260103-000000-cccc"
 
@@ -39,8 +49,8 @@ def test_each_run_is_a_row_with_what_it_reached(tmp_path):
     finished_run(tmp_path, ONE, name="base", words=("--lr", "0.1", "--api-key=abcdef"))
     index, _ = index_of(tmp_path)
     assert cells_of(page.render(index)) == [
-        f"base {ONE}", "succeeded", "0.5", "0.5", "", "20", "2026-01-01 00:00", "1m 00s",
-        "1 ps, 2 workers", "a, b", "--lr 0.1 --api-key=(hidden)",
+        f"base {ONE}", "--lr 0.1 --api-key=(hidden)", "succeeded", "0.5", "0.5", "", "20",
+        "2026-01-01 00:00", "1m 00s", "1 ps, 2 workers", "a, b",
     ]  # fmt: skip
 
 
@@ -50,7 +60,34 @@ def test_the_newest_run_is_first_and_a_failed_one_says_so(tmp_path):
     write_history(failed, "worker-0", change(0, "STARTING"), change(9, "FAILED", reason="exit 1"))
     index, _ = index_of(tmp_path)
     assert [row.label for row in index.rows] == [TWO, ONE]
-    assert cells_of(page.render(index))[1:6] == ["failed", "–", "–", "–", "–"]
+    assert cells_of(page.render(index))[2:7] == ["failed", "–", "–", "–", "–"]
+
+
+def test_the_metrics_of_keras_are_beside_those_of_its_validation(tmp_path):
+    run = finished_run(tmp_path, ONE, losses=())
+    finished_run(tmp_path, TWO, losses=(2.0, 1.0))
+    for folder, losses in (("train", (0.5, 0.25)), ("validation", (0.3, 0.4))):
+        points = [
+            record(scalar_event(n, START + n, epoch_loss=loss, epoch_accuracy=1 - loss))
+            for n, loss in enumerate(losses)
+        ]
+        write(run.folder / "events" / folder, *points)
+    html = page.render(index_of(tmp_path)[0])
+    headings = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", html)
+    reached = ["Last loss", "Best loss", "Last validation loss", "Best validation loss"]
+    assert headings[1:7] == ["Words", "Result", *reached]
+    assert cells_of(html, 1)[3:11] == ["0.25", "0.25", "0.4", "0.3", "0.75", "0.75", "0.6", "0.7"]
+    assert cells_of(html, 0)[3:11] == ["1", "1", *["–"] * 6]
+
+
+def test_a_run_that_was_stopped_here_is_stopped_until_it_is_started_again(tmp_path):
+    run = finished_run(tmp_path, ONE, losses=())
+    shutil.rmtree(run.folder / "logs")
+    assert index_of(tmp_path)[0].rows[0].course.result == "unknown"
+    run_end.save(run, {str(placement.task): "STOPPED" for placement in run.plan.placements})
+    assert index_of(tmp_path)[0].rows[0].course.result == "stopped"
+    runs.save(replace(run, launched="another"))
+    assert index_of(tmp_path)[0].rows[0].course.result == "unknown"
 
 
 def test_a_missing_report_is_written_and_linked_and_a_current_one_is_kept(tmp_path):
@@ -150,25 +187,21 @@ def series(*values):
     return tuple(Point(10 * number, 0.0, value) for number, value in enumerate(values))
 
 
-def test_the_losses_are_the_last_mean_and_the_best_one():
-    found = summarize_losses(series(4.0, 1.0, 2.0))
-    assert (found.last, found.best) == (2.0, 1.0)
+def test_the_line_of_the_loss_is_described():
+    found = draw_sparkline(series(4.0, 1.0, 2.0))
     assert found.description == "loss from 4 to 2"
-    assert found.sparkline.startswith("0.0,2.0 50.0,22.0 100.0,")
+    assert found.points.startswith("0.0,2.0 50.0,22.0 100.0,")
 
 
 def test_losses_without_numbers_are_unknown():
     for values in ((), (math.nan, math.inf), (None,)):
-        found = summarize_losses(series(*values))
-        assert (math.isnan(found.best), found.sparkline) == (True, "")
+        assert draw_sparkline(series(*values)).points == ""
 
 
-def test_a_loss_that_ends_as_nan_has_no_last_value_but_a_line():
-    found = summarize_losses(series(2.0, 1.0, math.nan))
-    assert (math.isnan(found.last), found.best) == (True, 1.0)
-    assert len(found.sparkline.split()) == 2
+def test_a_loss_that_ends_as_nan_has_a_line():
+    assert len(draw_sparkline(series(2.0, 1.0, math.nan)).points.split()) == 2
 
 
 def test_a_line_has_few_points_and_negative_values_are_drawn():
-    assert len(summarize_losses(series(*range(1, 1000))).sparkline.split()) <= 60
-    assert summarize_losses(series(-1.0, 1.0)).sparkline == "0.0,22.0 100.0,2.0"
+    assert len(draw_sparkline(series(*range(1, 1000))).points.split()) <= 60
+    assert draw_sparkline(series(-1.0, 1.0)).points == "0.0,22.0 100.0,2.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from tfdeploy.experiments.run_report.history import Change
 from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.experiments.run_report.training.charts import TrainedRun
 from tfdeploy.experiments.scalars import Point
+from tfdeploy.experiments.training.pauses import Pause
 from unit.builders import make_plan
 
 
@@ -99,6 +101,17 @@ def test_the_loss_comes_first_then_the_speed_then_others():
     assert [chart.title for chart in found] == ["loss", "steps/s", "accuracy", "z"]
     assert more == ()
     assert found[0].description == "loss over time. a: from 3 to 2, lowest 2, highest 3"
+
+
+def test_no_line_is_drawn_across_a_pause_and_it_has_no_speed():
+    steps = (*series(3, 2, 1), *series(0.9, 0.8, at=1500.0))
+    found = tuple(Point(10 * n, point.time_s, point.value) for n, point in enumerate(steps))
+    run = TrainedRun("a", 1000.0, {"loss": found}, pauses=[Pause(1002.5, 1490.0)])
+    [loss] = charts._scalar_lines([run], "loss")
+    assert loss.xs == [0.0, 1.0, 2.0, 2.5, 500.0, 501.0]
+    assert [math.isnan(y) for y in loss.ys] == [False, False, False, True, False, False]
+    [speed] = charts._speed_lines([run])
+    assert [y for y in speed.ys if not math.isnan(y)] == [10.0, 10.0, 10.0]
 
 
 def test_only_the_first_scalars_are_drawn_and_the_others_named():

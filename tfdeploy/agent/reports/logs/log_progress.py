@@ -22,7 +22,8 @@ WAITING_LINES = 100  # TensorFlow repeats the lines for all tasks that it waits 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 EPOCH = re.compile(r"^Epoch (\d{1,9})/(\d{1,9})\s*$")
 BATCH = re.compile(r"^\s*(\d{1,9})/(?:(\d{1,9}) [━╸ \[-]|Unknown )")
-STEP = re.compile(r"\b(?:global_?)?step[ =:]{1,3}(\d{1,18})\b", re.I)
+# Not TensorFlow's own "Step 92257989966918359 cancelled": it numbers the calls of a session, too.
+STEP = re.compile(r"\b(?:global_?)?step[ =:]{1,3}(\d{1,15})\b(?! (?:was )?cancel)", re.I)
 LOSS = re.compile(r"(?<![\w/])loss[ =:]{1,3}([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])", re.I)
 # Source: tensorflow/core/distributed_runtime/master.cc, RemoteWorkerCreate.
 WAITING = re.compile(

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments import plots, scalars
-from tfdeploy.experiments.comparing.compare import DEFAULT_WINDOWS, SPEED, smooth_series
 from tfdeploy.experiments.comparing.comparison import LOSS
+from tfdeploy.experiments.comparing.smoothing import SPEED, smooth_series, window_of
 from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.run_report.training import gpu_lines, time_axis
 from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
 from tfdeploy.experiments.run_report.training.time_axis import TimePanel
+from tfdeploy.experiments.training import metrics
+from tfdeploy.experiments.training.pauses import trained_pairs, with_gaps
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.run_report.training.log_losses import LogLosses
     from tfdeploy.experiments.run_report.training.time_axis import TimeAxis
     from tfdeploy.experiments.scalars import Point, Series
+    from tfdeploy.experiments.training.pauses import Pause
 
 MAX_CHARTS = 8
 MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
@@ -46,13 +48,15 @@ class Chart:
 @dataclass(frozen=True)
 class TrainedRun:
     """The scalars of a run, by name, and when it started, in seconds since the epoch. If it has no
-    scalars, `log_losses` are those in its log. `gpus` is the use of each task's GPUs."""
+    scalars, `log_losses` are those in its log. `gpus` is the use of each task's GPUs. No line is
+    drawn across `pauses`."""
 
     label: str
     started_s: float
     scalars: Mapping[str, Series]
     log_losses: LogLosses = NO_LOSSES
     gpus: Mapping[str, Sequence[GpuSample]] = field(default_factory=dict)
+    pauses: Sequence[Pause] = ()
 
 
 def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
@@ -90,7 +94,8 @@ def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) 
 def _ordered(names: Iterable[str]) -> list[str]:
     """Return "loss" first, then other losses, then all other names."""
     without_speed = {name for name in names if name != SPEED}
-    return sorted(without_speed, key=lambda name: (name != LOSS, LOSS not in name.lower(), name))
+    main = metrics.main_loss(sorted(without_speed))
+    return sorted(without_speed, key=lambda name: (name != main, LOSS not in name.lower(), name))
 
 
 def _scalar_lines(runs: Sequence[TrainedRun], name: str) -> list[Line]:
@@ -98,13 +103,13 @@ def _scalar_lines(runs: Sequence[TrainedRun], name: str) -> list[Line]:
     for run in runs:
         series = run.scalars.get(name, ())
         if series:
-            steps = max(1, (series[-1].step - series[0].step) // DEFAULT_WINDOWS)
-            points = list(zip(series, smooth_series(series, steps), strict=True))
+            points = list(zip(series, smooth_series(series, window_of(series)), strict=True))
             shown = points[:: math.ceil(len(points) / MAX_POINTS)]
             shown += [] if shown[-1] == points[-1] else points[-1:]
             xs = [point.time_s - run.started_s for point, _ in shown]
             raw = [_number(point) for point, _ in shown]
-            lines.append(Line(run.label, xs, [mean for _, mean in shown], raw))
+            line = Line(run.label, xs, [mean for _, mean in shown], raw)
+            lines.append(with_gaps(line, run.pauses, run.started_s))
     return lines
 
 
@@ -112,13 +117,14 @@ def _speed_lines(runs: Sequence[TrainedRun]) -> list[Line]:
     """Return the steps/s between SPEED_POINTS moments of each run."""
     lines = []
     for run in runs:
-        steps = scalars.step_times(scalars.of_same_clock(run.scalars, LOSS))
+        main = metrics.main_loss(list(run.scalars))
+        steps = scalars.step_times(scalars.of_same_clock(run.scalars, main))
         chosen = steps[:: math.ceil(len(steps) / SPEED_POINTS)] if steps else ()
-        pairs = [(a, b) for a, b in pairwise(chosen) if b.time_s > a.time_s]
+        pairs = [(a, b) for a, b in trained_pairs(chosen, run.pauses) if b.time_s > a.time_s]
         if pairs:
             xs = [b.time_s - run.started_s for _, b in pairs]
             ys = [(b.step - a.step) / (b.time_s - a.time_s) for a, b in pairs]
-            lines.append(Line(run.label, xs, ys))
+            lines.append(with_gaps(Line(run.label, xs, ys), run.pauses, run.started_s))
     return lines
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.experiments.plots import COLOURS, Line
 from tfdeploy.experiments.run_report.training.time_axis import TimePanel
+from tfdeploy.experiments.training.pauses import with_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,13 +45,14 @@ def _panel(runs: Sequence[TrainedRun], title: str, top: float, value: Value) -> 
 def _lines(run: TrainedRun, value: Value, is_alone: bool) -> list[Line]:
     tasks = _binned(run, value)
     if is_alone and len(tasks) <= MAX_LINES:
-        return [Line(task, [*means], [*means.values()]) for task, means in tasks.items()]
+        lines = [Line(task, [*means], [*means.values()]) for task, means in tasks.items()]
+        return [with_gaps(line, run.pauses, run.started_s) for line in lines]
     times = sorted({time for means in tasks.values() for time in means})
     values = [[means[time] for means in tasks.values() if time in means] for time in times]
     label = f"{len(tasks)} tasks: median, lowest and highest" if is_alone else run.label
     low, high = [min(each) for each in values], [max(each) for each in values]
     line = Line(label, times, [median(each) for each in values], low=low, high=high)
-    return [line] if times else []
+    return [with_gaps(line, run.pauses, run.started_s)] if times else []
 
 
 def _binned(run: TrainedRun, value: Value) -> Mapping[str, Mapping[float, float]]:

@@ -54,6 +54,8 @@ def test_other_forms_of_keras(line, epoch_and_batch):
         ("step 5 loss nan", 5, "nan"),
         ("12ms/step - val_loss: 0.3", None, ""),
         ("stepped 3 times, lossless 4", None, ""),
+        ("Step 92257989966918359 cancelled", None, ""),
+        ("Step 3 was cancelled by an explicit call to `Session::Close()`.", None, ""),
     ],
 )
 def test_a_line_with_a_step_and_a_loss(line, step, loss):

@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent import records
-from tfdeploy.commands.runs import run_result
+from tfdeploy.commands.following import run_end
+from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.run_report import files, history
 from tfdeploy.experiments.run_report.history import Change
 from tfdeploy.experiments.run_report.training import log_losses
 from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
+from tfdeploy.experiments.training.pauses import pauses
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.run_report.training.log_losses import LogLosses
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.training.pauses import Pause
     from tfdeploy.run import Run
 
 UNKNOWN = "unknown"
@@ -55,10 +58,15 @@ class Course:
 
     @property
     def duration_s(self) -> float:
-        """Return the seconds from its start to the last change of a state; NaN if unknown."""
+        """Return the seconds from its start to the last change of a state, without its pauses; NaN
+        if unknown."""
         last = [changes[-1].at for changes in self.histories.values() if changes]
-        end = max(last, default=math.nan) if self.result != "going" else self.known_until
-        return end - self.started_s
+        end = max(last, default=math.nan) if self.result != RUNNING else self.known_until
+        return end - self.started_s - sum(pause.end - pause.begin for pause in self.pauses)
+
+    @property
+    def pauses(self) -> tuple[Pause, ...]:
+        return pauses(self.histories[str(self.run.plan.chief.task)])
 
     @property
     def states(self) -> dict[str, str]:
@@ -76,15 +84,25 @@ class Course:
 def read(run: Run, status: RunStatus | None) -> Course:
     """Read the run's folder and add what its hosts answered. Raises OSError."""
     now, histories = time.time(), {}
+    stopped_s, stopped = run_end.read(run)
     for placement in run.plan.placements:
         task = str(placement.task)
         report = status.report(task) if status else None
         file = run.folder / "logs" / f"{placement.task.file_name}.history.jsonl"
-        histories[task] = _with_report(history.read(file), report, now)
+        changes = _with_end(history.read(file), stopped_s, stopped.get(task, ""))
+        histories[task] = _with_report(changes, report, now)
     answered = [task for task in histories if status and status.report(task)]
     found = scalars.read_events(run.folder / "events")
     losses = NO_LOSSES if found else log_losses.parse(files.chief_log(run))
     return Course(run, histories, now if answered else _collected_at(run), found, losses)
+
+
+def _with_end(changes: tuple[Change, ...], at: float, state: str) -> tuple[Change, ...]:
+    """Return the changes, with the state in which a stop left the task if they end before it."""
+    if not state or (changes and changes[-1].state in records.ENDED):
+        return changes
+    restarts = changes[-1].restarts if changes else 0
+    return (*changes, Change(max(at, changes[-1].at if changes else 0.0), state, restarts))
 
 
 def _with_report(

@@ -1,0 +1,37 @@
+"""How a stop left a run: kept in its folder on the controller, for pages about runs that were not
+collected since."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.agent.records import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfdeploy.run import Run
+
+FILE = "stopped.json"
+
+
+def save(run: Run, states: Mapping[str, str]) -> None:
+    """Write the states in which a stop left the tasks. A run whose folder can't be written is
+    stopped all the same."""
+    document = {"at": time.time(), "launched": run.launched, "states": dict(states)}
+    with suppress(OSError):
+        (run.folder / FILE).write_text(json.dumps(document) + "\n")
+
+
+def read(run: Run) -> tuple[float, dict[str, str]]:
+    """Return when the run was last stopped, by the controller's clock, and the states of its tasks
+    that had ended; none if it was not stopped, or was started again."""
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        document: dict[str, Any] = json.loads((run.folder / FILE).read_text())
+        if document["launched"] == run.launched:
+            states = {task: state for task, state in document["states"].items() if state in ENDED}
+            return float(document["at"]), states
+    return 0.0, {}
