@@ -12,18 +12,19 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.environments import index_settings, program
+from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.release.snapshot import Release
 
 PLACE = "env.wheels"
@@ -39,6 +40,7 @@ VARIABLES = re.compile(
     r"|(?i:(https?|all|no)_proxy)"
 )
 OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])(file:|/|~)")
+PINNED = re.compile(r"^([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)", re.MULTILINE)
 # Requirements whose source code would be built to learn its name or version. pip builds what a URL
 # names even if it may use only wheels.
 WHEEL_URL = re.compile(r"[\w.\[\],-]+\s*@\s*https?://[^\s;#?]+\.whl(#[^\s;]*)?(\s*[;\s].*)?")
@@ -83,8 +85,7 @@ def uv_release(machine: str, libc: str) -> Release | None:
 def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
     """Download into `folder` all wheels of an environment for hosts of this platform; return them
     as a release. Raises NoWheels."""
-    if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
-        raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
+    _refuse_unknown(target)
     work, wheels = folder / "work", folder / "wheels"
     for each in (work, wheels):
         each.mkdir()
@@ -94,9 +95,25 @@ def download(spec: EnvironmentSpec, target: Target, folder: Path) -> Release:
     return snapshot.take_data_set(PLACE, wheels, (), "hash")
 
 
+def versions(requirements: Sequence[str], target: Target) -> dict[str, str]:
+    """Return the versions that fit together of all packages which these requirements mean on hosts
+    of this platform, by their normalized names. Raises NoWheels."""
+    _refuse_unknown(target)
+    with tempfile.TemporaryDirectory(prefix="tfdeploy-versions-") as folder:
+        work = Path(folder)
+        _write_files(EnvironmentSpec("", tuple(requirements), (), {}, "", ()), work)
+        _pin(target, work)
+        return dict(PINNED.findall((work / "pinned.txt").read_text()))
+
+
 def is_wheels(release: str) -> bool:
     """Return whether a release has wheels, by its id."""
     return release.rpartition("-")[0] == snapshot.slug(PLACE)
+
+
+def _refuse_unknown(target: Target) -> None:
+    if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
+        raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
 
 
 def _write_files(spec: EnvironmentSpec, work: Path) -> None:

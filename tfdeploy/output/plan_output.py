@@ -86,17 +86,26 @@ class PlanOutput(Terminal):
 
     def print_draft(self, draft: Draft) -> None:
         """Print what was found, and why the file is as it is."""
-        from tfdeploy.init.document import missing_tensorflow, reasons
+        from tfdeploy.init.document import missing_packages, reasons
 
+        self._print_machines(draft)
+        for reason in (*reasons(draft.proposal), missing_packages(draft.proposal)):
+            if reason:
+                self.print_text(reason)
+        self.print_notes(draft.notes)
+
+    def print_whole_draft(self, draft: Draft) -> None:
+        """Print what was found, and the whole file, whose comments say why it is so."""
+        self._print_machines(draft)
+        self.print_text(draft.text)
+        self.print_notes(draft.notes)
+
+    def _print_machines(self, draft: Draft) -> None:
         table = Table(*status_table.MACHINE_COLUMNS)
         for row in status_table.machine_rows(draft.proposal.machines):
             table.add_row(*map(escape_line, row))
         self._out.print_table(table)
         self.print_text("")
-        for reason in (*reasons(draft.proposal), missing_tensorflow(draft.proposal)):
-            if reason:
-                self.print_text(reason)
-        self.print_notes(draft.notes)
 
     def print_init_written(self, draft: Draft, flags: str) -> None:
         """Print what to type next; `flags` name the file."""
