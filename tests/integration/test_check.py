@@ -142,7 +142,9 @@ def test_what_keeps_the_program_from_starting_is_an_error_with_what_to_do(make_p
     for name, host in project.hosts.items():
         own = [error.removeprefix(f"{name}: ") for error in errors if error.startswith(f"{name}: ")]
         syntax, tensorflow, secret, packages = own
-        assert syntax.startswith("helpers.py, line 2: SyntaxError: invalid syntax\n  correct it for ")
+        assert syntax.startswith(
+            "helpers.py, line 2: SyntaxError: invalid syntax\n  correct it for "
+        )
         assert tensorflow.startswith("other.py, line 2: ModuleNotFoundError: No module named ")
         assert "and TensorFlow 2.21.0, or install other versions" in tensorflow
         assert secret.endswith("\n  source.exclude or .gitignore leaves the file out: correct that")
@@ -229,6 +231,7 @@ def test_tensorflow_is_imported_with_the_environment_of_the_tasks(world, tmp_pat
     env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "job")}
     training = {job: {"env": env} for job in ("ps", "worker")}
     project = world.project(hosts=hosts, training=training)
+    (project.folder / "train.py").write_text("import tensorflow")
     json_module = project.folder.parent / "json.py"
     json_module.write_text("raise ImportError")
     assert check(project)["errors"] == []

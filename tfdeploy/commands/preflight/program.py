@@ -122,8 +122,12 @@ def _add_to_requirements(intent: Intent, packages: list[str]) -> str:
     if env:
         return f"in [env] of hosts.toml: {_line([*env.requirements, *packages])}"
     of_program = {name: each.module for name, (_, each) in find(intent.modules).items()}
-    own = [name for name, module in of_program.items() if not _is_excluded(intent, module)]
-    line = _line(list(dict.fromkeys([*intent.inventory.training.imports, *own])))
+    foreign = [
+        name
+        for name, module in of_program.items()
+        if not (_is_excluded(intent, module) or _is_in_source(intent, module))
+    ]
+    line = _line(list(dict.fromkeys([*intent.inventory.training.imports, *foreign])))
     return f"install it there; or in hosts.toml, below [env]: {line}"
 
 
