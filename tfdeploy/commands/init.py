@@ -82,6 +82,7 @@ def draft(
     text = document.write(proposal)
     loaded = _validated(text, file, machines)
     notes += [*_import_errors(machines), *_without_environment(file, machines)]
+    notes += requirements.lacking(program, loaded, machines)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 

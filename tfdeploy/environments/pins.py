@@ -30,8 +30,10 @@ def pin(packages: Sequence[str], hosts: Iterable[tuple[Target, bool]]) -> list[s
 
 def _chosen(lines: Sequence[str], target: Target) -> list[str]:
     versions = wheelhouse.versions(lines, target)
-    return [versions[_normalized(line.partition("[")[0])] for line in lines]
+    return [versions[normalized(line)] for line in lines]
 
 
-def _normalized(name: str) -> str:
+def normalized(requirement: str) -> str:
+    """Return the name of a package without extras, as installers compare it."""
+    name = requirement.partition("[")[0]
     return re.sub(r"[-_.]+", "-", name).lower()
