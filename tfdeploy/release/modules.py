@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_MODULES = 100
 MAX_BYTES = 1_000_000
+MAIN = "__main__"  # of a package: its import runs a program
 FOLDERS = ("src", "lib")  # that programs often add to Python's path
 
 
@@ -49,7 +50,8 @@ def read(root: Path, scripts: Iterable[str], has: Callable[[str], bool]) -> dict
         for each in content.imports:
             places = first if each.top in sys.stdlib_module_names else [*folders, *FOLDERS]
             own = [*_files(each, _above(path)[:1] if each.level else places, has)]
-            foreign += [] if own or each.level else [each]
+            is_foreign = not own and not each.level and MAIN not in each.full_name.split(".")
+            foreign += [each] if is_foreign else []
             waiting += [file for file in own if file not in found and file not in waiting]
         found[path] = Module(content, tuple(foreign))
     return found

@@ -25,7 +25,7 @@ def foreign(program, path="train.py"):
 def test_own_modules_are_read_also_through_others_and_in_circles(tmp_path):
     program = read(
         tmp_path,
-        train="import os, lib.a",
+        train="import os, lib.a, pip.__main__",
         lib__a="from lib import b",
         lib__b="import train, broken, numpy",
         broken="print 'python 2'",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.release.modules import Module
 
+NOT_FOUND = "ModuleNotFoundError"
+
 
 def of_tasks(intent: Intent, launches: Sequence[Launch]) -> Mapping[str, Module]:
     """Return the modules of the program that these tasks run; without tasks, as on a spare host,
@@ -66,7 +68,8 @@ def errors(intent: Intent, facts: HostFacts) -> Iterator[AgentError]:
             yield AgentError(facts.host, *_explain(intent, facts, each))
     if lacking:
         places = ", ".join(_needed(intent, each) for each in lacking.values())
-        packages = list(dict.fromkeys(map(package_of, lacking)))
+        absent = [name for name, each in facts.imports.items() if NOT_FOUND in each.error]
+        packages = list(dict.fromkeys(map(package_of, [*absent, *lacking])))
         hint = _add_to_requirements(intent, packages)
         yield AgentError(facts.host, f"{facts.python_name} has no {places}", hint)
 
