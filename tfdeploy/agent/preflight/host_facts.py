@@ -14,12 +14,11 @@ from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
 from ..protocol.preflight import HostFacts, ImportFacts
-from ..records import OPEN
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Sequence
+    from typing import Dict, Iterator, List
 
     from ..protocol.preflight import Statement
     from ..refusal import Refusal
@@ -62,11 +61,11 @@ def survey(
     gpus: List[int],
     imports: List[str],
     programs: Dict[str, List[str]],
-    network: str = OPEN,
-    project: str = "",
-    environment: str = "",
-    sources: Optional[Dict[str, str]] = None,
-    statements: Sequence[Statement] = (),
+    network: str,
+    project: str,
+    environment: str,
+    sources: Dict[str, str],
+    statements: List[Statement],
 ) -> HostFacts:
     """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
     on this host.
@@ -84,8 +83,8 @@ def survey(
     imports = [] if unbuilt else imports
     env = {**env, **_visible_gpus(gpus)}
     # An environment is built with the agent's Python, unless hosts.toml names another version.
-    own = (sys.executable, []) if unbuilt else (python, [*statements])
-    tried = parallel.begin(lambda: try_program(own[0], env, sources or {}, own[1]))
+    own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
+    tried = parallel.begin(lambda: try_program(*own))
     found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
         *_logout_refusals(),

@@ -8,7 +8,6 @@ from tfdeploy.agent.records import OPEN
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, shorten_names
-from tfdeploy.init.strategy import uses_parameter_server_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +39,8 @@ def _missing_chief(intent: Intent) -> Iterator[TfdeployError]:
     """Warn if no task trains: a program with ParameterServerStrategy needs a chief."""
     if "ps" not in intent.plan.cluster or intent.plan.chief.task.job == "chief":
         return
+    from tfdeploy.init.strategy import uses_parameter_server_strategy  # few plans need it
+
     if uses_parameter_server_strategy(each.syntax for each in intent.modules.values()):
         yield TfdeployError(
             "no host has chief = true: with ParameterServerStrategy, workers and ps only serve, "
