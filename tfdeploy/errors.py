@@ -5,6 +5,7 @@
     ├── HostError(host)                             exit 1
     │   Unreachable · AuthenticationFailed · HostKeyRefused · CommandFailed
     │   CommandTimedOut · TransferFailed · AgentError (LeaseConflict) · AgentExitedEarly
+    │   OutdatedRecord
     ├── TaskError(task, host)                       exit 1
     │   TaskFailed · TaskNotReady
     ├── Cancelled                                   the program's own `cancel` was set
@@ -25,6 +26,7 @@ from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 WORD = re.compile(r"(\bport \d+|(?<![\w.:-])[\w.:-]*\w)")
 # Words that may differ between hosts with the same error, besides their names: IPv4 and IPv6
@@ -130,6 +132,15 @@ class LeaseConflict(AgentError):
     def __init__(self, host: str, message: str, hint: str, run: str) -> None:
         super().__init__(host, message, hint)
         self.run = run
+
+
+class OutdatedRecord(AgentError):
+    """A host has a newer record of `run` than the controller: it was resumed or scaled elsewhere.
+    `hosts_file` is the run's hosts.toml."""
+
+    def __init__(self, host: str, message: str, hint: str, run: str, hosts_file: Path) -> None:
+        super().__init__(host, message, hint)
+        self.run, self.hosts_file = run, hosts_file
 
 
 class TaskError(TfdeployError):

@@ -3,7 +3,7 @@
 The record says what was started; only the hosts know the state of the tasks. Each host of the run
 has a copy of the record (see commands/following/recover_record.py).
 
-runs/<run>/run.json      the release, the agent, and the hosts file's name
+runs/<run>/run.json      the release, the agent, the hosts file's name and its folder
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
 runs/<run>/…             what `collect` fetches
 """
@@ -13,21 +13,22 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config import inventory as inventories
-from tfdeploy.errors import RunError
+from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.planning.plan import Plan
@@ -46,8 +47,8 @@ class Run:
 
     agent: the version of the agent that started the run.
     auto_ports: the hosts whose ports were chosen when the run started.
-    launched: the id of the start or resume that launched the tasks; a stop ends only the tasks of
-        its own launch.
+    launched: the id of the start or resume that launched the tasks; what cleans up after a start
+        that failed ends only the tasks of its own launch.
     data: the release of each data set, by its place.
     environments: the id of each host's Python environment; {} without [env].
     of_sweep: a sweep started the run to measure it; it is never the default run of a command.
@@ -55,6 +56,8 @@ class Run:
     name: the user's name for the run; "" for none.
     words: those that the command line added to the command.
     """
+
+    __repr__ = short_repr
 
     id: str
     release: str
@@ -85,20 +88,6 @@ class Run:
         return self.inventory.file.parent / FOLDER / self.id
 
 
-def default_hosts_file() -> Path:
-    """Return the inventory file of a command without --hosts."""
-    return Path(os.environ.get("TFDEPLOY_HOSTS") or "hosts.toml")
-
-
-def hosts_flag(file: Path) -> str:
-    """Return the option that names an inventory file on the command line; "" for the default."""
-    cwd = Path.cwd()
-    absolute = cwd / file
-    shown = absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute
-    is_default = absolute == cwd / default_hosts_file()
-    return "" if is_default else f"--hosts {shlex.quote(str(shown))}"
-
-
 def new_id() -> str:
     """Return a run id that sorts by age: the time in UTC to the second, two hex digits for 1/256
     seconds, and two random ones against collisions."""
@@ -124,6 +113,7 @@ def to_record(run: Run) -> Record:
         "release": run.release,
         "agent": run.agent,
         "hosts_file": run.inventory.file.name,
+        "folder": str(run.inventory.file.parent.resolve()),
         "auto_ports": list(run.auto_ports),
         "launched": run.launched,
         "data": dict(run.data),
@@ -261,6 +251,16 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     `*` in the pattern stands for any characters, as in a shell."""
     found = _records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
+
+
+def namesakes(run: Run) -> list[Run]:
+    """Return the other runs on the controller with the run's name, the newest first, without those
+    whose record is broken."""
+    base, found = run.folder.parent, []
+    for run_id in ids_by_name(base, run.name) if run.name else ():
+        with suppress(RunError, InventoryError, OSError):
+            found += [read_folder(base / run_id)] if run_id != run.id else []
+    return found
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

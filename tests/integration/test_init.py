@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import shutil
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -15,15 +12,16 @@ import pytest
 from support import wheels
 from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
+from support.terminal import on_terminal
 
 from tfdeploy.config import inventory
+from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# One after another: all of them use the ports that hosts.toml has by default.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("default-ports")]
+pytestmark = pytest.mark.slow
 
 TENSORFLOW = """
 __version__ = "2.21.0"
@@ -52,6 +50,9 @@ class Folder:
     @property
     def environment(self) -> dict[str, str]:
         return {**environment(self.path), "HOME": str(self.home), **self.variables}
+
+    def on_terminal(self, words: list[str], answers: str) -> tuple[int, str]:
+        return on_terminal(words, answers, self.path, self.environment)
 
     def init(self, *words: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
         done = self.tf("init", *words, *self.options)
@@ -91,9 +92,9 @@ def test_hosts_get_what_they_need_and_nothing_else(folder):
     loaded = folder.inventory
     assert [host.name for host in loaded.hosts] == ["one", "two"]
     assert {host.python for host in loaded.hosts} == {"~/tf/bin/python"}
-    # One machine stands in for both: they share their home, and one has the other's ports.
+    # One machine stands in for both: they share their home.
     assert [host.shared_fs for host in loaded.hosts] == [True, True]
-    assert loaded.host("one").ports != loaded.host("two").ports
+    assert {host.ports for host in loaded.hosts} == {AUTO_PORTS}
     # SSH reaches them at a loopback address, which no other host could use.
     assert all(not host.address.startswith("127.") for host in loaded.hosts)
     assert (loaded.host("one").ps, loaded.host("two").workers) == (1, 1)
@@ -162,15 +163,6 @@ def test_an_existing_file_is_never_overwritten(folder):
     assert (folder.path / "hosts.toml").read_text() == "mine"
     folder.init("one", "--hosts", "other.toml")
     assert (folder.path / "other.toml").exists()
-
-
-def test_a_used_port_leads_to_other_ports(folder):
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", 2222))
-        taken.listen()
-        folder.init("one")
-    assert 2222 not in folder.inventory.host("one").ports
 
 
 def test_two_names_of_one_machine_are_refused(folder, tmp_path, keys, base, sshds):
@@ -255,34 +247,14 @@ def test_a_host_that_cannot_run_tasks_is_refused(
         odd.stop()
 
 
-def on_terminal(folder, words, answers):
-    """Run `tfdeploy` on a terminal, type the answers, and return its exit code and its output."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfdeploy", *words],
-        cwd=folder.path, env=folder.environment, stdin=terminal, stdout=terminal, stderr=terminal,
-        start_new_session=True,
-    )  # fmt: skip
-    os.close(terminal)
-    os.write(controller, answers.encode())
-    output = b""
-    try:
-        while chunk := os.read(controller, 1 << 16):
-            output += chunk
-    except OSError:  # the terminal is closed
-        pass
-    os.close(controller)
-    return process.wait(), output.decode()
-
-
 def test_without_hosts_it_asks_at_a_terminal(folder):
-    code, output = on_terminal(folder, ["init", *folder.options], "one\ny\n")
+    code, output = folder.on_terminal(["init", *folder.options], "one\ny\n")
     assert code == 0, output
     assert [host.name for host in folder.inventory.hosts] == ["one"]
 
 
 def test_no_host_at_the_question_means_this_machine(folder):
-    code, output = on_terminal(folder, ["init"], "\ny\n")
+    code, output = folder.on_terminal(["init"], "\ny\n")
     assert code == 0, output
     shown = output.replace("\r\n", "\n").partition("write hosts.toml?")[0]
     assert (folder.path / "hosts.toml").read_text() in shown
@@ -290,6 +262,6 @@ def test_no_host_at_the_question_means_this_machine(folder):
 
 
 def test_no_at_the_terminal_writes_nothing(folder):
-    code, output = on_terminal(folder, ["init", "one", *folder.options], "n\n")
+    code, output = folder.on_terminal(["init", "one", *folder.options], "n\n")
     assert code == 1, output
     assert not (folder.path / "hosts.toml").exists()

@@ -59,7 +59,7 @@ def test_the_runs_folder_is_never_part_of_a_release(tmp_path):
     (tmp_path / "train.py").write_text("")
     (tmp_path / "one").mkdir()
     runs.save(make_run(tmp_path / "one"))
-    assert {*snapshot.take(tmp_path, ()).manifest} == {"train.py", "one/hosts.toml"}
+    assert {*snapshot.take(tmp_path, ()).manifest} == {"train.py"}
 
 
 def test_a_runs_folder_that_exists_stays_as_it_is(tmp_path):
@@ -295,6 +295,7 @@ def test_run_json_holds_every_field(tmp_path):
         "release": "f00d",
         "agent": "a9e",
         "hosts_file": "hosts.toml",
+        "folder": str(tmp_path),
         "auto_ports": [],
         "launched": "",
         "data": {},

@@ -8,12 +8,21 @@ class Refusal(Exception):
 
     `message` is one sentence that says what was found and what was expected; `hint` is a command or
     an edit that helps. `busy` says that the needed port or GPU is in use, and so may become free;
-    `held_by` is the run that holds it, or "".
+    `held_by` is the run that holds it, or "". `outdated` says that the controller's record of the
+    run is older than the host's.
     """
 
-    def __init__(self, message: str, hint: str = "", held_by: str = "", busy: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        held_by: str = "",
+        busy: bool = False,
+        outdated: bool = False,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.held_by = held_by
         self.busy = busy
+        self.outdated = outdated

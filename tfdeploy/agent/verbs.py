@@ -28,6 +28,8 @@ ABSENT = 96
 COMPRESSED = "compressed"
 # A field of any request: the controller is of another version than this agent.
 ANOTHER_VERSION = "another_version"
+# Another one: the project, the run, and how often it was started as the controller knows it.
+RECORD = "of_record"
 # The request of each verb, in protocol/, and the function that answers it. A module is loaded when
 # it is first needed: together they take several times as long to load as Python itself.
 VERBS = {
@@ -168,8 +170,7 @@ def _answer(verb: str, body: Body) -> None:
         for answer in _answers(*_call(verb, body)):
             _send(answer)
     except Refusal as refusal:
-        busy = {"busy": refusal.busy, "held_by": refusal.held_by}
-        _send({"refused": refusal.message, "hint": refusal.hint, **busy})
+        _send({"refused": refusal.message, **_reasons(refusal)})
     except BrokenPipeError:
         raise
     except Invalid as error:
@@ -200,12 +201,23 @@ def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
         yield {"end": True}
 
 
+def _reasons(refusal: Refusal) -> Body:
+    busy = {"busy": refusal.busy, "held_by": refusal.held_by}
+    return {"hint": refusal.hint, "outdated": refusal.outdated, **busy}
+
+
 def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     """Return the function that answers a request, and its arguments. Raises Invalid.
 
-    A controller of another version says so: it may use fields that this agent does not know.
+    A controller of another version says so: it may use fields that this agent does not know. One
+    that asks for the first time says which record of the run it has; raises Refusal for an old one.
     """
     from_another_version = body.pop(ANOTHER_VERSION, False)
+    record = body.pop(RECORD, None)
+    if record:
+        from .runs.run_record import refuse_outdated
+
+        refuse_outdated(*record)
     request, function = (resolve(path) for path in VERBS[verb])
     return function, arguments(parse(request, body, strict=not from_another_version))
 

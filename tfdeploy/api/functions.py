@@ -11,9 +11,10 @@ from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
-from tfdeploy.config.overrides import check_run_name, override
+from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts_file import find_hosts_file
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -34,14 +35,15 @@ class Inventory(models.Inventory):
     """A validated hosts.toml."""
 
     @classmethod
-    def load(cls, file: str | Path = "hosts.toml", *, trust: bool = False) -> Self:
-        """Read and validate `file`.
+    def load(cls, file: str | Path | None = None, *, trust: bool = False) -> Self:
+        """Read and validate `file`, or else the hosts.toml of the current folder or of the
+        nearest one above it.
 
         Raises InventoryError, and NotTrusted if the file names programs for the controller, or
         paths outside of its folder, that the user has not trusted yet. `trust` trusts them from now
         on, as `tfdeploy trust` does.
         """
-        loaded = inventories.load(Path(file))
+        loaded = inventories.load(Path(file or find_hosts_file()))
         if trust:
             store.remember(loaded)
         refuse_untrusted(loaded)
@@ -70,9 +72,10 @@ def plan(
     wrong = [variable for variable in env if "=" in variable]
     if wrong:
         raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
+    words = check_words("words", words)
     options = RunOptions(
         check_run_name(name) if name else "",
-        tuple(words),
+        words,
         to_counts(counts),
         records.release_id(inventory.file, release) if release else None,
     )
@@ -135,13 +138,14 @@ def start(
     """
     from tfdeploy.commands import push as pushing
     from tfdeploy.commands import start as starting
+    from tfdeploy.commands.preflight.named_runs import namesake_warnings
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     starting.secret_values(intent.inventory)  # a missing one is found before the push
-    for note in plan_warnings(intent):
-        on_note(note)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+        for note in (*plan_warnings(intent), *namesake_warnings(fleet, intent)):
+            on_note(note)
         if push:
             pushing.push(fleet, intent)
         started = starting.start(fleet, intent, on_report, on_note)
@@ -163,15 +167,17 @@ def runs(inventory: models.Inventory) -> ProjectRuns:
 def prune(inventory: models.Inventory, *, keep: int = 5, yes: bool = False) -> PruneResult:
     """Delete all but the newest runs and releases from the hosts, never a live one.
 
-    Raises RunError if results would be deleted that are not on the controller, unless `yes`. The
+    Raises RunError if results would be deleted that are not on the controller, unless `yes`. If a
+    host does not answer, all runs stay. The
     result's `errors` are those of hosts, and what could not be deleted.
     """
     from tfdeploy.commands import prune as pruning
 
     stored, project = runs(inventory), inventory.project
     with Fleet(inventory) as fleet:
-        chosen = pruning.choose_removals(stored.disks, keep, keep)
-        if not yes:
-            pruning.refuse_data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        chosen = pruning.choose_removals(stored.disks, keep, keep, stored.errors)
+        loss = pruning.data_loss(pruning.results_only_on_hosts(stored.disks, chosen))
+        if loss and not yes:
+            raise loss
         pruned = pruning.prune(fleet, project, chosen)
     return replace(pruned, errors=(*stored.errors, *pruned.errors))

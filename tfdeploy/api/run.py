@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy import run as records
-from tfdeploy.api.trusted import find_run, load_inventory
-from tfdeploy.config.overrides import parse_counts
+from tfdeploy.api.trusted import find_run, load_inventory, take_newer_record
+from tfdeploy.config.overrides import check_words, parse_counts
+from tfdeploy.errors import OutdatedRecord
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.hosts_file import find_hosts_file
 
 if TYPE_CHECKING:
     import threading
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
 
+R = TypeVar("R")
 OLD_LINES = 20  # of each log, when a run is followed
 NO_COUNTS: Mapping[str, int] = {}
 
@@ -43,7 +46,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, by its id and the absolute path of its hosts.toml.
+    """A run, by its id and the path of its hosts.toml, which becomes absolute.
 
     Every method reads the run's record first, so that it knows what another process has changed,
     for example by a resume. All raise RunError if the record cannot be read, and NotTrusted if it
@@ -53,14 +56,18 @@ class Run:
     id: str
     hosts_file: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts_file", Path(self.hosts_file).absolute())
+
     @classmethod
-    def from_id(cls, run_id: str | None = None, hosts: str | Path = "hosts.toml") -> Run:
+    def from_id(cls, run_id: str | None = None, hosts: str | Path | None = None) -> Run:
         """Return the run with this id or name, or else the newest one of the hosts file.
 
+        Without `hosts`, that is the hosts.toml of the current folder, or of the nearest one above.
         If the controller has no record of it, its hosts are asked for theirs. Raises RunError if
         there is no such run.
         """
-        hosts_file = Path(hosts).absolute()
+        hosts_file = Path(hosts or find_hosts_file()).absolute()
         return cls(find_run(hosts_file, run_id).id, hosts_file)
 
     @property
@@ -77,9 +84,7 @@ class Run:
         """Return the state of every task. Its `errors` are those of hosts that gave no report."""
         from tfdeploy.commands.status import status
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return status(fleet, record)
+        return self._ask(status)
 
     def logs(
         self,
@@ -194,29 +199,34 @@ class Run:
         """
         from tfdeploy.commands.collect import collect
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return collect(fleet, record, every=every)
+        return self._ask(lambda fleet, record: collect(fleet, record, every=every))
 
-    def fetch(self, task: str, *paths: str) -> FetchResult:
+    def fetch(self, task: str, *paths: str | PurePath) -> FetchResult:
         """Fetch files and folders of a task: relative to its directory, or absolute.
 
         Raises RunError if one does not exist.
         """
         from tfdeploy.commands.fetch import fetch
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return fetch(fleet, record, task, paths)
+        names = [str(path) for path in paths]
+        return self._ask(lambda fleet, record: fetch(fleet, record, task, names))
 
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
         process that survived SIGKILL."""
         from tfdeploy.commands.stop import stop
 
-        record = self.record
-        with _open_fleet(record) as fleet:
-            return stop(fleet, record)
+        return self._ask(stop)
+
+    def _ask(self, act: Callable[[Fleet, records.Run], R]) -> R:
+        """Call `act` with the run's hosts and its record; once more if they have a newer one."""
+        try:
+            with _open_fleet(record := self.record) as fleet:
+                return act(fleet, record)
+        except OutdatedRecord as outdated:
+            take_newer_record(outdated)
+        with _open_fleet(record := self.record) as fleet:
+            return act(fleet, record)
 
     def _changes(
         self,
@@ -228,8 +238,9 @@ class Run:
         from tfdeploy.commands.resume import Changes
         from tfdeploy.commands.scale import hosts_for
 
+        on, without = check_words("on", on), check_words("without", without)
         chosen = hosts_for(record, on, lambda: load_inventory(self.hosts_file))
-        return Changes(tuple(without), to_counts(counts), tuple(chosen))
+        return Changes(without, to_counts(counts), tuple(chosen))
 
 
 def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
@@ -238,7 +249,7 @@ def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _open_fleet(record: records.Run, cancel: threading.Event | None = None) -> Fleet:
-    return Fleet(record.inventory, version=record.agent, cancel=cancel)
+    return Fleet(record.inventory, version=record.agent, record=record, cancel=cancel)
 
 
 def _follow(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as records
+from tfdeploy.commands.preflight.named_runs import resolve_name
 from tfdeploy.config import inventory as inventories
+from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.config.models import Inventory
+    from tfdeploy.errors import OutdatedRecord
 
 
 def load_inventory(file: Path) -> Inventory:
@@ -24,7 +27,7 @@ def load_inventory(file: Path) -> Inventory:
 def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
     """Return a run from its record on the controller, or else from a copy on its hosts.
 
-    Raises RunError, InventoryError and NotTrusted.
+    Raises RunError, also if several live runs have this name, InventoryError and NotTrusted.
     """
     try:
         found = records.load(hosts_file, run_id)
@@ -32,11 +35,24 @@ def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
         from tfdeploy.commands.following.recover_record import recover_record
 
         found = recover_record(load_inventory(hosts_file), run_id, missing).run
-    store.refuse_untrusted(found.inventory, f"the record of run {found.id}", found.flags)
-    return found
+    _refuse_untrusted_record(found)
+    return resolve_name(found, run_id, _refuse_untrusted_record)
+
+
+def _refuse_untrusted_record(run: records.Run) -> None:
+    store.refuse_untrusted(run.inventory, f"the record of run {run.id}", run.flags)
+
+
+def take_newer_record(outdated: OutdatedRecord) -> None:
+    """Replace the controller's record of a run by the newer one that its hosts have. Raises as
+    `find_run` does."""
+    from tfdeploy.commands.following import recover_record
+
+    inventory = load_inventory(outdated.hosts_file)
+    recover_record.take_newer_record(inventory, outdated)
 
 
 def refuse_untrusted(inventory: Inventory) -> None:
     """Raise NotTrusted, with the command to type, if an inventory needs the user's trust."""
     file = inventory.file
-    store.refuse_untrusted(inventory, file.name, records.hosts_flag(file))
+    store.refuse_untrusted(inventory, file.name, hosts_flag(file))

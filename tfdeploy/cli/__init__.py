@@ -15,8 +15,8 @@ from tfdeploy.cli import about, beginning, training, resuming, watching  # isort
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import app
-from tfdeploy.cli.options import INTERRUPTED
-from tfdeploy.errors import TfdeployError
+from tfdeploy.cli.options import INTERRUPTED, take_newer_record
+from tfdeploy.errors import OutdatedRecord, TfdeployError
 
 __all__ = [
     "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
@@ -29,10 +29,13 @@ def main() -> None:
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
     try:
-        command.run(sys.argv[1:])
+        _run_with_newest_record(sys.argv[1:])
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
+    except (ImportError, RuntimeError, TypeError, ValueError):
+        _exit_if_modules_are_cut_off()
+        raise
     except KeyboardInterrupt:
         sys.exit(_print_interrupted())
     except SystemExit as exit_:
@@ -40,6 +43,15 @@ def main() -> None:
         if isinstance(getattr(exit_.__context__, "__cause__", None), KeyboardInterrupt):
             _print_interrupted()
         raise
+
+
+def _run_with_newest_record(arguments: list[str]) -> None:
+    """Run the command; once more if a host knew better what has become of the run."""
+    try:
+        command.run(arguments)
+    except OutdatedRecord as outdated:
+        take_newer_record(outdated)
+        command.run(arguments)
 
 
 def _print_failure(error: TfdeployError) -> None:
@@ -52,6 +64,18 @@ def _print_failure(error: TfdeployError) -> None:
             print_json_lines([failure_document(error)])
         else:
             print_json(failure_document(error))
+
+
+def _exit_if_modules_are_cut_off() -> None:
+    """Exit with the command that mends the installation, if that is why an import failed."""
+    from tfdeploy.environments import installation
+
+    if command_to_mend := installation.command_to_mend():
+        # Without Console: its modules may be cut off, too.
+        sys.exit(
+            "error: compiled modules of this installation are cut off, so Python can't load them\n"
+            f"  compile them again: {command_to_mend}"
+        )
 
 
 def _own_arguments() -> list[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfdeploy.cli.command import PREPARE, add_command
-from tfdeploy.cli.options import HOSTS, HOSTS_VARIABLE, AcceptNew, exit_if_failed
+from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
+from tfdeploy.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
@@ -20,7 +21,7 @@ NewHosts = Annotated[
     Path,
     typer.Option(
         "--hosts",
-        envvar=HOSTS_VARIABLE,
+        envvar=VARIABLE,
         help="The file to write. It must not exist.",
         metavar="FILE",
     ),
@@ -126,10 +127,9 @@ def _refuse_to_leave_out(console: Console, draft: Draft, hosts: Path, *, yes: bo
 
 
 def _write(console: Console, draft: Draft, hosts: Path) -> None:
-    from tfdeploy import run
     from tfdeploy.commands import init as command
     from tfdeploy.trust import store
 
     command.write(draft)
     store.remember(draft.inventory)  # the user has just made the file
-    console.print_init_written(draft, run.hosts_flag(hosts))
+    console.print_init_written(draft, hosts_flag(hosts))

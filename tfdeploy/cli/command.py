@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tfdeploy.errors import TfdeployError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
@@ -23,8 +26,27 @@ GROUPS = PREPARE, TRAIN, WATCH, RESULTS, DISK, MEASURE, SHELL = (
 UNKNOWN_OPTION = "NoSuchOption"  # of Click, which Typer has in a private module
 
 
+@contextmanager
+def _reason_to_abort() -> Iterator[None]:
+    """Raise errors with a reason for those that Typer would end with nothing but "Aborted!"."""
+    try:
+        yield
+    except typer.Abort:
+        raise TfdeployError("not confirmed: nothing was changed") from None
+    except EOFError as error:  # for example of a module that is cut off
+        raise RuntimeError(f"unexpected end of a file: {error}") from error
+
+
 class Group(TyperGroup):
     """The application: its --help lists the commands by group."""
+
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        with _reason_to_abort():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _reason_to_abort():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [each for each in self.commands.values() if isinstance(each, Command)]

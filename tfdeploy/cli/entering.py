@@ -136,7 +136,7 @@ def _open_current_fleet(run: Run) -> Fleet:
     """Return the hosts with this version's agent: an older one cannot run a user's command."""
     from tfdeploy.hosts.fleet import Fleet
 
-    return Fleet(run.inventory)
+    return Fleet(run.inventory, record=run)
 
 
 def _is_terminal() -> bool:

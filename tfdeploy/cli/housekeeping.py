@@ -19,10 +19,8 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from tfdeploy.errors import RunError
     from tfdeploy.output.console import Console
-    from tfdeploy.transfer.stored_results import StoredResult
 
 
 @add_command(DISK, "runs", "runs --html")
@@ -98,27 +96,27 @@ def prune(
     with Fleet(inventory) as fleet:
         project_runs = list_runs(fleet, inventory)
         disks, project = project_runs.disks, inventory.project
-        plan = command.with_freed_bytes(fleet, project, command.choose_removals(disks, keep, keep))
+        chosen = command.choose_removals(disks, keep, keep, project_runs.errors)
+        plan = command.with_freed_bytes(fleet, project, chosen)
         console.print_prune_plan(project_runs, plan)
-        if not (yes or dry_run):
-            _confirm(console, command.results_only_on_hosts(disks, plan), may_ask=not json)
+        loss = command.data_loss(command.results_only_on_hosts(disks, plan))
+        if loss and dry_run:
+            console.print_notes([loss])
+        elif loss and not yes:
+            _confirm(console, loss, may_ask=not json)
         pruned = None if dry_run else command.prune(fleet, project, plan)
-    console.print_prune_result(plan, pruned)
+    console.print_prune_result(plan, pruned, project_runs.errors)
     if json:
         print_json(json_output.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])
 
 
-def _confirm(console: Console, uncollected: Sequence[StoredResult], *, may_ask: bool) -> None:
-    """Refuse to delete results that are not on the controller, unless the user at the terminal
-    agrees. Raises RunError if there is no terminal, or it may not be used."""
-    from tfdeploy.commands.prune import refuse_data_loss
-    from tfdeploy.errors import RunError
+def _confirm(console: Console, loss: RunError, *, may_ask: bool) -> None:
+    """Ask the user at the terminal whether to delete results that are not on the controller.
 
-    try:
-        refuse_data_loss(uncollected)
-    except RunError as error:
-        if not (may_ask and sys.stdin.isatty()):
-            raise
-        console.print_error(error)
-        typer.confirm("delete them?", abort=True)
+    Raises `loss` if there is no terminal, or it may not be used.
+    """
+    if not (may_ask and sys.stdin.isatty()):
+        raise loss
+    console.print_error(loss)
+    typer.confirm("delete them?", abort=True)

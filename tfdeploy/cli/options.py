@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tfdeploy.cli import completion
+from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file, hosts_flag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.errors import TfdeployError
+    from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
-
-HOSTS_VARIABLE = "TFDEPLOY_HOSTS"  # as in run.py, which takes long to import
 
 
 def _be_quiet(wanted: bool) -> None:
@@ -30,12 +30,19 @@ def _be_quiet(wanted: bool) -> None:
         Terminal.is_quiet = True
 
 
+def _find_default(ctx: typer.Context, file: Path) -> Path:
+    """Return the hosts file that the user named, or else the one that is found."""
+    source = ctx.get_parameter_source("hosts")
+    return find_hosts_file() if source and source.name == "DEFAULT" else file
+
+
 Hosts = Annotated[
     Path,
     typer.Option(
         "--hosts",
-        envvar=HOSTS_VARIABLE,
-        help="The inventory file.",
+        envvar=VARIABLE,
+        callback=_find_default,
+        help="The hosts file: of this folder, or of the nearest one above.",
         metavar="FILE",
         autocompletion=completion.propose_hosts_files,
     ),
@@ -152,18 +159,17 @@ WaitTime = Annotated[
         "that wait, the first that tries gets them: there is no queue.",
     ),
 ]
-HOSTS = Path("hosts.toml")
+HOSTS = Path(NAME)
 INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 
 def load_inventory(hosts: Path) -> Inventory:
     """Load a hosts.toml that the user trusts."""
-    from tfdeploy import run
     from tfdeploy.config import inventory
 
     loaded = inventory.load(hosts)
-    _require_trust(loaded, str(hosts), run.hosts_flag(hosts))
+    _require_trust(loaded, str(hosts), hosts_flag(hosts))
     return loaded
 
 
@@ -194,8 +200,10 @@ def load_intent(
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
-    """Return the run from its record on the controller, or else from a copy on its hosts."""
+    """Return the run from its record on the controller, or else from a copy on its hosts. If
+    several live runs have this name, ask the user at the terminal which one is meant."""
     from tfdeploy import run
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
 
     try:
         found = run.load(hosts, run_id)
@@ -206,8 +214,41 @@ def find_run(hosts: Path, run_id: str | None) -> Run:
         recovered = recover_record(load_inventory(hosts), run_id, missing)
         found = recovered.run
         Console().print_restored_record(found, recovered.hosts)
-    _require_trust(found.inventory, f"the record of run {found.id}", found.flags)
-    return found
+    _require_trust_in_record(found)
+    try:
+        return resolve_name(found, run_id, _require_trust_in_record)
+    except SeveralLiveRuns as several:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        return _ask_which(several)
+
+
+def _require_trust_in_record(run: Run) -> None:
+    _require_trust(run.inventory, f"the record of run {run.id}", run.flags)
+
+
+def _ask_which(several: SeveralLiveRuns) -> Run:
+    from tfdeploy.output.console import Console
+
+    def parse(answer: str) -> Run:
+        for number, run in enumerate(several.live, 1):
+            if answer.strip() in (str(number), run.id):
+                return run
+        raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
+
+    Console().print_error(several.with_hint(""))
+    chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
+    return chosen
+
+
+def take_newer_record(outdated: OutdatedRecord) -> None:
+    """Replace the controller's record of a run by the newer one that its hosts have."""
+    from tfdeploy.commands.following import recover_record
+    from tfdeploy.output.console import Console
+
+    inventory = load_inventory(outdated.hosts_file)
+    recovered = recover_record.take_newer_record(inventory, outdated)
+    Console().print_newer_record(recovered.run, recovered.hosts)
 
 
 def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
@@ -232,7 +273,7 @@ def open_fleet(run: Run) -> Fleet:
     """Return the hosts of a run. They use the version of the agent that started it."""
     from tfdeploy.hosts.fleet import Fleet
 
-    return Fleet(run.inventory, version=run.agent)
+    return Fleet(run.inventory, version=run.agent, record=run)
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -152,7 +153,6 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
-    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
@@ -163,9 +163,9 @@ def start(
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         if push:
             _push(fleet, intent, console, intent.hosts)
-        started = _start(fleet, intent, console, wait_s)
+        started, warnings = _start(fleet, intent, console, wait_s)
     if json:
-        print_json(json_output.start_document(started, plan_warnings(intent)))
+        print_json(json_output.start_document(started, warnings))
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -203,7 +203,7 @@ def run(
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         _push(fleet, intent, console, intent.hosts)
-        current_run = _start(fleet, intent, console, wait_s)
+        current_run, _ = _start(fleet, intent, console, wait_s)
         with notice.of(fleet, current_run):
             if cancel and not json and _has_screen(console):
                 current_run, ended = _follow_on_screen(fleet, current_run, console, cancel)
@@ -258,8 +258,12 @@ def _push(
     return outcome
 
 
-def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run:
-    """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use."""
+def _start(
+    fleet: Fleet, intent: Intent, console: Console, wait_s: float
+) -> tuple[Run, list[TfdeployError]]:
+    """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use. Return it with
+    the warnings that were printed before."""
+    from tfdeploy.commands.preflight.named_runs import namesake_warnings
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
     from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
     from tfdeploy.commands.start import start
@@ -270,14 +274,15 @@ def _start(fleet: Fleet, intent: Intent, console: Console, wait_s: float) -> Run
                 fleet, intent, console.print_report, lambda note: console.print_notes([note])
             )
 
-    console.print_notes(plan_warnings(intent))
+    warnings = [*plan_warnings(intent), *namesake_warnings(fleet, intent)]
+    console.print_notes(warnings)
     with interruptible_wait(console):
         current_run = start_when_free(
             try_to_start, wait_s, console.wait_progress,
             lambda: find_conflicts(fleet, intent.plan, intent.launches()),
         )  # fmt: skip
     console.print_started(current_run)
-    return current_run
+    return current_run, warnings
 
 
 @contextmanager

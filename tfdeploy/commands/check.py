@@ -19,6 +19,7 @@ from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, format_duration, format_size
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
 from tfdeploy.transfer.shared_directory import (
@@ -45,6 +46,8 @@ MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 @dataclass
 class CheckResult:
     """The hosts that answered; `errors` would make a start fail, `notes` may matter."""
+
+    __repr__ = short_repr
 
     hosts: tuple[HostFacts, ...] = ()
     errors: list[TfdeployError] = field(default_factory=list)

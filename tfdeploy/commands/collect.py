@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
@@ -47,6 +48,8 @@ class CollectResult:
     program does: only then a checkpoint is expected. `of_chief` says whether the chief was among
     the tasks whose results were wanted.
     """
+
+    __repr__ = short_repr
 
     folder: Path
     source: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
@@ -34,6 +35,8 @@ class FetchResult:
 
     `errors` are those of tasks that gave no file.
     """
+
+    __repr__ = short_repr
 
     folder: Path
     fetched: tuple[Output, ...]

@@ -183,8 +183,7 @@ def _with_network(
     addresses = {machine.name: _addresses(machine, fleet.inventory) for machine in machines}
     ports = {host: count + 1 for host, count in counts.items()}  # the chief's host has one more
     found = network.find_network(fleet, addresses, ports)
-    hint = "check for a firewall between the hosts; or set the host's address in hosts.toml"
-    notes = [AgentError(h, each.problem, hint) for h, each in found.items() if each.problem]
+    notes = [_unreached(host, each) for host, each in found.items() if each.problem]
     default = network.HostNetwork()
     with_ports = [
         replace(m, ports=each.ports, address=each.address)
@@ -192,6 +191,11 @@ def _with_network(
         for each in [found.get(m.name, default)]
     ]
     return with_ports, [*notes]
+
+
+def _unreached(host: str, found: network.HostNetwork) -> AgentError:
+    hint = f"open its ports ({found.ports}) to the other hosts, or set its address in hosts.toml"
+    return AgentError(host, found.problem, hint)
 
 
 def _addresses(machine: Machine, hosts: Inventory) -> network.Addresses:

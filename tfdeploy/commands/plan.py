@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run
 from tfdeploy.errors import prefix_plan_errors
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, fields, frameworks, launch, placing
 from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.planning.task_selection import select_hosts
-from tfdeploy.release import snapshot
+from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Intent:
     `release` has an id and no files. `has_own_imports` is whether hosts.toml says what `check`
     imports.
     """
+
+    __repr__ = short_repr
 
     inventory: Inventory = field(repr=False)
     plan: Plan
@@ -184,14 +186,20 @@ def _checked_source(inventory: Inventory, placed: Plan) -> Release:
 def _with_imports(inventory: Inventory) -> Training:
     """Return [training] with its `imports`: if hosts.toml does not set them, those of the scripts
     that the commands run, as these are now."""
-    training, root = inventory.training, inventory.source_root
+    training = inventory.training
     if "imports" in training.model_fields_set:
         return training
-    paths = [(root / script).resolve() for script in frameworks.scripts(training)]
-    scripts = [path for path in paths if path.is_file() and path.is_relative_to(root)]
-    imports = frameworks.imports_in(path.read_text(errors="replace") for path in scripts)
+    imports = frameworks.imports_in(script_texts(inventory))
     changed = {} if imports == training.imports else {"imports": imports}
     return training.model_copy(update=changed)
+
+
+def script_texts(inventory: Inventory) -> list[str]:
+    """Return the texts of the scripts that the commands run, as they are now in the source."""
+    root = inventory.source_root
+    paths = [(root / script).resolve() for script in frameworks.scripts(inventory.training)]
+    scripts = [path for path in paths if path.is_file() and path.is_relative_to(root)]
+    return [path.read_text(errors="replace") for path in scripts]
 
 
 def source_release(inventory: Inventory) -> Release:
@@ -256,10 +264,10 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     root = inventory.source_root
     local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
     own = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
-    folders = (f"/{_literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
-    data = (f"/{_literal(path)}" for path in _data_in_source(inventory))
+    folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
+    data = (gitignore.literal(path) for path in _data_in_source(inventory))
     files = {inventory.file, inventory.file.resolve()}
-    hosts = (f"/{_literal(f.relative_to(root))}" for f in files if f.is_relative_to(root))
+    hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
     return (*inventory.source.exclude, *folders, *data, *hosts)
 
 
@@ -271,8 +279,3 @@ def _data_in_source(inventory: Inventory) -> Iterator[Path]:
         for path in {Path(os.path.normpath(configured)), configured.resolve()}:
             if path != root and path.is_relative_to(root):
                 yield path.relative_to(root)
-
-
-def _literal(path: Path) -> str:
-    """Return a .gitignore pattern that matches this path only."""
-    return re.sub(r"([\\\[\]*?!# ])", r"\\\1", path.as_posix())

@@ -11,7 +11,8 @@ from tfdeploy.agent.releases.receive import data_set_name
 from tfdeploy.commands.runs import is_run
 from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
-from tfdeploy.formatting.humanize import format_count, format_size
+from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 
 if TYPE_CHECKING:
@@ -55,23 +56,30 @@ class PruneResult:
     """The bytes that were freed on each host, and the errors: hosts that did not answer, and runs,
     releases and environments that could not be deleted."""
 
+    __repr__ = short_repr
+
     freed: Mapping[str, int]
     errors: tuple[TfdeployError, ...]
 
 
 def choose_removals(
-    disks: Mapping[str, HostDisk], keep_runs: int, keep_releases: int
+    disks: Mapping[str, HostDisk],
+    keep_runs: int,
+    keep_releases: int,
+    unanswered: Collection[TfdeployError] = (),
 ) -> dict[str, Removal]:
     """Return what to delete from which host; hosts with nothing to delete are left out. Pure.
 
-    The newest `keep_runs` runs stay on all hosts, and every live run; so do the releases of these
-    runs, and the newest `keep_releases` releases of the source and of each data set. Of the
-    environments, those of these runs stay, and the newest on each host; with them the wheels of
-    which they were built.
+    The newest `keep_runs` runs stay on all hosts, and every live run; all of them if a host has not
+    answered (`unanswered` are the errors), because any run may be live there. So do the releases
+    of these runs, and the newest `keep_releases` releases of the source and of each data set. Of
+    the environments, those of these runs stay, and the newest on each host; with them the wheels
+    of which they were built.
     """
     runs = [run for disk in disks.values() for run in disk.runs]
     ids = sorted({run.run for run in filter(is_run, runs)}, reverse=True)
-    old_ids = {*ids[keep_runs:]} - {run.run for run in runs if run.live}
+    live = {run.run for run in runs if run.live}
+    old_ids = set() if unanswered else {*ids[keep_runs:]} - live
     used = [{run.release, *run.data} for run in runs if run.run not in old_ids]
     in_use = {name for run in runs if run.run not in old_ids for name in run.environments}
     unused = {host: _unused_environments(disk, in_use) for host, disk in disks.items()}
@@ -113,28 +121,32 @@ def _needed_wheels(
 def results_only_on_hosts(
     disks: Mapping[str, HostDisk], removals: Mapping[str, Removal]
 ) -> list[StoredResult]:
-    """Return the results that would be deleted and are not on the controller, or older there.
-    Pure."""
+    """Return the results that would be deleted and are not on the controller as they are there, the
+    largest of each run first. Pure."""
     removed = {(host, run.run) for host, removal in removals.items() for run in removal.runs}
     found = [result for host in removals for result in disks[host].results]
-    return [r for r in found if not r.collected and (r.host, r.run) in removed]
+    lost = (r for r in found if not r.collected and (r.host, r.run) in removed)
+    return sorted(lost, key=lambda result: (result.run, -result.size, result.path))
 
 
-def refuse_data_loss(results: Sequence[StoredResult]) -> None:
-    """Raise RunError if there are results that only hosts have."""
+def data_loss(results: Sequence[StoredResult]) -> RunError | None:
+    """Return the error that names the results that only hosts have, if there are any."""
     if not results:
-        return
+        return None
     listed = [
-        f"  run {r.run}: {r.path} of {r.task} on {r.host} ({format_size(r.size)})" for r in results
+        f"  run {r.run}: {escape_line(r.path)} of {r.task} on {r.host} "
+        f"({escape_line(r.note) or format_size(r.size)})"
+        for r in results
     ]
     more = len(listed) - MAX_LISTED
     cut = [f"  and {more} more"] if more > 0 else []
     count = format_count(len(results), "result")
     verb = "is" if len(results) == 1 else "are"
     found = f"prune would delete {count} that {verb} not on the controller:"
-    raise RunError(
+    return RunError(
         "\n".join([found, *listed[:MAX_LISTED], *cut]),
-        f"tfdeploy collect --run {results[0].run} fetches them, tfdeploy prune --yes deletes them",
+        f"tfdeploy collect --run {results[0].run} fetches what hosts.toml selects, "
+        "tfdeploy fetch any other file; tfdeploy prune --yes deletes them",
     )
 
 

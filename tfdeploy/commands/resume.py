@@ -28,6 +28,7 @@ from tfdeploy.errors import (
 )
 from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
@@ -60,6 +61,8 @@ class ResumeResult:
     `stopped` says what was stopped, in `stop_s` seconds; `start_s` seconds later every task was
     READY.
     """
+
+    __repr__ = short_repr
 
     run: Run
     source: CheckpointCopy | None
@@ -98,7 +101,9 @@ def resume(
     remaining = _restrict(old, [host.name for host in inventory.hosts])
     with (
         _exclusive(old),
-        Fleet(old.inventory, version=old.agent, transfers=transfers, cancel=cancel) as old_fleet,
+        Fleet(
+            old.inventory, version=old.agent, record=old, transfers=transfers, cancel=cancel
+        ) as old_fleet,
         Fleet(inventory, transfers=transfers, cancel=cancel) as fleet,
     ):
         _refuse_if_not_needed(old_fleet, old, remaining, changes)

@@ -10,6 +10,7 @@ from tfdeploy.commands.following.run_follow import RunEnd, Watcher, follow
 from tfdeploy.commands.resume import Changes, ResumeResult, resume
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
+from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
@@ -23,6 +24,8 @@ MAX_RESUMES = 10
 @dataclass(frozen=True)
 class FinishedRun(RunEnd):
     """A run whose processes have all exited, except on the hosts that `errors` name."""
+
+    __repr__ = short_repr
 
     collected: CollectResult
     states: dict[str, str]
@@ -88,7 +91,7 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
 
     Raises RunError, after the failure of the run, if another collect of it is running.
     """
-    stopped = stop_reachable(fleet, run)
+    stopped = stop_reachable(fleet, run, launched=run.launched)
     try:
         collected = collect_reachable(fleet, run)
     except RunError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.agent.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun, MeasureDisk
 from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, parse_run_json
 from tfdeploy.transfer.shared_directory import group_by_store
@@ -93,6 +94,8 @@ class RunSummary:
 @dataclass(frozen=True)
 class ProjectRuns:
     """The runs, newest first; what each host stores; the errors of hosts that did not answer."""
+
+    __repr__ = short_repr
 
     project: str
     runs: tuple[RunSummary, ...]

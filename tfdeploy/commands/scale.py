@@ -14,6 +14,7 @@ from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
 from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning.task_counts import JOBS, describe, describe_counts, without_tasks
 from tfdeploy.planning.task_selection import select_hosts
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ScaleResult:
     """The numbers of tasks before and after, and how the run was resumed."""
+
+    __repr__ = short_repr
 
     before: str
     after: str
@@ -83,7 +86,7 @@ def _refuse_no_change(run: Run, changes: Changes) -> None:
 
 
 def _refuse_ended(run: Run, changes: Changes, cancel: threading.Event | None) -> None:
-    with Fleet(run.inventory, version=run.agent, cancel=cancel) as fleet:
+    with Fleet(run.inventory, version=run.agent, record=run, cancel=cancel) as fleet:
         found = status(fleet, run)
     states = [task.report.state for task in found.tasks if task.report]
     if states and not any(state in ACTIVE for state in states):

@@ -127,7 +127,8 @@ def start_tasks(
     runs.save(run)
     try:
         with closing(Launching(fleet, run, launches_on)) as launching:
-            for note in _unlisted_gpus(run, _launch_or_stop(fleet, run, launching)):
+            answers = _launch_or_stop(fleet, run, launching)
+            for note in (*_unlisted_gpus(run, answers), *_other_folders(run, answers)):
                 on_note(note)
             _wait_or_stop(fleet, run, launching, on_report)
     except (KeyboardInterrupt, Cancelled):
@@ -197,6 +198,17 @@ def _unlisted_gpus(run: Run, answers: Mapping[str, Started]) -> Iterator[Tfdeplo
             yield unlisted_gpus(name, answer.gpus)
 
 
+def _other_folders(run: Run, answers: Mapping[str, Started]) -> Iterator[TfdeployError]:
+    """Yield a note for each other folder that starts runs of a project with the same name."""
+    for folder in sorted({answer.other_folder for answer in answers.values()} - {""}):
+        name = run.inventory.project
+        yield TfdeployError(
+            f'{folder} starts runs of a project "{name}" on the same hosts, too: `tfdeploy runs` '
+            "and `tfdeploy prune` take both for one project",
+            "if they are two, change `project` in one hosts.toml",
+        )
+
+
 def _wait_or_stop(
     fleet: Fleet, run: Run, launching: Launching, on_report: Callable[[str, TaskReport], None]
 ) -> None:
@@ -213,10 +225,11 @@ def _wait_or_stop(
 
 
 def _try_to_stop(fleet: Fleet, run: Run) -> list[TfdeployError]:
-    """Stop everything; return what failed, to be reported after the first failure."""
+    """Stop everything that this start has started; return what failed, to be reported after the
+    first failure."""
     try:
         with fleet.cancellation.delayed():
-            stop(fleet, run, silent=True)
+            stop(fleet, run, silent=True, launched=run.launched)
     except TfdeployError as error:
         return [error]
     return []

@@ -9,6 +9,7 @@ from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.protocol.reports import Status
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
 from tfdeploy.planning.task_selection import select_placements
 
@@ -30,6 +31,8 @@ MAX_PEERS = 3  # that the reason of a waiting task names
 class TaskStatus:
     """A placement and its host's report of it (None: the host gave none)."""
 
+    __repr__ = short_repr
+
     placement: Placement
     report: TaskReport | None
 
@@ -37,6 +40,8 @@ class TaskStatus:
 @dataclass(frozen=True)
 class RunStatus:
     """The chosen tasks in the plan's order, and the errors of the hosts that gave no report."""
+
+    __repr__ = short_repr
 
     run: Run = field(repr=False)
     tasks: tuple[TaskStatus, ...]

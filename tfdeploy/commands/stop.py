@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import Going
 from tfdeploy.agent.protocol.runs import Stop, StoppedTask
-from tfdeploy.agent.records import STOPPED
+from tfdeploy.agent.records import ENDED, STOPPED
+from tfdeploy.agent.runs.stop import UNKNOWN
 from tfdeploy.cluster import Task
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
+from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.planning import frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,24 +39,36 @@ class StopResult:
     """The state in which each task was left.
 
     `saved` is the name of the chief's newest checkpoint and its age in seconds, if the chief was
-    still training and has one. `errors` are those of hosts that could not be asked. Of their tasks,
-    `ended_unasked` learned of the stop from the chief's supervisor and ended; `unconfirmed` may
-    still run.
+    still training and has one; `advice` says how its script can lose less. `errors` are those of
+    hosts that could not be asked. Of their tasks, `ended_unasked` learned of the stop from the
+    chief's supervisor and ended; `unconfirmed` may still run.
     """
+
+    __repr__ = short_repr
 
     states: dict[str, str]
     saved: tuple[str, float] | None
     errors: tuple[TfdeployError, ...] = ()
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
+    advice: str = ""
 
 
-def stop(fleet: Fleet, run: Run, *, silent: bool = False) -> StopResult:
+def stop(fleet: Fleet, run: Run, *, silent: bool = False, launched: str = "") -> StopResult:
     """Stop as `stop_reachable` does; then raise what went wrong: a host that can't be reached, a
-    process that survived SIGKILL."""
-    stopped = stop_reachable(fleet, run, silent=silent)
-    raise_all(stopped.errors)
+    task that may still run, a process that survived SIGKILL."""
+    stopped = stop_reachable(fleet, run, silent=silent, launched=launched)
+    raise_all([*stopped.errors, *unconfirmed_errors(run, stopped)])
     return stopped
+
+
+def unconfirmed_errors(run: Run, stopped: StopResult) -> list[TaskError]:
+    """Return an error for each task that may still run."""
+    hint = f"when its host answers again: tfdeploy stop {run.flags}"
+    return [
+        TaskError(str(p.task), p.host, "it may still be running: its host did not answer", hint)
+        for p in stopped.unconfirmed
+    ]
 
 
 def stop_reachable(
@@ -61,9 +76,13 @@ def stop_reachable(
     run: Run,
     *,
     silent: bool = False,
+    launched: str = "",
     on_wait: Callable[[Mapping[str, str], list[str]], None] = lambda states, waiting: None,
 ) -> StopResult:
-    """Stop all tasks on all hosts that can be reached. Raises nothing.
+    """Stop all tasks on all hosts that can be reached. Raises only OutdatedRecord.
+
+    With `launched`, only tasks of that launch: what cleans up after a failed start must not end
+    what another one has started.
 
     When some hosts take longer, `on_wait` gets the states of the tasks that have stopped, and the
     names of the hosts that have not answered.
@@ -75,6 +94,7 @@ def stop_reachable(
     The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
     can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
+    run = replace(run, launched=launched)
     found, chief = _Answers(run), _chief(run)
 
     def report(outcomes: Outcomes, waiting: list[str]) -> None:
@@ -98,8 +118,19 @@ def stop_reachable(
         tell(found.states, [*dict.fromkeys(p.host for p in unasked)])
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
-    unique = tuple({str(error): error for error in found.errors}.values())
-    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed))
+    errors = [*found.errors, *([] if launched else _live(run, found.states))]
+    unique = tuple({str(error): error for error in errors}.values())
+    advice = _advice(run) if found.saved else ""
+    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice)
+
+
+def _advice(run: Run) -> str:
+    from tfdeploy.commands.plan import script_texts
+
+    try:
+        return frameworks.how_to_lose_less(run.inventory.training, script_texts(run.inventory))
+    except OSError:  # the source has gone, or can't be read any more
+        return ""
 
 
 class _Answers:
@@ -122,6 +153,18 @@ class _Answers:
             self.saved = self.saved or _saved_checkpoint(outcome)
             self.errors += [_survivors(self._run, each) for each in outcome if each.survivors]
             self.chief_left |= any(each.left for each in outcome if each.task == chief)
+
+
+def _live(run: Run, states: Mapping[str, str]) -> list[TaskError]:
+    """Return an error for each task that runs after its stop: only an agent of another version, or
+    a start at the same moment, leaves one."""
+    hosts = {str(placement.task): placement.host for placement in run.plan.placements}
+    hint = f"tfdeploy stop {run.flags}"
+    return [
+        TaskError(task, hosts[task], f"it is {state} after the stop", hint)
+        for task, state in states.items()
+        if state not in (*ENDED, UNKNOWN)
+    ]
 
 
 def _states(outcomes: Outcomes) -> dict[str, str]:

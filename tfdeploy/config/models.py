@@ -3,6 +3,7 @@
 Without `from __future__ import annotations`: Pydantic would have to evaluate each as text.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -45,6 +46,9 @@ from tfdeploy.config.types import (
     Words,
     Workers,
 )
+from tfdeploy.formatting.hostlist import fold_names
+
+SMALL_OUTPUTS_MB = 64  # of a task of which nobody asked for files: metrics, tables, small models
 
 
 class Table(BaseModel):
@@ -115,7 +119,7 @@ class Training(Table):
     """[training]: the command of every task, how it learns its role, when it is READY, where the
     chief saves checkpoints, and which files tfdeploy collects.
 
-    `outputs` is only for the chief; another job has its own `outputs`, or none. `secrets` are
+    `outputs_limit_mb` is the chief's limit, and that of a job with its own `outputs`. `secrets` are
     names of variables whose values `start` takes from its own environment. `imports` are the
     modules that `check` imports on every host; if they are not set, `plan_all` reads them off the
     scripts.
@@ -169,11 +173,20 @@ class Training(Table):
         return {**self.env, **own.env}, {**self.role_env, **own.role_env}
 
     def outputs_of(self, job: str, *, is_chief: bool) -> Outputs:
-        """Return the `outputs` of a job's tasks."""
+        """Return the `outputs` of a job's tasks: by default the chief's, without its folders
+        outside of its own directory."""
         own: JobTraining = getattr(self, job)
         if own.outputs is not None:
             return own.outputs
-        return self.outputs if is_chief else ()
+        return tuple(each for each in self.outputs if is_chief or not each.startswith("/"))
+
+    def outputs_limit_mb_of(self, job: str, *, is_chief: bool) -> int:
+        """Return how many MB of `outputs` are fetched of each task of a job: of tasks of which
+        nobody asked for files, only what is small."""
+        own: JobTraining = getattr(self, job)
+        if is_chief or own.outputs is not None:
+            return self.outputs_limit_mb
+        return min(self.outputs_limit_mb, SMALL_OUTPUTS_MB)
 
     def key_path(self, job: str, key: str, name: str = "") -> str:
         """Return the path in hosts.toml of the `key` that applies to a job; `name` is an entry of
@@ -341,6 +354,12 @@ class Inventory(FileFields):
 
     file: Path
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, str]]:
+        """Yield what a notebook shows."""
+        yield "project", self.project
+        yield "file", str(self.file)
+        yield "hosts", fold_names(host.name for host in self.hosts)
 
     @property
     def source_root(self) -> Path:

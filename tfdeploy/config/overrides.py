@@ -44,6 +44,17 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
     return inventory.model_copy(update={"training": training, "hosts": hosts})
 
 
+def check_words(name: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Return a list of words that a program passes as its argument `name`. Raises InventoryError
+    for one text, which Python would split into its characters, and for what is no text."""
+    if isinstance(words, str):
+        raise InventoryError(f'{name}: found "{words}"; expected a list, such as {words.split()}')
+    for word in words:
+        if not isinstance(word, str):
+            raise InventoryError(f'{name}: found {word!r}; expected text, such as "{word}"')
+    return tuple(words)
+
+
 def parse_counts(texts: Iterable[str], flag: str) -> dict[str, int]:
     """Return the numbers in texts such as "ps=2,workers=8". Raises InventoryError."""
     counts: dict[str, int] = {}

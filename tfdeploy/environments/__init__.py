@@ -1,1 +1,2 @@
-"""The Python environment of each host: what hosts.toml and its requirements files say."""
+"""The Python environment of each host, as hosts.toml and its requirements files say, and that of
+tfdeploy itself."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfdeploy.agent.protocol.message import Invalid, Request, first_that_fits
-from tfdeploy.agent.verbs import ABSENT, ANOTHER_VERSION
-from tfdeploy.errors import AgentError, CommandFailed, HostError, LeaseConflict
+from tfdeploy.agent.verbs import ABSENT, ANOTHER_VERSION, RECORD
+from tfdeploy.errors import AgentError, CommandFailed, HostError, LeaseConflict, OutdatedRecord
 from tfdeploy.hosts.agent_bundle import bundle, current_version
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tfdeploy.config.inventory import Host
+    from tfdeploy.run import Run
     from tfdeploy.transport import CompletedCommand, Transport
 
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
@@ -58,13 +59,20 @@ except OSError:
 
 
 class Agent:
-    """The agent of one host. A run is always asked with the `version` that started it.
+    """The agent of one host. A run is always asked with the `version` that started it. Until it has
+    answered once, it compares the controller's `record` of the run with its own.
 
     Its process is used again for the next request, so there is one for each host, or as many as
     there are requests at the same time.
     """
 
-    def __init__(self, transport: Transport, host: Host, version: str | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        host: Host,
+        version: str | None = None,
+        record: Run | None = None,
+    ) -> None:
         self.transport = transport
         self.host = host.name
         self.root = host.root
@@ -73,6 +81,7 @@ class Agent:
         self._python = host.python
         self._path = f"{_below_home(self.root)}/agent/{version or current_version()}"
         self._current = version in (None, current_version())
+        self._record = record
         self._idle: list[Session] = []
         self._lock = threading.Lock()
 
@@ -107,7 +116,11 @@ class Agent:
 
     def query(self, request: Request[A]) -> Query[A]:
         """Encode a request for this agent."""
-        return query(request) if self._current else query(request, **{ANOTHER_VERSION: True})
+        more: dict[str, Any] = {} if self._current else {ANOTHER_VERSION: True}
+        run = self._record
+        if run:
+            more[RECORD] = (run.inventory.project, run.id, run.starts)
+        return query(request, **more)
 
     def park(self) -> None:
         """Release the sessions; the connection daemon may keep them."""
@@ -214,9 +227,13 @@ class Agent:
             message, hint = str(answer["refused"]), str(answer.get("hint", ""))
             if answer.get("busy") is True:
                 raise LeaseConflict(self.host, message, hint, str(answer.get("held_by", "")))
+            if answer.get("outdated") is True and self._record:
+                record = self._record
+                raise OutdatedRecord(self.host, message, hint, record.id, record.inventory.file)
             raise AgentError(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")
+        self._record = None
 
 
 def _below_home(directory: str) -> str:

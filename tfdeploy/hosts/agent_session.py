@@ -64,7 +64,7 @@ class Query(Generic[A]):
         return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
-def query(request: Request[A], **more: bool) -> Query[A]:
+def query(request: Request[A], **more: Any) -> Query[A]:
     """Encode a request, with more fields that any request may have."""
     return Query(request, json.dumps([request.VERB, {**to_json(request), **more}]).encode() + b"\n")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
 from tfdeploy.agent.protocol.reports import Follow, RunEvent, SelectLines
 from tfdeploy.agent.protocol.watching import HostSample, Watch
-from tfdeploy.errors import TfdeployError, raise_all
+from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
@@ -44,8 +44,9 @@ class Fleet:
     connections, `stays_connected` is false, and a connection is closed after each use. With more
     hosts than threads, the connection daemon gets each agent back after each use: one that waits
     needs less memory. `transfers` has the progress of the files on their way to and from the hosts.
-    If another thread sets `cancel`, every call for several hosts, and what follows a run, raises
-    Cancelled soon; see `cancellation`.
+    With `record`, calls for several hosts raise OutdatedRecord if a host has a newer record of that
+    run. If another thread sets `cancel`, these calls, and what follows a run, raise Cancelled soon;
+    see `cancellation`.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Fleet:
         inventory: Inventory,
         *,
         version: str | None = None,
+        record: Run | None = None,
         accept_new: bool = False,
         transfers: Transfers | None = None,
         cancel: threading.Event | None = None,
@@ -62,7 +64,7 @@ class Fleet:
         self.transfers = transfers or Transfers()
         self.transfers.check = self.cancellation.check
         self.agents: Mapping[str, Agent] = {
-            host.name: Agent(make_transport(host, inventory, accept_new), host, version)
+            host.name: Agent(make_transport(host, inventory, accept_new), host, version, record)
             for host in inventory.hosts
         }
         for agent in self.agents.values():
@@ -110,6 +112,9 @@ class Fleet:
         self.cancellation.check()
         outcomes = parallel.each(act_on, names, THREADS, check)
         self.cancellation.check()  # the calls may have ended because of it
+        for outcome in outcomes:
+            if isinstance(outcome, OutdatedRecord):  # the other hosts were asked wrongly, too
+                raise outcome
         return dict(zip(names, outcomes, strict=True))
 
     def _act_on(self, host: str, act: Callable[[Agent], R]) -> R | TfdeployError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.formatting.hostlist import expand_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.init import environment
-from tfdeploy.init.machine import DEFAULT_PYTHON
+from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,10 +36,11 @@ DEFAULTS = (
 TASK_KEYS = ("gpus", "ps", "chief", "gpus_per_chief", "workers", "gpus_per_worker", "spare")
 WHY = {
     "address": "tried from the other hosts",
-    "ports": "2222-2299 are partly in use",
+    "ports": 'the hosts do not reach "auto" ports',
     "directory": "some hosts share a home directory",
     "shared_fs": "they share a home directory",
 }
+WHY_AUTO = "free ports, found at each start"
 COMMENT_COLUMN = 32
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
@@ -222,7 +223,8 @@ def _table(name: str, keys: Keys, about: str = "") -> str:
 def _key(key: str, value: Any) -> str:
     """Return the line of a key, with a comment if it is not plain why it is necessary."""
     line = f"{key} = {_value(value)}"
-    return _aligned(line, WHY[key]) if key in WHY else line
+    why = WHY_AUTO if value == AUTO else WHY.get(key)
+    return _aligned(line, why) if why else line
 
 
 def _left_out(failed: Mapping[str, str]) -> Iterator[str]:

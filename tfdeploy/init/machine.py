@@ -9,7 +9,7 @@ from tfdeploy.config.models import HostSettings
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 
 DEFAULT_PYTHON = HostSettings.model_fields["python"].default
-DEFAULT_PORTS = HostSettings.model_fields["ports"].default
+AUTO = "auto"  # free ports, chosen at each start
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Machine:
     libc: str = ""
     sharing: str = "none"
     addresses: tuple[str, ...] = ()
-    ports: str | None = None
+    ports: str = AUTO
     address: str | None = None
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.preflight import Address, Knock, OpenDoors
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.init.machine import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +23,9 @@ OPEN_S = 20.0
 CONNECT_S = 3.0
 MAX_ADDRESSES = 6  # that are tried of a host
 TRIED_BY = 16  # hosts connect to each host, so that the number of connections is bounded
-RANGES = (2222, 2322, 2422, 3222, 12222)
+RANGES = (2222, 2322, 2422, 3222, 12222)  # their first ports
 RANGE_LENGTH = 78
-AUTO = "auto"
+ANY = 0  # instead of a first port: any free ports, as a start chooses them for "auto"
 
 # A host and one of its addresses; and why it is not reached there, by the host that tried.
 Endpoint = tuple[str, str]
@@ -33,21 +34,21 @@ Failures = dict[Endpoint, dict[str, str]]
 
 @dataclass(frozen=True)
 class HostNetwork:
-    """The `ports` of a host's tasks, and its `address` for the other hosts; None means the default.
+    """The `ports` of a host's tasks, and its `address` for the other hosts, None for the default.
     `problem` says which hosts do not reach it, "" if all do."""
 
-    ports: str | None = None
+    ports: str = AUTO
     address: str | None = None
     problem: str = ""
 
 
 @dataclass(frozen=True)
 class OpenPorts:
-    """The ports that a host has opened, and the value of `ports` for them, None for the default.
-    They stay open as long as `stream` is."""
+    """The ports that a host has opened, and the value of `ports` for them. They stay open as long
+    as `stream` is."""
 
     stream: object
-    value: str | None
+    value: str
     ports: tuple[int, ...]
 
 
@@ -69,13 +70,27 @@ def find_network(
 ) -> dict[str, HostNetwork]:
     """Have each host open the number of ports in `counts`, and the others connect to them.
 
-    Return the ports and the address of each host. Raises FleetError if a host fails.
+    Return the ports and the address of each host that answers. If others do not reach free ports of
+    a host, as behind a firewall, it gets a fixed range, which they may reach, or which somebody can
+    open for them.
     """
+    found = _find_network(fleet, addresses, counts, (ANY,))
+    blocked = [host for host, each in found.items() if each.problem]
+    fixed = _find_network(fleet, addresses, counts, RANGES) if blocked else {}
+    return found | {host: fixed[host] for host in blocked if host in fixed}
+
+
+def _find_network(
+    fleet: Fleet,
+    addresses: Mapping[str, Addresses],
+    counts: Mapping[str, int],
+    ranges: Sequence[int],
+) -> dict[str, HostNetwork]:
     with ExitStack() as streams:
         opened = {
             host: each
             for host, each in fleet.outcomes(
-                counts, lambda agent: _open_ports(agent, counts[agent.host], streams)
+                counts, lambda agent: _open_ports(agent, counts[agent.host], ranges, streams)
             ).items()
             if not isinstance(each, TfdeployError)
         }
@@ -87,10 +102,10 @@ def find_network(
     }
 
 
-def _open_ports(agent: Agent, count: int, streams: ExitStack) -> OpenPorts:
-    """Have a host open its ports: those of the first range that is free, else any free ones. They
-    stay open until `streams` is closed."""
-    for first in (*RANGES, 0):
+def _open_ports(agent: Agent, count: int, ranges: Sequence[int], streams: ExitStack) -> OpenPorts:
+    """Have a host open its ports: those of the first range in which they are free. They stay open
+    until `streams` is closed."""
+    for first in ranges:
         wanted = {f"port {n}": first and first + n for n in range(count)}
         answers = agent.stream(OpenDoors(wanted), OPEN_S)
         stream = iter(answers)  # the host closes the ports when this is deleted
@@ -98,8 +113,7 @@ def _open_ports(agent: Agent, count: int, streams: ExitStack) -> OpenPorts:
         if not opened.taken:
             streams.callback(answers.close)
             span = f"{first}-{first + RANGE_LENGTH - 1}" if first else AUTO
-            value = None if first == RANGES[0] else span
-            return OpenPorts(stream, value, tuple(opened.open.values()))
+            return OpenPorts(stream, span, tuple(opened.open.values()))
         answers.close()
     raise AgentError(agent.host, "it has no free ports")
 

@@ -19,7 +19,7 @@ WORKERS_TO_TRY = 2
 TO_TRY = (
     "2 workers on one machine: they share its CPUs, but show that the script works in a cluster"
 )
-NO_ROOM = "1 worker: the script lists the addresses of its cluster, with no other"
+NO_ROOM = "1 worker: the script lists the addresses of its cluster, with no other; set its ports"
 
 
 @dataclass(frozen=True)

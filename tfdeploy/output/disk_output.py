@@ -5,7 +5,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import format_duration, format_size, shorten_names
+from tfdeploy.formatting.humanize import (
+    format_count,
+    format_duration,
+    format_size,
+    shorten_names,
+)
 from tfdeploy.output.stream import Table
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns, RunSummary
+    from tfdeploy.errors import TfdeployError
 
 
 class DiskOutput(Terminal):
@@ -55,10 +61,19 @@ class DiskOutput(Terminal):
             self.print_text("" if ids else "no run to delete")
             self._out.print_table(table)
 
-    def print_prune_result(self, plan: Mapping[str, Removal], pruned: PruneResult | None) -> None:
-        """Print what was freed; without `pruned` it was a dry run."""
+    def print_prune_result(
+        self,
+        plan: Mapping[str, Removal],
+        pruned: PruneResult | None,
+        unanswered: Sequence[TfdeployError],
+    ) -> None:
+        """Print what was freed; without `pruned` it was a dry run. `unanswered` are the errors of
+        hosts because of which all runs stay."""
+        if unanswered:
+            hosts = format_count(len(unanswered), "host")
+            self.print_text(f"all runs stay: {hosts} did not answer, where any of them may be live")
         if not plan:
-            self.print_text("nothing to delete")
+            self.print_text("nothing to delete" if not unanswered else "nothing was deleted")
         elif pruned is None:
             total = format_size(sum(removal.bytes for removal in plan.values()))
             self.print_text(f"\ndry run: nothing was deleted; it would free {total}")

@@ -65,7 +65,7 @@ class ResultsOutput(Terminal):
         if not collected.of_chief:
             pass  # its checkpoints were not wanted
         elif not collected.chief_answered:
-            self.print_text("no checkpoint: the chief's host did not answer")
+            self.print_text("no checkpoint: the chief's host gave none, see the error")
         elif not collected.checkpoints and (collected.uses_tensorflow or not collected.source):
             self.print_text(_no_checkpoint(collected))
         for line in _output_summary(collected):

@@ -131,6 +131,10 @@ class RunEvents(LogTerminal):
         text = f"run {run.id} had no record on the controller: restored it from {source}"
         self._print_yellow(text)
 
+    def print_newer_record(self, run: Run, hosts: Sequence[str]) -> None:
+        text = f"run {run.id} was resumed or scaled elsewhere: took its record from "
+        self._print_yellow(text + shorten_names(hosts))
+
     def print_stopped_so_far(self, states: Mapping[str, str], waiting: Sequence[str]) -> None:
         """Print which tasks have stopped, and which hosts are waited for."""
         self._print_ends(states)
@@ -150,8 +154,8 @@ class RunEvents(LogTerminal):
             name, age_s = stopped.saved
             age = format_duration(age_s)
             self.print_text(
-                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost\n"
-                "(with save_on_stop = true, a session saves before it exits)"
+                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost"
+                + (f"\n({stopped.advice})" if stopped.advice else "")
             )
         for placement in stopped.ended_unasked:
             self.print_text(

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 TENSORFLOW = "tensorflow"
 FRAMEWORKS = (TENSORFLOW, "jax", "torch")
 IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+({'|'.join(FRAMEWORKS)})\b", re.MULTILINE)
+SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
+FIT = re.compile(r"\.fit\(")
 TITLES = {TENSORFLOW: "TensorFlow"}
 
 
@@ -41,6 +43,19 @@ def imports_in(texts: Iterable[str]) -> tuple[str, ...]:
     only others. A script that imports none may do so through a module of its own."""
     found = {name for text in texts for name in IMPORT.findall(text)}
     return (TENSORFLOW,) if TENSORFLOW in found or not found else tuple(sorted(found))
+
+
+def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:
+    """Return what lets scripts with these texts lose less at a stop; "" if they save when it comes,
+    as far as their texts show."""
+    if any(map(SESSION.search, texts)):
+        is_set = training.save_on_stop
+        return "" if is_set else "with save_on_stop = true, its session saves before it exits"
+    if any(map(FIT.search, texts)):
+        return "keras.callbacks.ModelCheckpoint with save_freq=STEPS saves within an epoch, too"
+    if any("SIGTERM" in text or "PreemptionCheckpointHandler" in text for text in texts):
+        return ""
+    return f"a script that saves on SIGTERM has stop_grace_s = {training.stop_grace_s:g} s for it"
 
 
 def ready(training: Training, plan: Plan, job: str) -> str:

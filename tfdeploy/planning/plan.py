@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
     from tfdeploy.cluster import ClusterSpec
@@ -44,6 +45,8 @@ class Plan:
 
     The chief's supervisor serves the run's heartbeat on `heartbeat_port` of the chief's host.
     """
+
+    __repr__ = short_repr
 
     placements: tuple[Placement, ...]
     heartbeat_port: int

@@ -21,6 +21,7 @@ from tfdeploy.release import plain_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import PurePath
 
 FOLDER_GROUP = "ps_d"  # the group in pathspec's expressions for "inside this folder"
 STAR = "[^/]*"
@@ -81,6 +82,11 @@ def _parse_patterns(key: str, excludes: Iterable[str]) -> list[Pattern]:
             )
         patterns += [pattern] if pattern else []
     return patterns
+
+
+def literal(path: str | PurePath) -> str:
+    """Return a pattern that matches this path below the root only."""
+    return "/" + re.sub(r"([\\\[\]*?!# ])", r"\\\1", str(path))
 
 
 def is_ignored(path: str, is_folder: bool, ignores: Iterable[IgnorePatterns]) -> bool:

@@ -8,10 +8,12 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError
-from tfdeploy.release import gitignore
+from tfdeploy.formatting.humanize import format_size
+from tfdeploy.release import by_products, gitignore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 # Never part of the source: git's own files, and compiled Python.
 ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
+# Not part of the source unless `exclude` asks for them: their outputs change with each execution.
+NOTEBOOKS = ("*.ipynb", ".ipynb_checkpoints/")
+MAX_CODE_BYTES = 100_000_000  # a larger file is sent only if `exclude` asks for it
 MAX_SLUG = 60  # characters of a place in the name of a folder
 
 
@@ -61,13 +66,14 @@ class Release:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A tree to read. `key` is its table in hosts.toml, for messages; `name_content` returns the
-    name of a file's content; `excluded_inodes` are (device, inode) pairs."""
+    """A tree to read. `key` is its table in hosts.toml, for messages; `is_code`: it is the source,
+    not a data set; `name_content` returns the name of a file's content; `excluded_inodes` are
+    (device, inode) pairs."""
 
     key: str
     root: Path
     exclude: IgnorePatterns
-    has_gitignores: bool
+    is_code: bool
     name_content: Callable[[Path, os.stat_result], str]
     excluded_inodes: Collection[tuple[int, int]] = ()
 
@@ -76,12 +82,14 @@ def take(
     root: Path, exclude: Sequence[str] = (), excluded_inodes: Collection[tuple[int, int]] = ()
 ) -> Release:
     """Read the tree under `root`, without what its .gitignore files, `exclude` (patterns as in
-    .gitignore) and `excluded_inodes` (device, inode) leave out.
+    .gitignore) and `excluded_inodes` (device, inode) leave out; and without notebooks, other hosts
+    files, and tfdeploy's own pages and plots, unless a pattern with "!" asks for them.
 
     Raises PlanError for what can't be the same on every host: a link out of the tree, a name that
-    is not UTF-8, a socket or a device; and if the tree is missing or empty.
+    is not UTF-8, a socket or a device; for a file of more than MAX_CODE_BYTES that no pattern with
+    "!" asks for; and if the tree is missing or empty.
     """
-    top = gitignore.from_excludes("source", [*ALWAYS_EXCLUDED, *exclude])
+    top = gitignore.from_excludes("source", [*ALWAYS_EXCLUDED, *NOTEBOOKS, *exclude])
     return _read(_Tree("source", root, top, True, _hash, excluded_inodes))
 
 
@@ -106,10 +114,15 @@ def _read(tree: _Tree) -> Release:
         raise PlanError(f"{tree.key}.path: {tree.root} is not a folder")
     found = ((path, _info(tree, path)) for path in sorted(_walk(tree, "", [])))
     infos = {
-        path: info for path, info in found if (info.st_dev, info.st_ino) not in tree.excluded_inodes
+        path: info
+        for path, info in found
+        if (info.st_dev, info.st_ino) not in tree.excluded_inodes
+        and not _is_by_product(tree, path, info)
     }
+    if tree.is_code:
+        _refuse_large_files(tree, infos)
     if not infos:
-        hint = "check exclude and .gitignore" if tree.has_gitignores else "check its exclude"
+        hint = "check exclude and .gitignore" if tree.is_code else "check its exclude"
         raise PlanError(f"{tree.key}.path: {tree.root} has no file to push", hint)
     manifest = {path: _entry(tree, path, info) for path, info in infos.items()}
     return Release(
@@ -141,7 +154,7 @@ def _entries(
     try:
         entries = sorted(os.scandir(tree.root / folder), key=lambda entry: entry.name)
         own = tree.root / folder / ".gitignore"
-        if tree.has_gitignores and own.is_file() and not own.is_symlink():
+        if tree.is_code and own.is_file() and not own.is_symlink():
             ignores = [*ignores, gitignore.from_gitignore(folder, own.read_bytes())]
     except OSError as error:
         raise _unreadable(tree, os.path.relpath(error.filename, tree.root), error) from None
@@ -150,6 +163,54 @@ def _entries(
         if tree.exclude.decide(path, is_folder) or gitignore.is_ignored(path, is_folder, ignores):
             continue
         yield path, is_folder, ignores
+
+
+def _is_by_product(tree: _Tree, path: str, info: os.stat_result) -> bool:
+    if not tree.is_code or not stat.S_ISREG(info.st_mode):
+        return False
+    try:
+        found = by_products.is_by_product(tree.root / path)
+    except OSError as error:
+        raise _unreadable(tree, path, error) from None
+    return found and not _is_asked_for(tree, path)
+
+
+def _is_asked_for(tree: _Tree, path: str) -> bool:
+    """Return whether `exclude` has the path, or a folder above it, with a "!"."""
+    folders = (str(folder) for folder in PurePosixPath(path).parents)
+    decisions = [tree.exclude.decide(path, False), *(tree.exclude.decide(f, True) for f in folders)]
+    return False in decisions
+
+
+def _refuse_large_files(tree: _Tree, infos: Mapping[str, os.stat_result]) -> None:
+    large = [
+        path
+        for path, info in infos.items()
+        if stat.S_ISREG(info.st_mode)
+        and info.st_size > MAX_CODE_BYTES
+        and not _is_asked_for(tree, path)
+    ]
+    if large:
+        shown = ", ".join(f"{path} ({format_size(infos[path].st_size)})" for path in large)
+        raise PlanError(
+            f"{shown}: larger than {format_size(MAX_CODE_BYTES)}, so not sent unless asked for",
+            _choices(large),
+        )
+
+
+def _choices(large: Sequence[str]) -> str:
+    """Return a hint with what hosts.toml may say about files that are too large to be code."""
+    them = "it" if len(large) == 1 else "them"
+    folders = sorted({folder for path in large if (folder := path.rpartition("/")[0])})
+    literal = [gitignore.literal(path) for path in large]
+    choices = {
+        **{f"[data.{json.dumps(folder)}]": "makes the folder a data set" for folder in folders},
+        f"[source] exclude = {json.dumps(literal)}": f"leaves {them} out",
+        f"[source] exclude = {json.dumps(['!' + each for each in literal])}": f"sends {them}",
+    }
+    width = max(map(len, choices))
+    lines = (f"\n    {choice:{width}}  {effect}" for choice, effect in choices.items())
+    return "write one of these in hosts.toml:" + "".join(lines)
 
 
 def _info(tree: _Tree, path: str) -> os.stat_result:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MEGA = 1000 * 1000
-NO_OUTPUTS = TaskOutputs("", False, [], Total(0, 0))
+NO_OUTPUTS = TaskOutputs("", [], Total(0, 0))
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,17 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     answer = _unless_too_old(run, listed.answer)
     task, dest = str(placement.task), outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
-    selected, skipped = _select(run, units)
+    selected, skipped = _select(run, placement, units)
     unchanged = [unit for unit in selected if unit.is_in(dest)]
-    missing = [unit for unit in selected if unit not in unchanged]
+    here = {unit.path for unit in unchanged}
+    missing = [unit for unit in selected if unit.path not in here]
     incoming = run.folder / ".incoming-outputs" / placement.task.file_name
     request, pin = task_request(run, placement), f"{answer.folder}/{PIN}"
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, pin)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
-    if answer.cut:
-        why["."] = "it has more files than tfdeploy lists"
+    why |= {special.path: f"it is {special.what}" for special in answer.special or ()}
+    if answer.incomplete:
+        why["."] = answer.incomplete
     sizes = {unit.path: unit.size for unit in units}
     unlisted = UnlistedFiles(task, agent.host, answer.others.files, answer.others.size)
     return Outputs(
@@ -154,16 +156,20 @@ def remove_output(run: Run, output: Output) -> None:
             path.unlink(missing_ok=True)
 
 
-def _select(run: Run, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
-    """Return the newest units that fit into `outputs_limit_mb`, and why each other is skipped."""
-    limit_mb = run.inventory.training.outputs_limit_mb
+def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
+    """Return the newest units that fit into the task's limit, and why each other is skipped."""
+    training, job = run.inventory.training, placement.task.job
+    limit_mb = training.outputs_limit_mb_of(job, is_chief=placement == run.plan.chief)
+    limit = f"outputs_limit_mb = {limit_mb}"
+    if limit_mb < training.outputs_limit_mb:
+        limit = f"{limit_mb} MB are fetched of a task if [training.{job}] has no outputs"
     free = limit_mb * MEGA
     selected, skipped = [], {}
     for unit in units:
         if not unit.is_safe:
             skipped[unit.path] = "its name is not allowed on the controller"
         elif unit.size > free:
-            skipped[unit.path] = f"outputs_limit_mb = {limit_mb}"
+            skipped[unit.path] = limit
         else:
             selected.append(unit)
             free -= unit.size

@@ -1,4 +1,8 @@
-"""List what hosts store of runs, and whether the controller has it in its newest form."""
+"""List what hosts store of runs, and whether the controller has it.
+
+Nothing may be deleted that is not proven to be here: a file counts as collected only if the
+controller's copy has its size and its time, which a collect gives to a copy with the same content.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.outputs import ListResults, RunResult
-from tfdeploy.agent.runs.results import CHECKPOINT
+from tfdeploy.agent.protocol.outputs import ListResults, TaskResults
+from tfdeploy.agent.runs.results import CHECKPOINT, EVENTS
 from tfdeploy.cluster import Task
-from tfdeploy.transfer.units import TIMEOUT_S, Unit, local_path, parse_units
+from tfdeploy.transfer.units import TIMEOUT_S, Unit, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +28,8 @@ FETCHED = "fetched"  # the folder of `tfdeploy fetch` in runs/<run>/
 class StoredResult:
     """A file, folder or checkpoint that a task wrote, on its host; `size` is in bytes.
 
-    `collected`: the controller has it, and its copy is not older.
+    `collected`: the controller has it. `note` says what it is if it is no file that can be
+    fetched, or why nobody knows which other files there are: `path` is "." then.
     """
 
     run: str
@@ -33,6 +38,7 @@ class StoredResult:
     path: str
     size: int
     collected: bool
+    note: str = ""
 
 
 def stored_results(
@@ -42,42 +48,51 @@ def stored_results(
 
     `base` is the folder runs/ on the controller. Raises HostError.
     """
-    found = agent.ask(ListResults(project, runs), TIMEOUT_S).results
-    return tuple(result for run in runs for result in _parse(agent, base / run, found.get(run, [])))
+    if not runs:
+        return ()
+    answers = agent.stream(ListResults(project, runs), TIMEOUT_S)
+    return tuple(
+        result
+        for answer in answers
+        if isinstance(answer, TaskResults) and answer.run in runs
+        for result in _parse(agent, base / answer.run, answer)
+    )
 
 
-def is_current(folder: Path, unit: Unit) -> bool:
-    """Return whether `folder` has all files of the unit, none older than on its host."""
-    mtimes = [_mtime_ns(folder / local_path(path)) for path in unit.files]
-    stamps = unit.files.values()
-    return all(own >= mtime_ns for own, (_, mtime_ns) in zip(mtimes, stamps, strict=True))
+def _parse(agent: Agent, run_folder: Path, answer: TaskResults) -> Iterator[StoredResult]:
+    def result(path: str, size: int, collected: bool, note: str = "") -> StoredResult:
+        run, task, host = answer.run, answer.task, agent.host
+        return StoredResult(run, task, host, path, size, collected, note)
+
+    for unit in parse_units(agent, answer.results):
+        folders = _folders_on_controller(run_folder, answer, unit)
+        collected = any(unit.is_in(folder) for folder in folders)
+        yield result(unit.path, unit.size, collected or _is_superseded(run_folder, unit))
+    for special in answer.special:
+        yield result(special.path, 0, False, special.what)
+    if answer.incomplete:
+        yield result(".", 0, False, answer.incomplete)
 
 
-def _parse(agent: Agent, run_folder: Path, found: list[RunResult]) -> Iterator[StoredResult]:
-    for entry, unit in zip(found, parse_units(agent, found), strict=True):
-        collected = _is_collected(run_folder, entry.task, entry.is_chief, unit)
-        yield StoredResult(run_folder.name, entry.task, agent.host, unit.path, unit.size, collected)
-
-
-def _is_collected(run_folder: Path, task: str, is_chief: bool, unit: Unit) -> bool:
+def _folders_on_controller(run_folder: Path, answer: TaskResults, unit: Unit) -> list[Path]:
+    """Return where a collect, or a fetch, stores a unit."""
+    task = Task.parse(answer.task).file_name
+    own = "" if answer.is_chief else task
     if unit.kind == CHECKPOINT:
-        checkpoints = run_folder / "checkpoints"
-        return _has_later_step(checkpoints, unit) or is_current(checkpoints, unit)
-    name = Task.parse(task).file_name
-    outputs = run_folder / "outputs" if is_chief else run_folder / "outputs" / name
-    return is_current(outputs, unit) or is_current(run_folder / FETCHED / name, unit)
+        return [run_folder / "checkpoints"]
+    if unit.kind == EVENTS:
+        return [run_folder / "events" / own, run_folder / FETCHED / task]
+    return [run_folder / "outputs" / own, run_folder / FETCHED / task]
 
 
-def _has_later_step(checkpoints: Path, unit: Unit) -> bool:
-    """Return whether the controller's newest checkpoint has a later step than the host's.
+def _is_superseded(run_folder: Path, unit: Unit) -> bool:
+    """Return whether the controller's newest checkpoint has a later step than this one.
 
     The run was then resumed on another host.
     """
-    newest = state_file.read(str(checkpoints))[:1]
+    if unit.kind != CHECKPOINT:
+        return False
+    newest = state_file.read(str(run_folder / "checkpoints"))[:1]
     own_step = state_file.step(newest[0]) if newest else None
     host_step = state_file.step(unit.path)
     return own_step is not None and host_step is not None and own_step > host_step
-
-
-def _mtime_ns(file: Path) -> int:
-    return file.stat().st_mtime_ns if file.is_file() and not file.is_symlink() else -1

@@ -201,6 +201,17 @@ def test_plan_reads_the_given_hosts_file(tfdeploy, folder, monkeypatch):
     assert tfdeploy("plan", "--hosts", f"{folder}/other.toml")[0] == 0
 
 
+def test_a_folder_below_hosts_toml_gives_the_same_plan(tfdeploy, folder, monkeypatch):
+    printed = tfdeploy("plan")
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
+    assert tfdeploy("plan") == printed
+    monkeypatch.setenv("TFDEPLOY_HOSTS", "hosts.toml")
+    assert tfdeploy("plan")[0] == 2
+    monkeypatch.delenv("TFDEPLOY_HOSTS")
+    assert tfdeploy("plan", "--hosts", "hosts.toml")[0] == 2
+
+
 def test_collected_results_are_not_part_of_the_source(tfdeploy, folder):
     before = json.loads(tfdeploy("plan", "--json")[1])["release"]
     (folder / "runs" / "one" / "logs").mkdir(parents=True)

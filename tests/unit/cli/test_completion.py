@@ -123,6 +123,14 @@ def test_the_hosts_file_of_the_environment_is_used(propose, folder, monkeypatch)
     assert propose("tfdeploy push --on st") == ["store"]
 
 
+def test_names_are_proposed_in_a_folder_below_hosts_toml(propose, folder, monkeypatch):
+    (folder / "notebooks").mkdir()
+    monkeypatch.chdir(folder / "notebooks")
+    record(folder, "20260101-1")
+    assert propose("tfdeploy push --on st") == ["store"]
+    assert propose("tfdeploy stop ") == ["20260101-1"]
+
+
 def test_a_file_of_somebody_else_asks_for_no_trust(propose, folder):
     command = 'ssh_config = "ssh_config"\n'
     (folder / "ssh_config").write_text("Host *\n  ProxyCommand touch stolen\n")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.commands.stop import stop_reachable
+from tfdeploy.agent.protocol.runs import StoppedTask
+from tfdeploy.commands.stop import StopResult, stop_reachable, unconfirmed_errors
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
 from unit.builders import make_inventory
@@ -24,15 +25,43 @@ class FleetThatWaits:
         return {host: [] for host in hosts}
 
 
+def make_run():
+    inventory = make_inventory(HOSTS)
+    return Run("run-1", "f00d", "a9e", inventory, placing.make_plan_from_addresses(inventory))
+
+
 @pytest.mark.parametrize("error", [SystemExit(1), OSError("no space")])
 def test_a_stop_continues_if_its_output_is_closed(error, monkeypatch):
     monkeypatch.setattr("tfdeploy.commands.stop._wait_for_unasked", lambda *_: [])
-    inventory = make_inventory(HOSTS)
-    run = Run("run-1", "f00d", "a9e", inventory, placing.make_plan_from_addresses(inventory))
-    fleet = FleetThatWaits()
+    run, fleet = make_run(), FleetThatWaits()
 
     def print_so_far(states, waiting):
         raise error
 
     stop_reachable(fleet, run, on_wait=print_so_far)
     assert {"a", "b"} <= set(fleet.asked)
+
+
+class FleetThatGoesOn(FleetThatWaits):
+    """A fleet whose ps is READY after its stop."""
+
+    def outcomes(self, hosts, ask, on_wait):
+        states = {"a": StoppedTask("worker:0", "STOPPED", [], left=True),
+                  "b": StoppedTask("ps:0", "READY", [])}  # fmt: skip
+        return {host: [states[host]] for host in hosts}
+
+
+def test_a_task_that_runs_after_its_stop_is_an_error_unless_it_is_of_another_launch():
+    (error,) = stop_reachable(FleetThatGoesOn(), make_run()).errors
+    assert str(error).startswith("ps:0 on b: it is READY after the stop\n")
+    assert stop_reachable(FleetThatGoesOn(), make_run(), launched="first").errors == ()
+
+
+def test_each_task_that_may_still_run_is_named_with_the_command_for_later():
+    run = make_run()
+    stopped = StopResult({}, None, unconfirmed=tuple(run.plan.placements))
+    messages = [str(error) for error in unconfirmed_errors(run, stopped)]
+    assert [text.partition(":  ")[0].split(": it")[0] for text in messages] == [
+        "ps:0 on b", "worker:0 on a",
+    ]  # fmt: skip
+    assert all("tfdeploy stop" in text and "--run run-1" in text for text in messages)

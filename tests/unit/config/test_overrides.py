@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.config.inventory import dump, parse
-from tfdeploy.config.overrides import check_run_name, override, parse_counts
+from tfdeploy.config.overrides import check_run_name, check_words, override, parse_counts
 from tfdeploy.errors import InventoryError
 from unit.builders import FILE, make_inventory
 
@@ -89,3 +89,17 @@ def test_the_name_of_a_run_is_a_word_and_no_id():
         check_run_name("a b")
     with pytest.raises(InventoryError, match="which looks like the id of a run"):
         check_run_name("20260101-000000-aaaa")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--lr 3", """words: found "--lr 3"; expected a list, such as ['--lr', '3']"""),
+        (["--lr", 3], 'words: found 3; expected text, such as "3"'),
+    ],
+)
+def test_words_of_a_program_are_a_list_of_texts(words, message):
+    assert check_words("words", ["--lr", "3"]) == ("--lr", "3")
+    with pytest.raises(InventoryError) as refused:
+        check_words("words", words)
+    assert str(refused.value) == message

@@ -12,6 +12,7 @@ import pytest
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import plots
 from tfdeploy.experiments.plots import Line, Panel
+from tfdeploy.release.by_products import is_by_product
 
 
 def lines(count, *, points=3):
@@ -27,6 +28,12 @@ def svg(tmp_path, *panels, name="a.svg"):
 def texts_of(svg_text):
     """Return the texts in a plot: matplotlib draws letters, and writes the text in a comment."""
     return re.findall(r"<!-- (.*?) -->", svg_text)
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.png"])
+def test_a_plot_is_no_part_of_a_release(tmp_path, name):
+    plots.draw(tmp_path / name, [Panel("", "x", "y", lines(2))])
+    assert is_by_product(tmp_path / name)
 
 
 def figure(*panels):

@@ -45,6 +45,7 @@ def test_equal_hosts_share_a_table_and_defaults_are_not_written():
         "\n"
         "[defaults]\n"
         'python = "~/tf/bin/python"\n'
+        'ports = "auto"                   # free ports, found at each start\n'
         "\n"
         '[hosts."gpu-[01-16]"]            # 4 NVIDIA H100, 8 CPUs, 64.0 GB\n'
         "gpus = 4\n"
@@ -62,7 +63,7 @@ def test_what_one_host_needs_is_in_its_own_table():
     result = loaded(propose(*machines))
     assert [host.user for host in result.hosts] == ["ml"] * 3
     assert [host.address for host in result.hosts] == [None, "10.0.0.2", "10.0.0.3"]
-    assert result.host("gpu-01").ports == tuple(range(2322, 2400))
+    assert [result.host(f"gpu-0{n}").ports for n in (1, 2)] == [tuple(range(2322, 2400)), ()]
     text = document.write(propose(*machines))
     assert '[hosts."gpu-[02-03]"]' in text
     assert 'address = "10.0.0.[2-3]"' in text
@@ -77,14 +78,16 @@ def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
 def test_hosts_of_which_all_share_one_home_share_releases_and_environments():
     machines = [machine(name, sharing="all") for name in ("a", "b")]
     text = document.write(propose(*machines))
-    assert re.search(r"\[defaults\]\nshared_fs = true +# they share a home directory\n", text)
+    assert re.search(
+        r"\[defaults\]\nports.*\nshared_fs = true +# they share a home directory\n", text
+    )
     assert {host.store for host in loaded(propose(*machines)).hosts} == {"~/.tfdeploy"}
 
 
 def test_hosts_of_which_some_share_a_home_get_directories_of_their_own():
     machines = [machine(name, sharing="some") for name in ("a", "b")]
     text = document.write(propose(*machines))
-    own = '[defaults]\ndirectory = "~/.tfdeploy/{host}" # some hosts share a home directory\n'
+    own = '\ndirectory = "~/.tfdeploy/{host}" # some hosts share a home directory\n'
     assert own in text
     assert [host.root for host in loaded(propose(*machines)).hosts] == [
         "~/.tfdeploy/a", "~/.tfdeploy/b",

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from tfdeploy.init.network import Addresses, choose_address, targets_of, usable_addresses
+from tfdeploy.agent.protocol.preflight import OpenPorts
+from tfdeploy.init.network import (
+    Addresses,
+    HostNetwork,
+    choose_address,
+    find_network,
+    targets_of,
+    usable_addresses,
+)
 
 BRIDGE = "172.17.0.1"
 HOSTS = {"a": Addresses("a", ["10.0.0.1", BRIDGE]), "b": Addresses("b", ["10.0.0.2", BRIDGE])}
@@ -57,3 +67,40 @@ def test_a_host_is_tried_by_a_bounded_number_of_others():
     tried_by = [host for host in hosts if [*targets_of(host, hosts, wanted)]]
     assert len(tried_by) == 17
     assert [*targets_of("h3", hosts, wanted)] == [("h3", "x"), ("h3", "y")]
+
+
+class Fleet:
+    """Hosts behind a firewall that admits connections to the ports `admitted` alone."""
+
+    def __init__(self, admitted):
+        self.admitted = admitted
+
+    def outcomes(self, hosts, act):
+        agents = [SimpleNamespace(host=host, stream=self.stream, ask=self.ask) for host in hosts]
+        return {agent.host: act(agent) for agent in agents}
+
+    def stream(self, request, silence_s):
+        free = enumerate(request.wanted.items(), 30_000)
+        yield OpenPorts({name: port or number for number, (name, port) in free}, [])
+
+    def ask(self, request):
+        return SimpleNamespace(
+            answers=["" if at.port in self.admitted else "no answer" for at in request.at]
+        )
+
+
+@pytest.mark.parametrize(
+    ("admitted", "ports", "is_reached"),
+    [
+        (range(65536), "auto", True),
+        (range(2222, 2300), "2222-2299", True),
+        ([], "2222-2299", False),
+    ],
+)
+def test_only_hosts_behind_a_firewall_get_fixed_ports(admitted, ports, is_reached):
+    found = find_network(Fleet(admitted), HOSTS, {"a": 1, "b": 2})
+    assert {found["a"].ports, found["b"].ports} == {ports}
+    if is_reached:
+        assert found["b"] == HostNetwork(ports)
+    else:
+        assert "can't reach it at b, 10.0.0.2" in found["b"].problem

@@ -76,7 +76,7 @@ def test_older_checkpoints_that_come_with_a_known_one_are_counted(printed):
     ("changes", "line"),
     [
         ({"source": ""}, "no checkpoint: the chief was never started"),
-        ({"chief_answered": False}, "no checkpoint: the chief's host did not answer"),
+        ({"chief_answered": False}, "no checkpoint: the chief's host gave none, see the error"),
         ({}, "no checkpoint: the chief created no folder /h/work/checkpoints"),
         ({"found_names": ()}, "no checkpoint: the chief's /h/work/checkpoints is empty"),
         (

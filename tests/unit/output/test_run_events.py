@@ -139,10 +139,11 @@ def test_a_stopped_run_is_printed_with_the_end_of_each_task(printed):
 
 
 def test_a_stop_prints_what_is_lost_since_the_newest_checkpoint(printed):
-    stopped = StopResult({}, ("model-7", 185.0))
+    stopped = StopResult({}, ("model-7", 185.0), advice="save on SIGTERM")
     text = printed(lambda console: console.print_stopped(make_run(), stopped))
     assert text.startswith(
         "the newest checkpoint is model-7, 3m 05s old; what was trained after it is lost\n"
+        "(save on SIGTERM)\n"
     )
 
 

@@ -95,9 +95,9 @@ def outputs_of(hosts="[hosts.a]\nworkers = 2", training=""):
     return {task: (order.outputs.patterns, order.outputs.folders) for task, order in orders}
 
 
-def test_by_default_only_the_chief_has_outputs():
-    assert outputs_of() == {"worker:0": (ALL, []), "worker:1": ([], [])}
-    assert outputs_of(training="outputs = []")["worker:0"] == ([], [])
+def test_by_default_all_tasks_have_the_same_outputs():
+    assert outputs_of() == {"worker:0": (ALL, []), "worker:1": (ALL, [])}
+    assert outputs_of(training="outputs = []") == {"worker:0": ([], []), "worker:1": ([], [])}
 
 
 def test_a_job_may_have_its_own_outputs():
@@ -107,7 +107,8 @@ def test_a_job_may_have_its_own_outputs():
 
 def test_absolute_folders_and_patterns_are_separated():
     training = 'outputs = ["*", "/scratch/m"]\ncheckpoint_dir = "/scratch/c"'
-    assert outputs_of(training=training)["worker:0"] == (ALL, ["/scratch/m", "/scratch/c"])
+    found = outputs_of(training=training)
+    assert found == {"worker:0": (ALL, ["/scratch/m", "/scratch/c"]), "worker:1": (ALL, [])}
 
 
 # The program

@@ -117,6 +117,39 @@ def test_exclude_has_patterns_as_in_gitignore(tree):
     assert paths(tree, "*.csv", "!keep.csv", "/lib/") == ["data/keep.csv", "train.py"]
 
 
+HOSTS_FILE = 'project = "p"\n[training]\ncommand = "python train.py"\n[hosts.a]\nworkers = 1\n'
+
+
+def test_notebooks_and_hosts_files_are_pushed_only_if_asked_for(tree):
+    write(tree, train_py="", a_ipynb="{}", lib__b_ipynb="{}")
+    put(tree, ".ipynb_checkpoints/a-checkpoint.ipynb", "{}")
+    put(tree, ".ipynb_checkpoints/train-checkpoint.py")
+    put(tree, "lab.toml", HOSTS_FILE)
+    put(tree, "conf/cloud.toml", HOSTS_FILE)
+    put(tree, "model.toml", "[training]\n[hosts]\n")
+    put(tree, "broken.toml", HOSTS_FILE + "[")
+    code = ["broken.toml", "model.toml", "train.py"]
+    assert paths(tree) == code
+    assert paths(tree, "!b.ipynb", "!lab.toml") == sorted([*code, "lab.toml", "lib/b.ipynb"])
+    assert paths(tree, "!conf/") == sorted([*code, "conf/cloud.toml"])
+
+
+def test_a_file_that_is_too_large_for_code_is_pushed_only_if_asked_for(tree, monkeypatch):
+    monkeypatch.setattr(snapshot, "MAX_CODE_BYTES", 100_000)
+    write(tree, train_py="x" * 100_000)
+    put(tree, "data/#1.bin", "x" * 100_001)
+    message, hint = refusal(tree)
+    assert message == "data/#1.bin (100.0 kB): larger than 100.0 kB, so not sent unless asked for"
+    assert [line.split("  ")[2] for line in hint.splitlines()[1:]] == [
+        '[data."data"]',
+        r'[source] exclude = ["/data/\\#1.bin"]',
+        r'[source] exclude = ["!/data/\\#1.bin"]',
+    ]
+    assert paths(tree, r"/data/\#1.bin") == ["train.py"]
+    for asked in (r"!/data/\#1.bin", "!data/", "!*.bin"):
+        assert paths(tree, asked) == ["data/#1.bin", "train.py"]
+
+
 def test_a_gitignore_does_not_override_exclude(tree):
     write(tree, train_py="", a_csv="")
     put(tree, ".gitignore", "!a.csv\n")

@@ -117,12 +117,17 @@ def install(incoming: str, folder: str, name: str) -> List[str]:
 
 
 class CheckpointWatch:
-    """Finds a task's new checkpoints by the time and size of its state file."""
+    """Finds a task's new checkpoints by the time and size of its state file.
+
+    One is reported when it has the same files in two polls: TensorFlow 1 writes the .meta file
+    after the state file. Source: tensorflow/python/training/saver.py, Saver.save.
+    """
 
     def __init__(self, project: str, run: str, task: str) -> None:
         self._folder = _checkpoint_dir(project, run, task)
         self._stamp: Optional[Tuple[int, int, int]] = None
         self._newest = ""
+        self._seen: Tuple[str, List[str]] = ("", [])
 
     def poll(self) -> List[str]:
         """Return the name of the newest checkpoint, if it is new and complete; else []."""
@@ -130,7 +135,11 @@ class CheckpointWatch:
         if stamp is None or stamp == self._stamp:
             return []
         newest = state_file.read(self._folder)[:1]
-        if not newest or _files_of(self._folder, newest[0]) is None:
+        files = _files_of(self._folder, newest[0]) if newest else None
+        if files is None:
+            return []
+        before, self._seen = self._seen, (newest[0], files)
+        if before != self._seen:
             return []
         self._stamp = stamp
         if newest[0] == self._newest:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..protocol.outputs import EventFiles
 
 EVENTS = "events.out.tfevents."
-MAX_ENTRIES = 50000
+MAX_ENTRIES = 200_000
 
 
 class EventFile:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 
 from .. import TYPE_CHECKING, paths, records
-from ..protocol.outputs import FoundFiles, MissingPath, TaskOutputs, Total
+from ..protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
 from ..records import Launch
 from . import state_file
 from .event_files import EVENTS
@@ -25,21 +26,22 @@ PAUSE_FACTOR = 50  # times the duration of a poll: 2% of a core for a large fold
 def outputs(project: str, run: str, task: str) -> TaskOutputs:
     """List what a task wrote. All fields are empty for a task that was never started."""
     if task not in paths.tasks(project, run):
-        return TaskOutputs(folder="", cut=False, outputs=[], others=Total(files=0, size=0))
+        return TaskOutputs(folder="", outputs=[], others=Total(files=0, size=0))
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
     walk = Walk()
     wanted: List[Unit] = []
     others: List[Unit] = []
-    for unit in _own_units(walk, task_dir, launch):
+    for unit in own_units(walk, task_dir, launch, launch.outputs.folders):
         (wanted if is_wanted(launch, unit) else others).append(unit)
     return TaskOutputs(
         folder=paths.work(task_dir),
-        cut=walk.left < 0,
         outputs=sorted((unit.to_message() for unit in wanted), key=lambda unit: -unit.mtime_ns),
         others=Total(
             files=sum(len(unit.files) for unit in others), size=sum(unit.size for unit in others)
         ),
+        incomplete=walk.incomplete,
+        special=special_files(walk, task_dir, launch),
     )
 
 
@@ -111,18 +113,54 @@ def _is_included(launch: Launch, path: str) -> bool:
     return bool(matches and matches[-1])
 
 
-def _own_units(walk: Walk, task_dir: str, launch: Launch) -> Iterator[Unit]:
-    """Yield what the task wrote, except what is collected in another way (the chief's checkpoints
-    and event files) and the files that tfdeploy wrote."""
-    has_events = launch.is_chief or launch.job == "evaluator"
+def special_files(walk: Walk, task_dir: str, launch: Launch) -> List[SpecialFile]:
+    """Return what the walk found and can't be fetched, except links to what is listed or stays: the
+    task's own files, its release and its data sets."""
+    kept = [paths.work(task_dir), paths.release(launch.project, launch.release)]
+    kept += [paths.release(launch.project, release) for release in launch.data.values()]
+    roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in kept)
+    return [
+        SpecialFile(path, _kind_of_special(full_path))
+        for full_path, path in walk.special
+        if path not in launch.links and not _is_link_into(roots, full_path)
+    ]
+
+
+def _is_link_into(roots: Tuple[str, ...], path: str) -> bool:
+    is_live_link = os.path.islink(path) and os.path.exists(path)
+    return is_live_link and os.path.join(os.path.realpath(path), "").startswith(roots)
+
+
+def _kind_of_special(path: str) -> str:
+    try:
+        if os.path.islink(path):
+            return "a link to {}".format(os.readlink(path))
+        mode = os.lstat(path).st_mode
+    except OSError:  # it was removed
+        return "gone"
+    kinds = ((stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    return next((name for is_kind, name in kinds if is_kind(mode)), "a device")
+
+
+def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> Iterator[Unit]:
+    """Yield what the task wrote in its directory and in these absolute `folders`, except what is
+    collected in another way (the chief's checkpoints and event files) and the files that tfdeploy
+    wrote."""
+    has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
-    for unit in all_units(walk, task_dir, launch.outputs.folders):
+    for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and _is_pinned(name, unit.kind, sets)
         is_event = has_events and EVENTS in name
         if not (is_set or is_event or unit.path in launch.files):
             yield unit
+
+
+def has_collected_events(launch: Launch) -> bool:
+    """Return whether the verb `events` collects the task's event files: those of other tasks are
+    outputs like any other."""
+    return launch.is_chief or launch.job == "evaluator"
 
 
 def _is_pinned(name: str, kind: str, sets: List[str]) -> bool:

@@ -13,6 +13,7 @@ from .. import TYPE_CHECKING
 from ..protocol.outputs import OutputUnit
 from ..protocol.record import Record
 from . import state_file
+from .event_files import MAX_ENTRIES
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Set, Tuple
@@ -21,7 +22,6 @@ FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "a
 MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")
 SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$|\.tfdeploy-")
-MAX_ENTRIES = 50000
 
 
 class Unit(Record):
@@ -50,10 +50,21 @@ class Unit(Record):
 
 
 class Walk:
-    """Looks through folders. `left` falls below 0 if there are more than MAX_ENTRIES."""
+    """Looks through folders. `left` falls below 0 if there are more than MAX_ENTRIES; `unread` says
+    why folders could not be listed. `special` has the path of everything that is neither a folder
+    nor a regular file, as a path on this host and as units have it."""
 
     def __init__(self) -> None:
         self.left = MAX_ENTRIES
+        self.unread: List[str] = []
+        self.special: List[Tuple[str, str]] = []
+
+    @property
+    def incomplete(self) -> str:
+        """Why there may be files that were not yielded; "" if there are none."""
+        if self.left < 0:
+            return "it has more than {} files".format(MAX_ENTRIES)
+        return self.unread[0] if self.unread else ""
 
     def units(self, folder: str, name: str) -> Iterator[Unit]:
         """Yield the units in `folder`; `name` is its path in units."""
@@ -87,8 +98,12 @@ class Walk:
                     elif entry.is_file(follow_symlinks=False):
                         info = entry.stat(follow_symlinks=False)
                         files[path] = (info.st_size, info.st_mtime_ns)
-        except OSError:  # it was removed, or this user must not read it
+                    else:
+                        self.special.append((entry.path, path))
+        except FileNotFoundError:  # it was removed
             pass
+        except OSError as error:
+            self.unread.append("{}: {}".format(name or ".", error.strerror))
         return files, sorted(folders)
 
 

@@ -125,14 +125,23 @@ class Total(Message):
     size: int
 
 
+class SpecialFile(Message):
+    """What a task made that is neither a file nor a folder; `what` it is, in words."""
+
+    path: str
+    what: str
+
+
 class TaskOutputs(Message):
-    """The newest unit first. `others` are files that the task's launch does not ask for; `cut` says
-    that there are too many entries to look at them all."""
+    """The newest unit first. `others` are files that the task's launch does not ask for;
+    `incomplete` says why there may be more files, "" if there are none. None from an older agent:
+    `special`."""
 
     folder: str
-    cut: bool
     outputs: List[OutputUnit]
     others: Total
+    incomplete: str = ""
+    special: Optional[List[SpecialFile]] = None
 
 
 class ListOutputs(Request[TaskOutputs]):
@@ -263,21 +272,24 @@ class ListReplicas(Request[ReplicatedOutputs]):
     run: str
 
 
-class RunResult(OutputUnit):
-    """A unit of a task, in the run's folder; a replica counts as the chief's."""
+class ResultsAnswer(Message):
+    """What `ListResults` reports."""
 
+
+class TaskResults(ResultsAnswer):
+    """What a task of a run has written in the run's folder; replicas count as the chief's.
+    `incomplete` says why there may be more, "" if all is listed."""
+
+    run: str
     task: str
     is_chief: bool
+    results: List[OutputUnit]
+    special: List[SpecialFile]
+    incomplete: str
 
 
-class RunResults(Message):
-    """The results of each run."""
-
-    results: Dict[str, List[RunResult]]
-
-
-class ListResults(Request[RunResults]):
-    """List what came, or would come, to the controller from these runs."""
+class ListResults(Request[ResultsAnswer]):
+    """List everything that would be lost if these runs were deleted, task by task."""
 
     VERB = "results"
     REPEATABLE = True

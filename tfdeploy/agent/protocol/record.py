@@ -74,7 +74,9 @@ else:
             return type(other) is type(self) and to_json(other) == to_json(self)
 
         def __repr__(self) -> str:
-            return "{}({})".format(type(self).__name__, to_json(self))
+            given = [(n, v) for n, v in vars(self).items() if v not in (None, "", [], {})]
+            values = ", ".join("{}={!r}".format(name, value) for name, value in given)
+            return "{}({})".format(type(self).__name__, values)
 
     class Record(Fields):
         """Fields that never change."""

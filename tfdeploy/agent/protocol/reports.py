@@ -105,9 +105,11 @@ class NewOutputs(RunEvent):
 
 class Started(RunEvent):
     """All tasks of a host have their supervisors; `gpus` is how many GPUs the host has. The first
-    event of a start, and of no other request."""
+    event of a start, and of no other request. `other_folder` is the controller's folder
+    from which the project's run before this one was started, "" if from the same."""
 
     gpus: int
+    other_folder: str = ""
 
 
 class Follow(Request[RunEvent]):

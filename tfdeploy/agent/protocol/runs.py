@@ -92,11 +92,13 @@ class Stop(Request[Stopped]):
 
 
 class KnownRun(Message):
-    """A run that has a record on the host; equal records have equal digests."""
+    """A run that has a record on the host; equal records have equal digests. `live`: one of its
+    supervisors runs here, or is about to."""
 
     id: str
     starts: int
     digest: str
+    live: bool = False
 
 
 class KnownRuns(Message):

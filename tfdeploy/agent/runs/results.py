@@ -1,64 +1,81 @@
-"""The verb `results`: list, file by file, what `prune` would delete with runs."""
+"""The verb `results`: list everything that would be lost if `prune` deleted a run from this host.
+
+Not listed: logs, what tfdeploy itself wrote, and checkpoints older than the newest complete one.
+"""
 
 from __future__ import annotations
 
 import os
 
 from .. import TYPE_CHECKING, paths, records
-from ..outputs import listing, state_file
-from ..outputs.units import Unit
-from ..protocol.outputs import RunResult, RunResults
+from ..outputs import event_files, listing, state_file
+from ..outputs.units import Unit, Walk
+from ..protocol.outputs import ResultsAnswer, TaskResults
 from ..records import Launch
 from ..supervision.replication import output_replicas, replicas
 from . import disk
 
 if TYPE_CHECKING:
-    from typing import Iterator, List
+    from typing import Iterator, List, Tuple
 
-    from ..protocol.outputs import OutputUnit
-
-CHECKPOINT = "checkpoint"
-MAX_PER_TASK = 1000
+CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
-def results(project: str, runs: List[str]) -> RunResults:
-    """List the results of each run.
-
-    These are the files that the controller collects, if they are stored in the run's folder. Of
-    checkpoints only the newest is listed; replicas count as the chief's.
-    """
-    return RunResults({run: list(_run_results(project, run)) for run in runs})
-
-
-def _run_results(project: str, run: str) -> Iterator[RunResult]:
-    chief = ""
-    for task, task_dir in sorted(disk.task_dirs(project, run).items()):
-        try:
-            launch = records.load(Launch, paths.launch(task_dir))
-        except (OSError, ValueError, TypeError):
-            continue
-        chief = launch.heartbeat.chief
-        outputs = listing.outputs(project, run, task).outputs
-        in_run = [unit for unit in outputs if not unit.path.startswith("/")]
-        if launch.is_chief and not os.path.isabs(launch.checkpoint_dir):
-            yield from _newest_checkpoint(chief, paths.checkpoints(task_dir, launch.checkpoint_dir))
-        for unit in in_run[:MAX_PER_TASK]:
-            yield _result(unit, task, launch.is_chief)
-    yield from _newest_checkpoint(chief, replicas.replica_dir(project, run))
-    for unit in output_replicas.replicated_outputs(project, run).outputs[:MAX_PER_TASK]:
-        yield _result(unit, chief, is_chief=True)
+def results(project: str, runs: List[str]) -> Iterator[ResultsAnswer]:
+    """List what the tasks of each run have written in the run's folder."""
+    for run in runs:
+        chief = ""
+        for task, task_dir in sorted(disk.task_dirs(project, run).items()):
+            try:
+                launch = records.load(Launch, paths.launch(task_dir))
+            except (OSError, ValueError, TypeError):
+                if os.path.isdir(paths.work(task_dir)):
+                    why = "its launch.json can't be read"
+                    yield TaskResults(run, task, False, [], [], incomplete=why)
+                continue
+            chief = launch.heartbeat.chief
+            yield _of_task(run, task, task_dir, launch)
+        yield from _of_replicas(project, run, chief)
 
 
-def _result(unit: OutputUnit, task: str, is_chief: bool) -> RunResult:
-    return RunResult(**vars(unit), task=task, is_chief=is_chief)
+def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
+    walk = Walk()
+    units = list(listing.own_units(walk, task_dir, launch, []))
+    if launch.is_chief and not os.path.isabs(launch.checkpoint_dir):
+        units += _newest_checkpoint(paths.checkpoints(task_dir, launch.checkpoint_dir))
+    if listing.has_collected_events(launch):
+        work = os.path.join(paths.work(task_dir), "")
+        files = event_files.of_task(task_dir, launch.checkpoint_dir)
+        units += [_of_events(file, work) for file in files if file.full_path.startswith(work)]
+    special = listing.special_files(walk, task_dir, launch)
+    listed = [unit.to_message() for unit in units]
+    return TaskResults(run, task, launch.is_chief, listed, special, walk.incomplete)
 
 
-def _newest_checkpoint(task: str, folder: str) -> Iterator[RunResult]:
-    """Yield the newest complete checkpoint of a folder, if there is one."""
-    for name in state_file.read(folder)[:1]:
-        files = {}
-        for file in state_file.file_set(os.listdir(folder), name) or ():
-            info = os.stat(os.path.join(folder, file))
-            files[file] = (info.st_size, info.st_mtime_ns)
+def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:
+    outputs = output_replicas.replicated_outputs(project, run).outputs
+    checkpoint = _newest_checkpoint(replicas.replica_dir(project, run))
+    listed = [*outputs, *(unit.to_message() for unit in checkpoint)]
+    if listed:
+        yield TaskResults(run, chief, True, listed, [], incomplete="")
+
+
+def _newest_checkpoint(folder: str) -> List[Unit]:
+    """Return the newest complete checkpoint of a folder, if there is one."""
+    saved = state_file.read(folder)
+    present = os.listdir(folder) if saved else []
+    for name in saved:
+        files = state_file.file_set(present, name)
         if files:
-            yield _result(Unit(name, CHECKPOINT, files).to_message(), task, is_chief=True)
+            return [Unit(name, CHECKPOINT, {file: _stamp(folder, file) for file in files})]
+    return []
+
+
+def _stamp(folder: str, file: str) -> Tuple[int, int]:
+    info = os.stat(os.path.join(folder, file))
+    return info.st_size, info.st_mtime_ns
+
+
+def _of_events(file: event_files.EventFile, work: str) -> Unit:
+    _, size, mtime_ns = file.version
+    return Unit(file.full_path[len(work) :], EVENTS, {file.path: (size, mtime_ns)})

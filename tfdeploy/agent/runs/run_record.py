@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 
 from .. import TYPE_CHECKING, paths, records
+from ..machine import lock
 from ..protocol.record import to_json
 from ..protocol.runs import KnownRun, KnownRuns, RecordTexts
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
     from ..protocol.runs import RunRecord
 
 MAX_RUNS = 100
+# The file begins with the number of starts; what follows it may be large.
+STARTS, STARTS_BYTES = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\D'), 64
 
 
 def store(project: str, run: str, record: RunRecord) -> None:
     """Store a run's record beside its tasks. Raises OSError."""
     records.write(paths.record(project, run), to_json(record))
+
+
+def refuse_outdated(project: str, run: str, starts: int) -> None:
+    """Raise Refusal if the run was started again since its `starts`-th start: another controller
+    has resumed or scaled it."""
+    try:
+        with open(paths.record(project, run), "rb") as file:
+            found = STARTS.match(file.read(STARTS_BYTES))
+    except OSError:
+        return
+    if found and int(found.group(1)) > starts:
+        raise Refusal(
+            "run {} was resumed or scaled since the controller's record of it".format(run),
+            "tfdeploy status --run {} takes the newer record".format(run),
+            outdated=True,
+        )
 
 
 def is_stored(project: str, run: str, record: RunRecord) -> bool:
@@ -32,10 +53,13 @@ def is_stored(project: str, run: str, record: RunRecord) -> bool:
 
 def recorded(project: str) -> KnownRuns:
     """List the newest runs that have a record here."""
-    folder = paths.runs(project)
-    ids = sorted(os.listdir(folder), reverse=True)[:MAX_RUNS] if os.path.isdir(folder) else []
-    summaries = (_summary(project, run) for run in ids)
+    summaries = (_summary(project, run) for run in _newest(project))
     return KnownRuns([summary for summary in summaries if summary])
+
+
+def _newest(project: str) -> List[str]:
+    folder = paths.runs(project)
+    return sorted(os.listdir(folder), reverse=True)[:MAX_RUNS] if os.path.isdir(folder) else []
 
 
 def record(project: str, run: str) -> RecordTexts:
@@ -45,6 +69,23 @@ def record(project: str, run: str) -> RecordTexts:
         return RecordTexts(run=found["run"], hosts=found["hosts"])
     except (OSError, ValueError, KeyError):
         raise Refusal("it has no record of run {}".format(run)) from None
+
+
+def other_folder(project: str, run: str, record: RunRecord) -> str:
+    """Return the controller's folder from which the newest other run was started; "" if `run`, with
+    this record, was started from the same."""
+    files = (paths.record(project, other) for other in _newest(project) if other != run)
+    newest = next(filter(os.path.exists, files), "")
+    try:
+        found = _folder(records.read(newest)["run"]) if newest else ""
+        return found if found != _folder(record.run) else ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # an unreadable record
+        return ""
+
+
+def _folder(run_json: str) -> str:
+    """Return the folder in the text of a run.json; "" if an older version has written it."""
+    return str(json.loads(run_json).get("folder", ""))
 
 
 def digest(run: str, hosts: str) -> str:
@@ -59,6 +100,8 @@ def _summary(project: str, run: str) -> Optional[KnownRun]:
     try:
         found = records.read(paths.record(project, run))
         run_digest = digest(found["run"], found["hosts"])
-        return KnownRun(id=run, starts=int(found["starts"]), digest=run_digest)
+        tasks = [paths.task(project, run, task) for task in paths.tasks(project, run)]
+        live = any(lock.is_live(task_dir) for task_dir in tasks)
+        return KnownRun(id=run, starts=int(found["starts"]), digest=run_digest, live=live)
     except (OSError, ValueError, KeyError, TypeError):
         return None

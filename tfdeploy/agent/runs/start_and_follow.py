@@ -32,10 +32,11 @@ def start_and_follow(
     if shared is not None:
         launches = [put_back(launch, shared) for launch in launches]
     start_once(launches, record)
-    yield Started(nvidia.gpu_count())
+    project, run = launches[0].project, launches[0].run
+    other_folder = run_record.other_folder(project, run, record) if record else ""
+    yield Started(nvidia.gpu_count(), other_folder)
     from ..reports import follow  # a supervisor, which is forked before, does not need it
 
-    project, run = launches[0].project, launches[0].run
     tasks = [launch.task for launch in launches]
     yield from follow.follow(project, run, tasks, False, None, True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 
 from .. import TYPE_CHECKING, parallel, paths, records
 from ..machine import lock, process
@@ -143,5 +144,6 @@ def _final_state(task_dir: str) -> str:
     stopped = TaskState(
         records.STOPPED, time.time(), reason="stopped after its supervisor was lost"
     )
-    records.write(paths.state(task_dir), records.to_json(stopped))
+    with suppress(OSError):  # a full or read-only disk: its processes are gone all the same
+        records.write(paths.state(task_dir), records.to_json(stopped))
     return records.STOPPED

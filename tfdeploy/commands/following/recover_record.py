@@ -1,4 +1,4 @@
-"""Recover the record of a run from its hosts, if the controller does not have it.
+"""Recover the record of a run from its hosts, if the controller has none or an older one.
 
 Every host of a run has a copy of its record. hosts.toml alone decides how a host is reached and
 which Python runs on it. A record is only used if all of the run's hosts that answer have the same
@@ -15,7 +15,7 @@ from tfdeploy import run as runs
 from tfdeploy.agent.protocol.runs import KnownRun, ListRecords, ReadRecord
 from tfdeploy.agent.runs.run_record import digest
 from tfdeploy.commands.runs import ID
-from tfdeploy.errors import AgentError, RunError, TfdeployError
+from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, errors_of
 
@@ -70,6 +70,13 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
             if run_id or (candidate.differing == () and not candidate.run.of_sweep):
                 return _save(candidate)
     raise _not_found(missing, errors_of(outcomes))
+
+
+def take_newer_record(inventory: Inventory, outdated: OutdatedRecord) -> RecoveredRun:
+    """Replace the controller's record of a run by the newer one of its hosts. Raises as
+    `recover_record` does."""
+    missing = RunError(outdated.message, outdated.hint)
+    return recover_record(inventory, outdated.run, missing)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ SIGTERM_EXIT = 143  # 128 + 15: the exit code of `run` if another command stoppe
 class Watcher:
     """Callbacks for what happens while a run is followed."""
 
+    __repr__ = short_repr
+
     on_report: Callable[[str, TaskReport], None] = lambda host, report: None
     on_lines: Callable[[str, str, list[str]], None] = lambda task, host, lines: None
     on_lost: Callable[[HostError], None] = lambda error: None
@@ -54,6 +57,8 @@ class RunEnd:
     failure of another task ended it. `failure` is the root cause; None if another command stopped
     the run, or max_duration_s ended it.
     """
+
+    __repr__ = short_repr
 
     exit: int
     failure: TfdeployError | None

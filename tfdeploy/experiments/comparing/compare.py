@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run
+from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.comparing.collected_runs import find_groups, read_scalars
@@ -39,7 +40,7 @@ def default_picture(hosts: Path) -> Path:
 
 
 def compare(
-    hosts: Path,
+    hosts: str | Path,
     named: Sequence[str],
     *,
     tag: str | None = None,
@@ -50,7 +51,7 @@ def compare(
 ) -> Comparison:
     """Compare runs that are named as `find_groups` takes them. `smooth` is in steps. Raises
     RunError if a run was not collected, or doesn't have the scalar."""
-    groups = find_groups(hosts, named)
+    groups = find_groups(Path(hosts), check_words("named", named))
     runs = [each for group in groups for each in group.runs]
     found = {each.folder: read_scalars(each, pattern) for each in runs}
     chosen = _choose_tag([(each.label, found[each.folder]) for each in runs], tag)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfdeploy.formatting.short_repr import short_repr
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -88,6 +90,8 @@ class Spread(NamedTuple):
 class Comparison:
     """A smoothed value is the mean over `smooth` steps. If `rises`, higher values are better, as
     for an accuracy."""
+
+    __repr__ = short_repr
 
     tag: str
     smooth: int

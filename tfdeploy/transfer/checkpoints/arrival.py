@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.machine import hashing
@@ -81,13 +82,20 @@ class Arrival:
             missing,
             hashing.THREADS,
         )
-        times = self._pinned.mtimes_ns or {}
-        self._streamed.set_times({name: times[name] for name in missing if name in times})
         if missing:  # hides an older checkpoint of the same name
             (self._folder / f"{checkpoint.name}.index").unlink(missing_ok=True)
         for name in missing:
             (incoming / name).replace(self._folder / name)
+        self._set_times(checkpoint)
         state_file.write(str(self._folder), self._pinned.checkpoints[0].name)
+
+    def _set_times(self, checkpoint: Checkpoint) -> None:
+        """Give all files the times that they have on their host, also those that were here: by the
+        same content and the same time `prune` knows that the controller has them."""
+        for file in checkpoint.files:
+            mtime_ns = (self._pinned.mtimes_ns or {}).get(file.path)
+            if mtime_ns is not None:
+                os.utime(self._folder / file.path, ns=(mtime_ns, mtime_ns))
 
     def _lacking(self, checkpoint: Checkpoint) -> list[str]:
         """Return the files of a checkpoint that differ on the controller, and then its index."""

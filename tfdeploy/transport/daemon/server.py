@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import io
 import json
 import os
 import resource
@@ -178,9 +179,13 @@ def main() -> None:
 
 def _detach(path: Path) -> None:
     """Release everything that was inherited from the command that started the daemon; write errors
-    to a small file."""
+    to a small file.
+
+    What is set here for the whole process also applies to the modules that are compiled and loaded
+    later: neither a limit of file sizes nor a umask, which would store modules cut off, or for this
+    user only.
+    """
     os.chdir("/")
-    os.umask(0o077)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     os.closerange(READY_FD + 1, min(files, 1 << 16) if files > 0 else 1 << 16)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
@@ -188,7 +193,17 @@ def _detach(path: Path) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_LOG_BYTES, MAX_LOG_BYTES))
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        _Log(2, "w"), "utf-8", "backslashreplace", write_through=True
+    )
+
+
+class _Log(io.FileIO):
+    """A file that keeps the first MAX_LOG_BYTES of what is written to it."""
+
+    def write(self, data: Any, /) -> int:
+        super().write(memoryview(data)[: max(0, MAX_LOG_BYTES - self.tell())])
+        return len(data)
 
 
 def _listen(path: Path) -> socket.socket | None:
@@ -205,6 +220,7 @@ def _listen(path: Path) -> socket.socket | None:
     sock.close()
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(os.fspath(path))
+    path.chmod(0o600)  # before anybody can connect
     sock.listen(BACKLOG)
     os.close(folder)
     return sock

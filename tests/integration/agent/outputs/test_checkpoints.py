@@ -365,17 +365,27 @@ def test_each_new_checkpoint_is_returned_once(folder):
     watch = checkpoints.CheckpointWatch(*TASK)
     assert watch.poll() == []
     save(folder, 1)
-    assert [watch.poll(), watch.poll()] == [["model.ckpt-1"], []]
+    assert [watch.poll() for _ in range(3)] == [[], ["model.ckpt-1"], []]
     save(folder, 2)
-    assert [watch.poll(), watch.poll()] == [["model.ckpt-2"], []]
+    assert [watch.poll() for _ in range(3)] == [[], ["model.ckpt-2"], []]
+
+
+def test_a_checkpoint_is_new_when_the_meta_file_has_followed_the_state_file(folder):
+    watch = checkpoints.CheckpointWatch(*TASK)
+    save(folder, 1)
+    meta = folder / "model.ckpt-1.meta"
+    meta.rename(folder / "later")
+    assert watch.poll() == []
+    (folder / "later").rename(meta)
+    assert [watch.poll(), watch.poll()] == [[], ["model.ckpt-1"]]
 
 
 def test_a_rewritten_state_file_with_the_same_name_is_not_new(folder):
     watch = checkpoints.CheckpointWatch(*TASK)
     save(folder, 1)
-    watch.poll()
+    assert [watch.poll(), watch.poll()] == [[], ["model.ckpt-1"]]
     save(folder, 1)
-    assert watch.poll() == []
+    assert [watch.poll(), watch.poll()] == [[], []]
 
 
 def test_a_checkpoint_is_new_once_it_is_complete(folder):
@@ -384,7 +394,7 @@ def test_a_checkpoint_is_new_once_it_is_complete(folder):
     (folder / "model.ckpt-1.index").rename(folder / "away")
     assert watch.poll() == []
     (folder / "away").rename(folder / "model.ckpt-1.index")
-    assert watch.poll() == ["model.ckpt-1"]
+    assert [watch.poll(), watch.poll()] == [[], ["model.ckpt-1"]]
 
 
 # Installed

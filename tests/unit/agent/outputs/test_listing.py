@@ -158,9 +158,28 @@ def test_files_of_an_absolute_folder_are_listed_with_absolute_paths(root, tmp_pa
 def test_a_list_that_was_cut_says_so(work, monkeypatch):
     monkeypatch.setattr(units, "MAX_ENTRIES", 3)
     write(work, *"abc")
-    assert listing.outputs(*TASK).cut is False
+    assert listing.outputs(*TASK).incomplete == ""
     write(work, "d")
-    assert listing.outputs(*TASK).cut is True
+    assert listing.outputs(*TASK).incomplete == "it has more than 3 files"
+
+
+def test_a_list_without_a_folder_that_can_not_be_read_says_so(work):
+    folder = os.open(work, os.O_RDONLY)
+    for _ in range(20):  # its path is longer than any call accepts
+        os.mkdir("d" * 250, dir_fd=folder)
+        folder, parent = os.open("d" * 250, os.O_RDONLY, dir_fd=folder), folder
+        os.close(parent)
+    os.close(folder)
+    assert listing.outputs(*TASK).incomplete.endswith("File name too long")
+
+
+def test_what_is_neither_file_nor_folder_is_named_except_links_to_what_stays(work):
+    write(work, "best.keras")
+    os.mkfifo(work / "pipe")
+    for link, target in {"latest": "best.keras", "away": "/etc/hostname", "lost": "x"}.items():
+        (work / link).symlink_to(target)
+    found = {special.path: special.what for special in listing.outputs(*TASK).special}
+    assert found == {"pipe": "a FIFO", "away": "a link to /etc/hostname", "lost": "a link to x"}
 
 
 # Complete

@@ -15,6 +15,7 @@ from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.release.by_products import is_by_product
 from unit.agent.reports.test_progress import record, write
 from unit.experiments.run_report.finished import (
     ONE,
@@ -89,6 +90,12 @@ def test_the_page_needs_nothing_else_and_runs_no_script(tmp_path):
         for name in ("href", "src", "xlink:href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:"))
         assert not any(name.startswith("on") for name in attributes)
+
+
+def test_a_page_is_no_part_of_a_release(tmp_path):
+    file = tmp_path / "both.html"
+    page.write(file, page.render([facts_of(finished_run(tmp_path))]))
+    assert is_by_product(file)
 
 
 def test_nothing_that_a_host_says_becomes_markup(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tfdeploy.environments import installation
 from tfdeploy.errors import RunError
 from tfdeploy.transport.ssh import foreground
 
@@ -27,8 +27,7 @@ def require_tensorboard() -> None:
     """Raise RunError with the command that installs TensorBoard, if it is missing."""
     spec = importlib.util.find_spec("tensorboard")
     if spec is None or spec.origin is None:  # a folder of that name
-        python = shlex.quote(sys.executable)
-        install = f"{python} -m pip install 'tfdeploy[tensorboard]'"
+        install = installation.command_to_add("tensorboard")
         raise RunError("TensorBoard is not installed beside tfdeploy", install)
 
 

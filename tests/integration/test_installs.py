@@ -1,0 +1,116 @@
+"""tfdeploy as uv, pipx and pip install it, without compiled modules: Python compiles them in use,
+also in the connection daemon."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.projects import environment
+from support.waiting import until
+
+from integration.test_package import build, copy_sources
+
+pytestmark = pytest.mark.slow
+BIN = Path(sys.executable).parent
+OLD_LIMIT = 64 << 10  # earlier versions cut modules off that were larger
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+
+
+@dataclass
+class Install:
+    """An environment with tfdeploy, the command that it provides, and the user's variables."""
+
+    folder: Path
+    program: Path
+    variables: dict[str, str]
+
+    def run(self, project, code, *command):
+        """Run a command that exits with this code, as the user of this installation."""
+        done = subprocess.run(
+            command, cwd=project.folder, env={**environment(project.folder), **self.variables},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def push(self, project):
+        self.run(project, 0, self.program, "push")
+
+    @property
+    def compiled(self):
+        return [file for file in self.folder.rglob("*.pyc") if "site-packages" in file.parts]
+
+    @property
+    def daemons(self):
+        return list(Path(self.variables["XDG_RUNTIME_DIR"]).glob("tfdeploy/*.sock"))
+
+
+def by_uv(folder, wheel, variables):
+    own = {"UV_TOOL_DIR": f"{folder}/tools", "UV_TOOL_BIN_DIR": f"{folder}/bin"}
+    command = [BIN / "uv", "tool", "install", "--python", sys.executable, wheel]
+    subprocess.run(command, env={**os.environ, **variables, **own}, check=True)
+    return Install(folder / "tools", folder / "bin" / "tfdeploy", own)
+
+
+def by_pipx(folder, wheel, variables):
+    own = {"PIPX_HOME": f"{folder}/home", "PIPX_BIN_DIR": f"{folder}/bin"}
+    command = [sys.executable, "-m", "pipx", "install", "--python", sys.executable, wheel]
+    own |= {"PIP_NO_COMPILE": "1"}  # pipx installs with uv, which compiles nothing, or with pip
+    subprocess.run(command, env={**os.environ, **variables, **own}, check=True)
+    return Install(folder / "home", folder / "bin" / "tfdeploy", own)
+
+
+def by_pip(folder, wheel, variables):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    command = [*PIP, "--python", folder / "bin" / "python", "install", "--no-compile", wheel]
+    subprocess.run(command, env={**os.environ, **variables}, check=True)
+    return Install(folder, folder / "bin" / "tfdeploy", {})
+
+
+def test_an_install_without_compiled_modules_can_be_used_again_and_again(
+    by_ssh, tmp_path, tmp_path_factory
+):
+    wheel = build(copy_sources(tmp_path / "source", 1), "wheel")
+    subprocess.run([*PIP, "download", "-q", "-d", tmp_path / "wheels", wheel], check=True)
+    wheels = {
+        **dict.fromkeys(("PIP_NO_INDEX", "UV_NO_INDEX", "UV_OFFLINE"), "1"),
+        **dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), f"{tmp_path / 'wheels'}"),
+    }
+
+    def install(by):
+        made = by(tmp_path / by.__name__, wheel, wheels)
+        runtime = tmp_path_factory.mktemp("r")  # the path of a socket must be short
+        made.variables |= {"XDG_RUNTIME_DIR": f"{runtime}", "PYTHONDONTWRITEBYTECODE": ""}
+        return made
+
+    with ThreadPoolExecutor(2) as pool:
+        installs = list(pool.map(install, (by_uv, by_pipx, by_pip)))
+    assert [made.compiled for made in installs] == [[], [], []]
+    project = by_ssh.project(top={"keep_connections_s": 0.5})
+
+    for made in installs:
+        made.push(project)
+        assert made.daemons
+    until(lambda: not any(made.daemons for made in installs), "the end of the daemons")
+    for made in installs:
+        assert max(file.stat().st_size for file in made.compiled) > OLD_LIMIT
+        for file in made.compiled:
+            marshal.loads(file.read_bytes()[16:])
+        made.push(project)
+
+    project.top["keep_connections_s"] = 0  # the command loads Paramiko itself
+    project.write()
+    for file in made.compiled:  # what an earlier version has left
+        os.truncate(file, min(file.stat().st_size, OLD_LIMIT))
+    message, hint = made.run(project, 1, made.program, "push").stderr.splitlines()
+    assert message.startswith("error: compiled modules of this installation are cut off")
+    made.run(project, 0, *shlex.split(hint.removeprefix("  compile them again: ")))
+    made.push(project)

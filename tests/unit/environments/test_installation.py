@@ -1,0 +1,72 @@
+"""The commands for tfdeploy's own environment fit the installer that made it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import marshal
+import sys
+import sysconfig
+from importlib import metadata
+from types import SimpleNamespace
+
+import pytest
+
+from tfdeploy.environments import installation
+
+CLONE = {"url": "file:///home/me/my%20clone", "dir_info": {}}
+REPOSITORY = {"url": "https://host/tfdeploy.git", "vcs_info": {"vcs": "git", "commit_id": "f00d"}}
+
+
+@pytest.fixture
+def prefix(tmp_path, monkeypatch):
+    """The folder of an environment whose Python has a space in its path."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
+    return tmp_path
+
+
+def installed_from(monkeypatch, source):
+    text = source and json.dumps(source)
+    monkeypatch.setattr(
+        metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text)
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "command"),
+    [
+        ("uv-receipt.toml", CLONE,
+         "uv tool install 'tfdeploy[tensorboard] @ file:///home/me/my%20clone'"),
+        ("uv-receipt.toml", REPOSITORY,
+         "uv tool install 'tfdeploy[tensorboard] @ git+https://host/tfdeploy.git'"),
+        ("pipx_metadata.json", CLONE,
+         "pipx install --force 'tfdeploy[tensorboard] @ file:///home/me/my%20clone'"),
+        ("pipx_metadata.json", None, "pipx install --force 'tfdeploy[tensorboard]'"),
+        ("pyvenv.cfg", CLONE, "'/opt/my tools/bin/python' -m pip install 'tfdeploy[tensorboard]'"),
+    ],
+)  # fmt: skip
+def test_an_extra_is_added_by_the_installer(prefix, monkeypatch, file, source, command):
+    (prefix / file).touch()
+    installed_from(monkeypatch, source)
+    assert installation.command_to_add("tensorboard") == command
+
+
+def compiled(folder, name, cut_at=None):
+    content = importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(["x" * 999])
+    file = folder / "__pycache__" / f"{name}.{sys.implementation.cache_tag}.pyc"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content[:cut_at])
+
+
+def test_modules_that_are_cut_off_are_compiled_again(prefix):
+    package = prefix / "lib" / "paramiko"
+    compiled(package, "transport")
+    compiled(prefix / "lib", "six")
+    assert installation.command_to_mend() == ""
+    compiled(package, "transport", 512)
+    compiled(package, "channel", 512)
+    assert installation.command_to_mend() == (
+        f"'/opt/my tools/bin/python' -m compileall -q -f {package}"
+    )
