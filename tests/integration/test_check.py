@@ -118,6 +118,47 @@ def test_a_python_that_can_not_import_tensorflow_is_an_error_with_the_reason(wor
     assert project.tf("check").stderr.startswith("error: ")
 
 
+def test_what_keeps_the_program_from_starting_is_an_error_with_what_to_do(make_project, tmp_path):
+    project = make_project()
+    (project.folder / "helpers.py").write_text("x = 1\ndef f(:\n")
+    (project.folder / ".gitignore").write_text("secret.py")
+    (project.folder / "secret.py").touch()
+    (project.folder / "lib/far").mkdir(parents=True)
+    (project.folder / "lib/far/own.py").touch()
+    lines = [
+        "import tensorflow, helpers, no_such_module_1, yaml_of_nobody",
+        "from tensorflow.examples import mnist",
+        "import secret, own",
+        "try:",
+        "    import no_such_module_2",
+        "except ImportError:",
+        "    pass",
+        f"open({str(tmp_path / 'ran')!r}, 'w')",
+    ]
+    (project.folder / "other.py").write_text("\n".join(lines))
+    project.training["command"] = "python other.py"
+    project.write()
+    errors = check(project, 1)["errors"]
+    for name, host in project.hosts.items():
+        own = [error.removeprefix(f"{name}: ") for error in errors if error.startswith(f"{name}: ")]
+        syntax, tensorflow, secret, packages = own
+        assert syntax.startswith(
+            "helpers.py, line 2: SyntaxError: invalid syntax\n  correct it for "
+        )
+        assert tensorflow.startswith("other.py, line 2: ModuleNotFoundError: No module named ")
+        assert "and TensorFlow 2.21.0, or install other versions" in tensorflow
+        assert secret.endswith("\n  source.exclude or .gitignore leaves the file out: correct that")
+        assert packages == (
+            f"{host['python']} has no no_such_module_1 (other.py, line 1), yaml_of_nobody "
+            "(other.py, line 1)\n  install it there; or in hosts.toml, below [env]: "
+            'requirements = ["tensorflow", "no_such_module_1", "yaml_of_nobody"]'
+        )
+    assert not (tmp_path / "ran").exists()
+    project.training["imports"] = ["tensorflow"]
+    project.write()
+    assert all("helpers.py" in error for error in check(project, 1)["errors"])
+
+
 def test_a_skipped_line_of_known_hosts_is_noted_once(by_ssh, tmp_path):
     known_hosts = tmp_path / "known_hosts"
     usual = by_ssh.ssh_config.with_name("known_hosts").read_text()
@@ -142,9 +183,7 @@ def test_an_old_rsync_on_the_controller_is_noted(by_ssh, tmp_path, monkeypatch, 
 def test_a_missing_tensorflow_is_only_a_note_if_the_command_is_not_python(world):
     document = check(world.project(training={"command": "sleep 100", "role": "tf_config"}))
     assert document["errors"] == []
-    *others, chief = document["notes"]
-    assert all("can't import TensorFlow" in note for note in others)
-    assert chief.startswith("no host has chief = true")
+    assert all("can't import TensorFlow" in note for note in document["notes"])
 
 
 def test_a_port_that_another_program_uses_is_an_error(make_project):
@@ -192,6 +231,7 @@ def test_tensorflow_is_imported_with_the_environment_of_the_tasks(world, tmp_pat
     env = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "job")}
     training = {job: {"env": env} for job in ("ps", "worker")}
     project = world.project(hosts=hosts, training=training)
+    (project.folder / "train.py").write_text("import tensorflow")
     json_module = project.folder.parent / "json.py"
     json_module.write_text("raise ImportError")
     assert check(project)["errors"] == []

@@ -204,5 +204,6 @@ def test_prune_deletes_environments_that_no_run_uses(project):
 
 def test_check_says_that_it_is_not_built_yet(project):
     done = project.tf("check")
-    assert "its environment is not built yet\n  tfdeploy push builds it" in done.stderr
+    assert "its environment is not built yet, so the program's imports are not tried" in done.stderr
+    assert "\n  tfdeploy push builds it; then check again" in done.stderr
     assert "TensorFlow" not in done.stderr

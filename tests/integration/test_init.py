@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from support import wheels
 from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 from support.terminal import on_terminal
@@ -37,6 +38,7 @@ class Folder:
     path: Path
     home: Path
     options: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -47,7 +49,7 @@ class Folder:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**environment(self.path), "HOME": str(self.home)}
+        return {**environment(self.path), "HOME": str(self.home), **self.variables}
 
     def on_terminal(self, words: list[str], answers: str) -> tuple[int, str]:
         return on_terminal(words, answers, self.path, self.environment)
@@ -118,6 +120,32 @@ def test_a_script_of_a_package_runs_as_its_module(folder):
     assert inside.inventory.source.path == ".."
     assert store.untrusted(inside.inventory) == ()
     assert inside.tf("plan").returncode == 0
+
+
+def test_packages_that_hosts_lack_are_proposed_with_their_versions(folder, tmp_path):
+    (folder.path / "train.py").write_text("import tensorflow, helpful, own")
+    (folder.path / "own.py").write_text("import very_helpful_too")
+    index, empty = tmp_path / "index", tmp_path / "empty"
+    for name in ("tensorflow_cpu", "helpful", "very_helpful_too"):
+        wheels.make(index, name, "3.1")
+    empty.mkdir()
+    for links, pin in ((index, "==3.1"), (empty, "")):
+        folder.variables = {"UV_FIND_LINKS": str(links), "UV_NO_INDEX": "1", "UV_INDEX": ""}
+        done = folder.init("one", "--dry-run")
+        env = inventory.parse(done.stdout, folder.path / "hosts.toml").env
+        assert env.requirements == (f"tensorflow{pin}", f"helpful{pin}", f"very_helpful_too{pin}")
+        assert ("# without versions: " in done.stdout) == (not pin)
+        lacking = "no helpful, very_helpful_too on one: tfdeploy installs the packages of [env]"
+        assert f"\n# {lacking}\n" in done.stdout
+        assert f"{lacking}\n" in done.stderr
+    (folder.path / "requirements.txt").write_text("tensorflow\nhelpful\n")
+    folder.variables["UV_FIND_LINKS"] = str(index)
+    done = folder.init("one", "--dry-run")
+    assert '[env]\nrequirements = "requirements.txt"\n' in done.stdout
+    assert done.stderr.endswith(
+        "note: requirements.txt brings no very_helpful_too, which own.py imports in line 1\n"
+        "  add to requirements.txt: very_helpful_too\n"
+    )
 
 
 def test_a_dry_run_prints_the_file_and_writes_nothing(folder):
@@ -228,6 +256,8 @@ def test_without_hosts_it_asks_at_a_terminal(folder):
 def test_no_host_at_the_question_means_this_machine(folder):
     code, output = folder.on_terminal(["init"], "\ny\n")
     assert code == 0, output
+    shown = output.replace("\r\n", "\n").partition("write hosts.toml?")[0]
+    assert (folder.path / "hosts.toml").read_text() in shown
     assert [host.name for host in folder.inventory.hosts] == ["this-machine"]
 
 

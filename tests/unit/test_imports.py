@@ -18,7 +18,7 @@ HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
     *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
-    *("init.syntax", "init.targets"),
+    *("init.targets", "release.imports", "release.syntax", "environments.packages"),
     *("cluster", "errors", "formatting", "planning", "config"),
     *("output.status_exit_code", "output.status_table"),
     *("commands.following.training_history", "live.sparkline"),
@@ -51,7 +51,10 @@ MAY_IMPORT = {
         *("agent", "cluster", "config", "errors", "file_lock", "formatting", "hosts", "planning"),
         *("release", "run", "transport"),
     ),
-    "init": (*("agent", "config", "errors", "formatting", "hosts", "planning", "transfer"),),
+    "init": (
+        *("agent", "config", "environments", "errors", "formatting", "hosts", "planning"),
+        *("release", "transfer"),
+    ),
     "commands": (
         *("agent", "cluster", "config", "environments", "errors", "file_lock", "formatting"),
         *("hosts", "init", "planning", "release", "run", "transfer", "transport"),

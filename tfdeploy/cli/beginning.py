@@ -66,12 +66,17 @@ def init(
             ssh_config=_from_folder(ssh_config, hosts),
             accept_new=accept_new_host_keys,
         )
-    console.print_draft(draft)
     if dry_run:
+        console.print_draft(draft)
         sys.stdout.write(draft.text)
         exit_if_failed(draft.errors)
         return
-    _confirm(console, draft, hosts, yes=yes)
+    if sys.stdin.isatty() and sys.stderr.isatty() and not yes:
+        console.print_whole_draft(draft)
+        _ask(console, draft, hosts)
+    else:
+        console.print_draft(draft)
+        _refuse_to_leave_out(console, draft, hosts, yes=yes)
     _write(console, draft, hosts)
     raise typer.Exit(1 if draft.errors else 0)
 
@@ -100,20 +105,26 @@ def _targets(words: list[str], *, local: bool) -> tuple[Target, ...]:
     return targets.parse(words, local=local or not words)
 
 
-def _confirm(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
-    """Print the hosts that are left out, and ask at a terminal. Without one, --yes is necessary to
-    leave out hosts. Raises FleetError if the file must not be written."""
+def _ask(console: Console, draft: Draft, hosts: Path) -> None:
+    """Print the hosts that are left out, and ask whether to write the file. Raises as `require_yes`
+    does."""
     from tfdeploy.errors import FleetError
 
-    may_ask = sys.stdin.isatty() and sys.stderr.isatty() and not yes
-    if draft.errors and not (yes or may_ask):
+    if draft.errors:
+        console.print_error(FleetError(draft.errors))
+    question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
+    require_yes(question, f"{hosts} was not written", default=not draft.errors)
+
+
+def _refuse_to_leave_out(console: Console, draft: Draft, hosts: Path, *, yes: bool) -> None:
+    """Print the hosts that are left out. Raises FleetError unless the user has said --yes."""
+    from tfdeploy.errors import FleetError
+
+    if draft.errors and not yes:
         hint = f"nothing was written; --yes writes {hosts} without these hosts"
         raise FleetError(draft.errors, hint)
     if draft.errors:
         console.print_error(FleetError(draft.errors))
-    if may_ask:
-        question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
-        require_yes(question, f"{hosts} was not written", default=not draft.errors)
 
 
 def _write(console: Console, draft: Draft, hosts: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.preflight import program
 from tfdeploy.commands.preflight.host_facts import (
     HostFacts,
     ask_facts,
@@ -29,7 +30,7 @@ from tfdeploy.transfer.shared_directory import (
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tfdeploy.agent.records import Launch
     from tfdeploy.commands.plan import Intent
@@ -62,18 +63,17 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     launches: dict[str, list[Launch]] = {host: [] for host in fleet.agents}
     for placement, launch in zip(intent.plan.placements, intent.launches(), strict=True):
         launches[placement.host].append(launch)
-    environments = intent.environment_ids
 
     def ask(agent: Agent) -> HostFacts:
-        environment = environments.get(agent.host, "")
-        return ask_facts(agent, intent.inventory, launches[agent.host], environment)
+        return ask_facts(agent, intent, launches[agent.host])
 
     outcomes = fleet.outcomes(intent.hosts if hosts is None else hosts, ask)
     result = CheckResult(tuple(o for o in outcomes.values() if isinstance(o, HostFacts)))
     result.errors += errors_of(outcomes)
     for facts in result.hosts:
         host = intent.inventory.host(facts.host)
-        _check_host(result, facts, host, launches[facts.host])
+        of_program = program.errors(intent, facts)
+        _check_host(result, facts, host, launches[facts.host], of_program)
     _check_directories(result, fleet)
     _check_versions(result)
     result.notes += [*plan_warnings(intent), *_unreadable_host_keys(intent.inventory)]
@@ -87,14 +87,18 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
 
 
 def _check_host(
-    result: CheckResult, facts: HostFacts, host: Host, launches: Sequence[Launch]
+    result: CheckResult,
+    facts: HostFacts,
+    host: Host,
+    launches: Sequence[Launch],
+    of_program: Iterable[HostError],
 ) -> None:
-    """Add what is wrong with one host.
+    """Add what is wrong with one host, and what it found wrong `of_program`.
 
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
     gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
-    of_python = [*_failed_imports(facts), *_invisible_gpus(facts, gpus)]
+    of_python = [*_failed_imports(facts), *of_program, *_invisible_gpus(facts, gpus)]
     (errors if launches_by_python(launches, facts.python) else result.notes).extend(of_python)
     result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
@@ -107,7 +111,8 @@ def _check_host(
 
 def _unbuilt_environment(facts: HostFacts) -> Iterator[HostError]:
     if facts.unbuilt:
-        yield AgentError(facts.host, "its environment is not built yet", "tfdeploy push builds it")
+        words = "its environment is not built yet, so the program's imports are not tried"
+        yield AgentError(facts.host, words, "tfdeploy push builds it; then check again")
 
 
 def _failed_imports(facts: HostFacts) -> Iterator[HostError]:
@@ -122,17 +127,13 @@ def _failed_imports(facts: HostFacts) -> Iterator[HostError]:
         if found.slow:
             yield AgentError(
                 facts.host,
-                f"{_python_name(facts)} is slow to import {name}: {found.error}",
+                f"{facts.python_name} is slow to import {name}: {found.error}",
                 "check for a slow disk or a busy host; a task is READY only after the import: see "
                 "training.ready_timeout_s",
             )
         else:
-            words = f"{_python_name(facts)} can't import {name}: {found.error}"
+            words = f"{facts.python_name} can't import {name}: {found.error}"
             yield AgentError(facts.host, words, install)
-
-
-def _python_name(facts: HostFacts) -> str:
-    return "its environment" if facts.environment else facts.python
 
 
 def _invisible_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:

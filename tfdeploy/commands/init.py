@@ -13,7 +13,7 @@ from tfdeploy.commands.plan import address
 from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
 from tfdeploy.hosts.fleet import Fleet, errors_of
-from tfdeploy.init import connect, document, explore, network, placement, strategy
+from tfdeploy.init import connect, document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
 from tfdeploy.planning import placing
 from tfdeploy.transport.ssh import config
@@ -66,20 +66,23 @@ def draft(
     none can."""
     hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
-        explored = explore.explore(fleet, _local_pythons())
+        explored = explore.explore(fleet, _local_pythons(), program)
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
         if not machines:
             raise_all(errors)
-        recognized = strategy.recognize(program.files)
-        placed = placement.place(recognized.tasks, machines)
+        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
+        placed = placement.place(recognized.tasks, machines, recognized.most_workers)
         machines, notes = _with_network(fleet, machines, placed.keys)
+    needed = requirements.choose(program, machines, legacy_keras=recognized.legacy_keras)
     proposal = document.Proposal(
-        project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config
-    )
+        project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config,
+        needed,
+    )  # fmt: skip
     text = document.write(proposal)
     loaded = _validated(text, file, machines)
     notes += [*_import_errors(machines), *_without_environment(file, machines)]
+    notes += requirements.lacking(program, loaded, machines)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 

@@ -6,6 +6,7 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.planning.plan import Placement, Plan
+    from tfdeploy.release.modules import Module
 
 SET_AT_START = "(set at start)"
 
@@ -51,7 +53,8 @@ class Intent:
 
     `data` maps the place of each data set to its release, `environments` each host to its Python
     environment, if hosts.toml has [env]. The files of an older release are only on the hosts: its
-    `release` has an id and no files.
+    `release` has an id and no files. `has_own_imports` is whether hosts.toml says what `check`
+    imports.
     """
 
     __repr__ = short_repr
@@ -62,6 +65,7 @@ class Intent:
     data: Mapping[str, Release]
     environments: Mapping[str, EnvironmentSpec]
     options: RunOptions = field(default_factory=RunOptions)
+    has_own_imports: bool = False
 
     @property
     def data_ids(self) -> dict[str, str]:
@@ -79,6 +83,16 @@ class Intent:
     def hosts_on(self, on: Sequence[str]) -> tuple[str, ...]:
         """Return the hosts that these names select; without names, all. Raises PlanError."""
         return select_hosts(self.hosts, on)
+
+    @cached_property
+    def modules(self) -> dict[str, Module]:
+        """Return the scripts that the commands run, and the user's modules that they import, by
+        their paths; none of an older release."""
+        from tfdeploy.release import modules
+
+        has = self.release.manifest.__contains__
+        scripts = filter(has, frameworks.scripts(self.inventory.training))
+        return modules.read(self.release.root, scripts, has)
 
     def launches(self) -> tuple[Launch, ...]:
         """Return what will be started, except for the run's id, the secrets and the tasks'
@@ -140,7 +154,8 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
         resolved = inventory.model_copy(update=changed)
         environments = _environments(resolved)
-    intent = Intent(resolved, placed, source, data, environments, options)
+    has_own = "imports" in inventory.training.model_fields_set
+    intent = Intent(resolved, placed, source, data, environments, options, has_own)
     # An unknown {field} is found now, not after the push.
     fields.check_words(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):

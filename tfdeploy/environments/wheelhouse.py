@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.environments import index_settings, installers, program
+from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.release.snapshot import Release
 
 PLACE = "env.wheels"
@@ -40,6 +41,7 @@ VARIABLES = re.compile(
     r"|(?i:(https?|all|no)_proxy)"
 )
 OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])(file:|/|~)")
+PINNED = re.compile(r"^([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)", re.MULTILINE)
 # Requirements whose source code would be built to learn its name or version. pip builds what a URL
 # names even if it may use only wheels.
 WHEEL_URL = re.compile(r"[\w.\[\],-]+\s*@\s*https?://[^\s;#?]+\.whl(#[^\s;]*)?(\s*[;\s].*)?")
@@ -89,8 +91,7 @@ def download(
 ) -> Release:
     """Download into `folder` all wheels of an environment for hosts of this platform; return them
     as a release. `on_step` is called with what is downloaded now. Raises NoWheels."""
-    if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
-        raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
+    _refuse_unknown(target)
     work, wheels = folder / "work", folder / "wheels"
     for each in (work, wheels):
         each.mkdir()
@@ -100,9 +101,25 @@ def download(
     return snapshot.take_data_set(PLACE, wheels, (), "hash")
 
 
+def versions(requirements: Sequence[str], target: Target) -> dict[str, str]:
+    """Return the versions that fit together of all packages which these requirements mean on hosts
+    of this platform, by their normalized names. Raises NoWheels."""
+    _refuse_unknown(target)
+    with tempfile.TemporaryDirectory(prefix="tfdeploy-versions-") as folder:
+        work = Path(folder)
+        _write_files(EnvironmentSpec("", tuple(requirements), (), {}, "", ()), work)
+        _pin(target, work)
+        return dict(PINNED.findall((work / "pinned.txt").read_text()))
+
+
 def is_wheels(release: str) -> bool:
     """Return whether a release has wheels, by its id."""
     return release.rpartition("-")[0] == snapshot.slug(PLACE)
+
+
+def _refuse_unknown(target: Target) -> None:
+    if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
+        raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
 
 
 def _write_files(spec: EnvironmentSpec, work: Path) -> None:

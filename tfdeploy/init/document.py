@@ -16,6 +16,7 @@ from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tfdeploy.init.environment import Requirements
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.placement import Placement
     from tfdeploy.init.program import Program
@@ -47,7 +48,8 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 @dataclass(frozen=True)
 class Proposal:
     """Everything that a hosts.toml is written from. `left_out` has the hosts that did not answer,
-    with the reason."""
+    with the reason; `requirements` are those of [env], None if all hosts have what the program
+    needs."""
 
     project: str
     program: Program
@@ -56,6 +58,7 @@ class Proposal:
     placement: Placement
     left_out: Mapping[str, str]
     ssh_config: str = ""
+    requirements: Requirements | None = None
 
 
 def write(proposal: Proposal) -> str:
@@ -91,13 +94,12 @@ def _training(proposal: Proposal) -> str:
     command = [*program.command, *([f"{flag}={{checkpoint_dir}}"] if flag else [])]
     words = shlex.join(command).replace("'", "") if _is_plain(command) else command
     lines = ["[training]", *map(_comment, reasons(proposal)), f"command = {_value(words)}"]
-    if recognized.required:
-        missing = ", ".join(recognized.required)
-        lines.append(_comment(f"{program.script} requires {missing} too: add it to the command"))
     if recognized.role != "tf_config":
         lines.append(f"role = {_value(recognized.role)}")
     if recognized.role_args:
         lines.append(f"role_args = {_value(list(recognized.role_args))}")
+    if recognized.checkpoint_dir:
+        lines.append(f"checkpoint_dir = {_value(recognized.checkpoint_dir)}")
     if recognized.legacy_keras:
         why = "fit of Keras 3 fails under this strategy; needs tf_keras on the hosts"
         lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', why))
@@ -105,12 +107,15 @@ def _training(proposal: Proposal) -> str:
 
 
 def reasons(proposal: Proposal) -> tuple[str, ...]:
-    """Return sentences that say what the script uses, and which host runs what."""
-    program = proposal.program
+    """Return sentences that say what the script uses, which host runs what, and what the user has
+    to add."""
+    program, required = proposal.program, proposal.recognized.required
     if program.unreadable:
         first = f"{program.script} can't be read as Python ({program.unreadable}): one worker"
         return (first, *proposal.placement.reasons)
-    return (*proposal.recognized.reasons, *proposal.placement.reasons)
+    sentence = f"{program.script} requires {', '.join(required)} too: add it to the command"
+    own = (sentence,) if required else ()
+    return (*proposal.recognized.reasons, *proposal.placement.reasons, *own)
 
 
 def _is_plain(words: Iterable[str]) -> bool:
@@ -118,24 +123,17 @@ def _is_plain(words: Iterable[str]) -> bool:
     return all(re.fullmatch(r"[\w./={}-]+", word) for word in words)
 
 
-def missing_tensorflow(proposal: Proposal) -> str:
-    """Return a sentence about the hosts without TensorFlow; "" if all have it."""
-    without = [machine.name for machine in proposal.machines if not machine.tensorflow]
-    if not without:
-        return ""
-    found = f"no Python with TensorFlow on {', '.join(fold_patterns(without))}"
-    if environment.is_supported():
-        return f"{found}: tfdeploy installs the packages of [env]"
-    return f"{found}: install it, and set python to the Python that has it"
+def missing_packages(proposal: Proposal) -> str:
+    """Return a sentence about the hosts that lack some of the program's packages; "" if none
+    does."""
+    return environment.reason(proposal.program.packages, proposal.machines)
 
 
 def _environment(proposal: Proposal) -> str:
-    reason = missing_tensorflow(proposal)
-    if not reason:
+    if proposal.requirements is None:
         return ""
-    keras = ("tf_keras",) if proposal.recognized.legacy_keras else ()
-    table = environment.table(proposal.program.requirements, ("tensorflow", *keras))
-    return _lines([_comment(reason)]) + (table if environment.is_supported() else "")
+    comment = _lines([_comment(missing_packages(proposal))])
+    return comment + environment.table(proposal.requirements)
 
 
 def _source(program: Program) -> str:

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Explore, ImportFacts, Survey
+from tfdeploy.agent.protocol.preflight import Explore, ImportFacts, Statement, Survey
+from tfdeploy.environments import packages
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
@@ -23,15 +24,23 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.init.program import Program
 
 EXPLORE_S = 180.0
 SURVEY_S = 240.0  # an import of TensorFlow, and a GPU driver may hang
 MAX_IMPORTS = 3  # of different Pythons on one host
 
 
-def explore(fleet: Fleet, local_pythons: Sequence[str]) -> dict[str, Machine | TfdeployError]:
-    """Return what each host of the fleet is, or why it is unknown. `local_pythons` are Pythons of
-    this machine to look at first."""
+def explore(
+    fleet: Fleet, local_pythons: Sequence[str], program: Program
+) -> dict[str, Machine | TfdeployError]:
+    """Return what each host of the fleet is, and what it lacks for the program; or why that is
+    unknown. `local_pythons` are Pythons of this machine to look at first."""
+    statements = [
+        Statement(file, each.line, f"import {each.module}")
+        for package, (file, each) in packages.find(program.files).items()
+        if package != TENSORFLOW
+    ]
 
     def ask(agent: Agent) -> MachineFacts:
         more = local_pythons if fleet.inventory.host(agent.host).is_local else ()
@@ -45,7 +54,7 @@ def explore(fleet: Fleet, local_pythons: Sequence[str]) -> dict[str, Machine | T
         known = facts[agent.host]
         if isinstance(known, TfdeployError):
             raise known
-        return _confirm(agent, fleet.inventory.host(agent.host), known, usual)
+        return _confirm(agent, fleet.inventory.host(agent.host), known, usual, statements)
 
     found = fleet.outcomes(fleet.agents, confirm)
     answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
@@ -84,25 +93,30 @@ def _version(python: PythonFound) -> list[int]:
 
 
 def _confirm(
-    agent: Agent, host: Host, facts: MachineFacts, usual: Mapping[tuple[str, str], int]
+    agent: Agent,
+    host: Host,
+    facts: MachineFacts,
+    usual: Mapping[tuple[str, str], int],
+    statements: list[Statement],
 ) -> tuple[Machine, HostFacts]:
-    """Import TensorFlow with the Pythons of a host, the best first, until one sees all GPUs. Return
-    the one that sees the most, or of equal ones the first."""
+    """Import TensorFlow, and what `statements` import, with the Pythons of a host, the best first,
+    until one sees all GPUs. Return the one that sees the most, or of equal ones the first."""
     ranked = rank_pythons(facts.pythons, usual)[:MAX_IMPORTS]
     has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
     without = DEFAULT_PYTHON if has_default else host.python
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
     tried: list[tuple[str, HostFacts]] = []
     for path in [python.path for python in ranked] or [without]:
-        tried.append((path, agent.ask(Survey(path, {}, gpus, [TENSORFLOW], {}), SURVEY_S)))
-        found = _tensorflow(tried[-1][1])
-        if found.version and found.gpus >= len(gpus):
+        survey = Survey(path, {}, gpus, [TENSORFLOW], {}, statements=statements)
+        tried.append((path, agent.ask(survey, SURVEY_S)))
+        seen = _tensorflow(tried[-1][1])
+        if seen.version and seen.gpus >= len(gpus):
             break
-    path, survey = max(tried, key=lambda each: _quality(_tensorflow(each[1])))
-    if _tensorflow(survey).version:
-        return _machine(host, facts, path, survey), survey
-    error = f"{path}: {_tensorflow(survey).error}" if ranked else ""
-    return _machine(host, facts, without, survey, error), survey
+    path, found = max(tried, key=lambda each: _quality(_tensorflow(each[1])))
+    if _tensorflow(found).version:
+        return _machine(host, facts, path, found), found
+    error = f"{path}: {_tensorflow(found).error}" if ranked else ""
+    return _machine(host, facts, without, found, error), found
 
 
 def _tensorflow(survey: HostFacts) -> ImportFacts:
@@ -129,8 +143,16 @@ def _machine(
         python_version=versions.get(python, survey.version),
         tensorflow="" if import_error else _tensorflow(survey).version,
         import_error=import_error,
+        missing=_missing(survey),
+        architecture=facts.machine,
+        libc=facts.libc,
         addresses=tuple(facts.addresses),
     )
+
+
+def _missing(survey: HostFacts) -> tuple[str, ...]:
+    modules = [each.missing for each in survey.program if each.missing]
+    return tuple(dict.fromkeys(map(packages.package_of, modules)))
 
 
 def _find_sharing(fleet: Fleet, ids: Mapping[str, str]) -> str:

@@ -17,9 +17,11 @@ class Machine:
     """A machine that answered.
 
     `python` is the value of the key: "python3", or a path. `tensorflow` is its version, "" if no
-    Python has it; `import_error` says which Python has it and why its import failed. `ports` are
-    those of its tasks, and `address` is that at which the other hosts reach it, None if the default
-    will do. `sharing` says which hosts have one home directory: "all", "some" or "none".
+    Python has it; `import_error` says which Python has it and why its import failed, `missing` are
+    the other packages of the program that its Python lacks. `architecture` and `libc` are words
+    such as x86_64 and "glibc 2.36". `ports` are those of its tasks, and `address` is that at which
+    the other hosts reach it; None if the default will do. `sharing` says which hosts have one home
+    directory: "all", "some" or "none".
     """
 
     name: str
@@ -33,6 +35,9 @@ class Machine:
     python_version: str
     tensorflow: str
     import_error: str = ""
+    missing: tuple[str, ...] = ()
+    architecture: str = ""
+    libc: str = ""
     sharing: str = "none"
     addresses: tuple[str, ...] = ()
     ports: str = AUTO

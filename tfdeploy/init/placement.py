@@ -19,6 +19,7 @@ WORKERS_TO_TRY = 2
 TO_TRY = (
     "2 workers on one machine: they share its CPUs, but show that the script works in a cluster"
 )
+NO_ROOM = "1 worker: the script lists the addresses of its cluster, with no other; set its ports"
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,19 @@ class Placement:
     reasons: tuple[str, ...] = ()
 
 
-def place(tasks: str, machines: Sequence[Machine]) -> Placement:
-    """Return where the `tasks` that a script needs should run; see init/strategy.py for them."""
+def place(tasks: str, machines: Sequence[Machine], most_workers: int = 0) -> Placement:
+    """Return where the `tasks` that a script needs should run; see init/strategy.py for them, and
+    for `most_workers`."""
     if tasks in (strategy.ONE, strategy.ONE_WITH_ALL_GPUS):
         return _place_one(tasks, machines)
     with_gpus = [machine for machine in machines if machine.gpus]
     without = [machine for machine in machines if not machine.gpus]
     if tasks in (strategy.PS_AND_WORKERS, strategy.PS_AND_CHIEF):
-        return _place_ps(tasks, with_gpus, without)
+        return _place_ps(tasks, with_gpus, without, most_workers)
     keys = {m.name: _worker_keys(tasks, m) for m in with_gpus or without}
     if len(machines) == 1 and without:
-        keys[machines[0].name]["workers"] = WORKERS_TO_TRY
-        return Placement(keys, (TO_TRY,))
+        workers = keys[machines[0].name]["workers"] = _workers_to_try(most_workers)
+        return Placement(keys, (TO_TRY if workers > 1 else NO_ROOM,))
     spare = without if with_gpus else []
     reasons = (f"{_names(spare)}: spare, no GPU; the slowest worker sets the pace",)
     keys |= {machine.name: {"spare": True} for machine in spare}
@@ -79,7 +81,13 @@ def _worker_keys(tasks: str, machine: Machine) -> Keys:
     return {"gpus": count, "workers": 1, **({"gpus_per_worker": count} if count > 1 else {})}
 
 
-def _place_ps(tasks: str, with_gpus: list[Machine], without: list[Machine]) -> Placement:
+def _workers_to_try(most_workers: int) -> int:
+    return min(WORKERS_TO_TRY, most_workers or WORKERS_TO_TRY)
+
+
+def _place_ps(
+    tasks: str, with_gpus: list[Machine], without: list[Machine], most_workers: int
+) -> Placement:
     """Place ps on machines without GPUs, if others have some; else beside the first workers."""
     workers = with_gpus or without
     keys = {machine.name: _worker_keys(tasks, machine) for machine in workers}
@@ -90,12 +98,14 @@ def _place_ps(tasks: str, with_gpus: list[Machine], without: list[Machine]) -> P
     if not ps:
         keys[first.name]["ps"] = 1
         if len(workers) == 1 and not with_gpus:
-            keys[first.name]["workers"] = WORKERS_TO_TRY
+            keys[first.name]["workers"] = _workers_to_try(most_workers)
     keys |= {machine.name: {"ps": 1} for machine in ps}
     if tasks == strategy.PS_AND_CHIEF:
         keys[first.name] |= {"chief": True, **({"gpus_per_chief": 0} if first.gpus else {})}
     keys |= {machine.name: {"spare": True} for machine in spare}
-    return Placement(keys, _ps_reasons(ps, first, spare, len(workers)))
+    reasons = _ps_reasons(ps, first, spare, len(workers))
+    no_room = most_workers == 1 and TO_TRY in reasons
+    return Placement(keys, (NO_ROOM,) if no_room else reasons)
 
 
 def _ps_reasons(

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdeploy.environments import packages
 from tfdeploy.errors import InventoryError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.init import syntax
+from tfdeploy.planning.frameworks import FRAMEWORKS, TENSORFLOW
+from tfdeploy.release import modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tfdeploy.init.syntax import Syntax
+    from tfdeploy.release.modules import Module
 
 USUAL_NAMES = ("train.py", "main.py")
+# Files that no one trains with: tests, and what pip and pytest read.
+NO_SCRIPT = re.compile(r"test_.*|.*_test|tests?|conftest|setup|__init__")
 MAIN = re.compile(r"^if __name__ *==", re.MULTILINE)
 MARKS = (".git", "pyproject.toml")  # of the root of a repository
-MAX_MODULES = 100
-MAX_BYTES = 1_000_000
 REQUIREMENTS = ("requirements.txt", "uv.lock", "pyproject.toml")
 DEPENDENCIES = re.compile(r"^dependencies *=", re.MULTILINE)
 
@@ -31,18 +32,30 @@ class Program:
     """The training script and its folder.
 
     `command` runs it from the source folder, which is `source`, relative to the folder of
-    hosts.toml. `files` has what the script and the modules that it imports have, by their paths;
-    `unreadable` says why the script could not be read as Python. `requirements` is the file that
-    lists its packages, or "". `environments` are virtual environments in the source folder.
+    hosts.toml. `files` are the script, which comes first, and the modules that it imports, by their
+    paths in the source folder. `requirements` is the file that lists its packages, or "".
+    `environments` are virtual environments in the source folder.
     """
 
     script: str
     command: tuple[str, ...]
     source: str
-    files: Mapping[str, Syntax]
-    unreadable: str = ""
+    files: Mapping[str, Module]
     requirements: str = ""
     environments: tuple[str, ...] = ()
+
+    @property
+    def unreadable(self) -> str:
+        """Return why the script could not be read as Python, "" if it could."""
+        return next((module.unreadable for module in self.files.values()), "")
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the names of its packages. TensorFlow is the first, unless the program imports
+        only other frameworks."""
+        tops = {each.top for module in self.files.values() for each in module.foreign}
+        first = [TENSORFLOW] if TENSORFLOW in tops or not tops & {*FRAMEWORKS} else []
+        return tuple(dict.fromkeys([*first, *packages.find(self.files)]))
 
 
 def find(folder: Path, wanted: Path | None) -> Program:
@@ -51,21 +64,14 @@ def find(folder: Path, wanted: Path | None) -> Program:
     script = _script(folder, wanted)
     root, source = folder, "."
     command: tuple[str, ...] = ("python", script.relative_to(folder).as_posix())
-    modules, unreadable = {script.name: syntax.Syntax()}, ""
-    try:
-        own = syntax.read(_text(script))
-        if script.parent == folder and _belongs_to_parent(own, folder):
-            module = f"{folder.name}.{script.stem}"
-            root, command, source = folder.parent, ("python", "-m", module), ".."
-        modules = dict(_modules(script, own, root))
-    except SyntaxError as error:
-        unreadable = f"line {error.lineno}: {error.msg}"
+    if script.parent == folder and _belongs_to_parent(script):
+        module = f"{folder.name}.{script.stem}"
+        root, command, source = folder.parent, ("python", "-m", module), ".."
     return Program(
         script.relative_to(folder).as_posix(),
         command,
         source,
-        modules,
-        unreadable,
+        modules.read(root, [script.relative_to(root).as_posix()], _files_below(root)),
         _requirements(folder),
         tuple(_environments(root)),
     )
@@ -85,30 +91,42 @@ def _script(folder: Path, wanted: Path | None) -> Path:
     for name in USUAL_NAMES:
         if (folder / name).is_file():
             return folder / name
-    found = [each for each in sorted(folder.glob("*.py")) if MAIN.search(_text(each))]
+    files = [f for f in sorted(folder.glob("*.py")) if not NO_SCRIPT.fullmatch(f.stem)]
+    found = [file for file in files if MAIN.search(modules.text(file))] or _not_imported(files)
     if len(found) == 1:
         return found[0]
     names = fold_names(each.name for each in found)
-    message = f"{names} could each be the training script" if found else "there is no train.py"
+    message = f"{names} could each be the training script" if found else "it has no Python script"
     raise InventoryError(f"{folder}: {message}", "name it: --script FILE")
 
 
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as content:
-            return content.read(MAX_BYTES).decode(errors="replace").removeprefix("\ufeff")
-    except OSError:
-        return ""
+def _not_imported(files: list[Path]) -> list[Path]:
+    """Return the files that none of the others imports."""
+    imported: set[str] = set()
+    for file in files:
+        found = modules.read(file.parent, [file.name], _files_below(file.parent))
+        imported |= {*found} - {file.name}
+    return [file for file in files if file.name not in imported]
 
 
-def _belongs_to_parent(own: Syntax, folder: Path) -> bool:
-    """Return whether the script is a module of a package: it imports modules that are in the
-    folder around its own, in the same repository."""
+def _files_below(root: Path) -> Callable[[str], bool]:
+    return lambda path: (root / path).is_file()
+
+
+def _belongs_to_parent(script: Path) -> bool:
+    """Return whether a script is a module of a package: it imports modules that are in the folder
+    around its own, in the same repository."""
+    folder = script.parent
     if not folder.name.isidentifier() or not _is_below_root(folder):
         return False
-    tops = {name.partition(".")[0] for name in own.imports} - {*sys.stdlib_module_names}
-    missing = [top for top in sorted(tops) if not _file(folder, top)]
-    return any(_file(folder.parent, top) for top in missing)
+    root, path = folder.parent, f"{folder.name}/{script.name}"
+    alone = modules.read(folder, [script.name], _files_below(folder))
+    found = modules.read(root, [path], _files_below(root))
+    return len([*_outside(found, modules.FOLDERS)]) > len([*_outside(alone, modules.FOLDERS)])
+
+
+def _outside(paths: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
+    return (path for path in paths if path.partition("/")[0] not in folders)
 
 
 def _is_below_root(folder: Path) -> bool:
@@ -117,37 +135,11 @@ def _is_below_root(folder: Path) -> bool:
     return bool(marked) and marked[0] != folder
 
 
-def _file(root: Path, module: str) -> Path | None:
-    """Return the file of a module, or of a package, below a folder."""
-    path = root / module.replace(".", "/")
-    candidates = (path.with_name(f"{path.name}.py"), path / "__init__.py")
-    if path.is_dir() and not candidates[1].exists() and any(path.glob("*.py")):
-        return path  # a package without __init__.py
-    return next((file for file in candidates if file.is_file()), None)
-
-
-def _modules(script: Path, own: Syntax, root: Path) -> Iterator[tuple[str, Syntax]]:
-    """Yield the path and the content of the script, then of each module that it imports, directly
-    or through another one."""
-    waiting, seen = [(script, own)], {script}
-    while waiting and len(seen) <= MAX_MODULES:
-        path, content = waiting.pop(0)
-        yield path.relative_to(root).as_posix() if path != script else script.name, content
-        for name in content.imports:
-            file = _file(script.parent, name) or _file(root, name)
-            if file and file.is_file() and file not in seen:
-                seen.add(file)
-                try:
-                    waiting.append((file, syntax.read(_text(file))))
-                except SyntaxError:  # the script may never import it
-                    continue
-
-
 def _requirements(folder: Path) -> str:
     """Return the file of the folder that lists packages, or ""."""
     present = [name for name in REQUIREMENTS if (folder / name).is_file()]
     project = folder / "pyproject.toml"
-    if present == ["pyproject.toml"] and not DEPENDENCIES.search(_text(project)):
+    if present == ["pyproject.toml"] and not DEPENDENCIES.search(modules.text(project)):
         return ""
     return next(iter(present), "")
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tfdeploy.config.models import Training
 from tfdeploy.formatting.hostlist import fold_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tfdeploy.init.syntax import Syntax
+    from tfdeploy.release.syntax import Syntax
 
 # Which tasks a program needs.
 PS_AND_CHIEF = "ps, workers and a chief"
@@ -43,6 +45,7 @@ CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
     *("train_dir", "save_dir", "log_dir", "logdir", "logs_dir", "output_dir", "work_dir"),
 )
+USUAL_CHECKPOINT_DIR = Training.model_fields["checkpoint_dir"].default
 PLAIN = "no distribution strategy: it trains in one process"
 
 
@@ -50,17 +53,20 @@ PLAIN = "no distribution strategy: it trains in one process"
 class Recognized:
     """How a program is distributed: the `tasks` that it needs, and the keys of [training].
 
-    `checkpoint_flag` is the flag for the folder of its checkpoints; "" if it has none. `required`
-    are further flags without which it exits. `reasons` are for the user: what it uses, and what
-    follows from it.
+    `checkpoint_flag` is the flag for the folder of its checkpoints, `checkpoint_dir` the folder if
+    that is fixed; "" if it has none. `required` are further flags without which it exits.
+    `most_workers` is the number of workers that it lists, 0 if it takes any. `reasons` are for the
+    user: what it uses, and what follows from it.
     """
 
     tasks: str
     role: str = "tf_config"
     role_args: tuple[str, ...] = ()
     checkpoint_flag: str = ""
+    checkpoint_dir: str = ""
     required: tuple[str, ...] = ()
     legacy_keras: bool = False
+    most_workers: int = 0
     reasons: tuple[str, ...] = ()
 
 
@@ -90,10 +96,18 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
         role.role,
         role.args,
         checkpoint_flag,
+        "" if checkpoint_flag else _checkpoint_dir(files.values()),
         tuple(flag for flag, required in flags.items() if required and flag not in used),
         legacy,
+        max((syntax.workers for syntax in files.values()), default=0),
         tuple(reasons),
     )
+
+
+def uses_parameter_server_strategy(files: Iterable[Syntax]) -> bool:
+    """Return whether a program needs a chief that runs the training loop."""
+    names = {name for name, tasks in STRATEGIES.items() if tasks == PS_AND_CHIEF}
+    return any(names & syntax.names for syntax in files)
 
 
 def _find_tasks(files: Mapping[str, Syntax], role: _Role) -> tuple[str, str]:
@@ -215,6 +229,14 @@ def _flags(files: Mapping[str, Syntax]) -> dict[str, bool]:
 def _checkpoint_flag(flags: Iterable[str]) -> str:
     by_name = {_plain_name(flag): flag for flag in flags}
     return next((by_name[name] for name in CHECKPOINT_FLAGS if name in by_name), "")
+
+
+def _checkpoint_dir(files: Iterable[Syntax]) -> str:
+    """Return the folder that the program names for its checkpoints, "" if it names none within its
+    directory, or the usual one."""
+    found = next((posixpath.normpath(s.checkpoint_dir) for s in files if s.checkpoint_dir), "")
+    is_outside = found.startswith(("/", "..", "~")) or ":" in found
+    return "" if is_outside or found in (".", USUAL_CHECKPOINT_DIR) else found
 
 
 def _uses_fit(files: Iterable[Syntax]) -> bool:

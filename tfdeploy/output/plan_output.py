@@ -84,15 +84,24 @@ class PlanOutput(Terminal):
 
     def print_draft(self, draft: Draft) -> None:
         """Print what was found, and why the file is as it is."""
-        from tfdeploy.init.document import missing_tensorflow, reasons
+        from tfdeploy.init.document import missing_packages, reasons
 
-        rows = status_table.machine_rows(draft.proposal.machines)
-        self._out.print_table(status_table.MACHINE_COLUMNS, rows)
-        self.print_text("")
-        for reason in (*reasons(draft.proposal), missing_tensorflow(draft.proposal)):
+        self._print_machines(draft)
+        for reason in (*reasons(draft.proposal), missing_packages(draft.proposal)):
             if reason:
                 self.print_text(reason)
         self.print_notes(draft.notes)
+
+    def print_whole_draft(self, draft: Draft) -> None:
+        """Print what was found, and the whole file, whose comments say why it is so."""
+        self._print_machines(draft)
+        self.print_text(draft.text)
+        self.print_notes(draft.notes)
+
+    def _print_machines(self, draft: Draft) -> None:
+        rows = status_table.machine_rows(draft.proposal.machines)
+        self._out.print_table(status_table.MACHINE_COLUMNS, rows)
+        self.print_text("")
 
     def print_init_written(self, draft: Draft, flags: str) -> None:
         """Print what to type next; `flags` name the file."""

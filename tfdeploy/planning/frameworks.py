@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
 
 TENSORFLOW = "tensorflow"
-IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tensorflow|jax|torch)\b", re.MULTILINE)
+FRAMEWORKS = (TENSORFLOW, "jax", "torch")
+IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+({'|'.join(FRAMEWORKS)})\b", re.MULTILINE)
 SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
 FIT = re.compile(r"\.fit\(")
 TITLES = {TENSORFLOW: "TensorFlow"}
@@ -24,10 +25,10 @@ TITLES = {TENSORFLOW: "TensorFlow"}
 def scripts(training: Training) -> list[str]:
     """Return the paths in the source at which the scripts may be that the commands run."""
     commands = (training.command_and_args(job)[0] for job in JOBS)
-    return list(dict.fromkeys(word for command in commands for word in _script_words(command)))
+    return list(dict.fromkeys(word for command in commands for word in script_words(command)))
 
 
-def _script_words(command: tuple[str, ...]) -> Iterator[str]:
+def script_words(command: Sequence[str]) -> Iterator[str]:
     """Yield the words that are Python files, and the files that the module after -m may be."""
     for before, word in zip(("", *command), command, strict=False):
         if before == "-m":

@@ -10,19 +10,21 @@ import pytest
 from tfdeploy.config import inventory
 from tfdeploy.init import document, environment
 from tfdeploy.init.document import Proposal
+from tfdeploy.init.environment import Requirements
 from tfdeploy.init.placement import place
 from tfdeploy.init.program import Program
 from tfdeploy.init.strategy import recognize
-from tfdeploy.init.syntax import read
+from tfdeploy.release.modules import Module
+from tfdeploy.release.syntax import read
 from unit.init.machines import machine
 
 MULTI_WORKER = 'MultiWorkerMirroredStrategy\nparser.add_argument("--model_dir")'
 
 
 def propose(*machines, text=MULTI_WORKER, left_out=(), program=None, **more):
-    files = {"train.py": read(text)}
+    files = {"train.py": Module(read(text))}
     program = program or Program("train.py", ("python", "train.py"), ".", files)
-    recognized = recognize(program.files)
+    recognized = recognize({path: each.syntax for path, each in program.files.items()})
     placed = place(recognized.tasks, machines)
     return Proposal("digits", program, recognized, machines, placed, dict(left_out), **more)
 
@@ -121,7 +123,9 @@ def test_what_a_host_answers_ends_no_comment_and_no_string():
 
 
 def test_a_path_with_spaces_and_quotes_becomes_a_list_of_words():
-    program = Program("it's a.py", ("python", "it's a.py"), ".", {"it's a.py": read("x.fit()")})
+    program = Program(
+        "it's a.py", ("python", "it's a.py"), ".", {"it's a.py": Module(read("x.fit()"))}
+    )
     assert loaded(propose(machine("a"), program=program)).training.command == (
         "python", "it's a.py",
     )  # fmt: skip
@@ -133,7 +137,9 @@ def test_source_role_and_environments_are_written():
         'parser.add_argument("--worker-hosts")\nparser.add_argument("--data", required=True)'
     )
     command = ("python", "-m", "pkg.train")
-    program = Program("train.py", command, "..", {"train.py": read(text)}, environments=(".venv/",))
+    program = Program(
+        "train.py", command, "..", {"train.py": Module(read(text))}, environments=(".venv/",)
+    )
     written = document.write(propose(machine("a"), program=program))
     result = loaded(propose(machine("a"), program=program))
     assert (result.source.path, result.source.exclude) == ("..", (".venv/",))
@@ -142,7 +148,8 @@ def test_source_role_and_environments_are_written():
 
 
 def test_a_script_that_is_no_python_says_so():
-    program = Program("train.py", ("python", "train.py"), ".", {}, "line 3: invalid syntax")
+    files = {"train.py": Module(read(""), unreadable="line 3: invalid syntax")}
+    program = Program("train.py", ("python", "train.py"), ".", files)
     text = document.write(propose(machine("a"), program=program))
     assert "# train.py can't be read as Python (line 3: invalid syntax): one worker\n" in text
 
@@ -154,15 +161,37 @@ def test_an_ssh_config_is_named():
 @pytest.mark.parametrize(
     ("requirements", "table"),
     [
-        ("requirements.txt", '[env]\nrequirements = "requirements.txt"\n'),
-        ("", '[env]\nrequirements = ["tensorflow", "tf_keras"]\n'),
+        (Requirements("requirements.txt"), 'requirements = "requirements.txt"\n'),
+        (Requirements(("tensorflow==2.21",)), 'requirements = ["tensorflow==2.21"]\n'),
+        (
+            Requirements(("tensorflow",), "no\nnetwork"),
+            '# without versions: no\\nnetwork\nrequirements = ["tensorflow"]\n',
+        ),
+        (
+            Requirements(("a" * 40, "b" * 40)),
+            f'requirements = [\n    "{"a" * 40}",\n    "{"b" * 40}",\n]\n',
+        ),
     ],
 )
-def test_packages_are_named_by_the_project_or_are_tensorflow(requirements, table):
-    assert environment.table(requirements, ["tensorflow", "tf_keras"]) == table
+def test_requirements_are_a_file_or_a_list_that_fits_the_screen(requirements, table):
+    assert environment.table(requirements) == f"[env]\n{table}"
 
 
-def test_hosts_without_tensorflow_are_named():
-    text = document.write(propose(machine("a"), machine("b", tensorflow="")))
-    assert "# no Python with TensorFlow on b: " in text
-    assert ("[env]" in text) == environment.is_supported()
+@pytest.mark.parametrize(
+    ("machines", "reason"),
+    [
+        ([machine("a")], ""),
+        ([machine("a"), machine("b", tensorflow="")], "no Python with TensorFlow on b"),
+        ([machine("a", missing=("pandas",)), machine("b")], "no pandas on a"),
+    ],
+)
+def test_the_packages_that_hosts_lack_are_named(machines, reason):
+    text = f"{reason}: tfdeploy installs the packages of [env]" if reason else ""
+    assert environment.reason(("tensorflow", "pandas"), machines) == text
+
+
+def test_the_environment_is_written_with_its_reason():
+    proposal = propose(machine("a", tensorflow=""), requirements=Requirements(("tensorflow",)))
+    text = document.write(proposal)
+    assert "# no Python with TensorFlow on a: tfdeploy installs the packages of [env]\n" in text
+    assert loaded(proposal).env.requirements == ("tensorflow",)

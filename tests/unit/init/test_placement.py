@@ -50,6 +50,14 @@ def test_without_gpus_one_worker_goes_to_the_machine_with_the_most_memory():
     assert placed.reasons == ("large has the most memory and runs the worker; small: spare",)
 
 
+@pytest.mark.parametrize("tasks", [PS, WORKERS])
+@pytest.mark.parametrize(("most", "workers"), [(0, 2), (1, 1), (3, 2)])
+def test_a_second_worker_is_tried_only_if_the_program_has_room_for_it(tasks, most, workers):
+    placed = place(tasks, [machine("a")], most)
+    assert placed.keys["a"]["workers"] == workers
+    assert placed.reasons[0].startswith(f"{workers} worker")
+
+
 def test_a_ps_on_a_machine_without_gpus_is_explained():
     assert place(PS, [machine("cpu"), machine("gpu", 2)]).reasons == (
         "cpu: no GPU, so a ps, which needs none",

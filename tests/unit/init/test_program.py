@@ -24,6 +24,8 @@ def write(folder, **files):
         ({"train": "", "main": "", "other": MAIN}, "train.py"),
         ({"main": "", "other": MAIN}, "main.py"),
         ({"fit": MAIN, "library": ""}, "fit.py"),
+        ({"mnist": "import tensorflow"}, "mnist.py"),
+        ({"mnist": "import model", "model": "", "test_model": MAIN, "setup": MAIN}, "mnist.py"),
     ],
 )
 def test_the_script_is_found(tmp_path, files, script):
@@ -34,7 +36,8 @@ def test_the_script_is_found(tmp_path, files, script):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "there is no train.py"),
+        ({}, "it has no Python script"),
+        ({"test_a": MAIN, "a_test": MAIN, "conftest": ""}, "it has no Python script"),
         ({"a": MAIN, "b": MAIN}, "a.py, b.py could each be the training script"),
     ],
 )
@@ -52,7 +55,7 @@ def test_a_script_below_the_folder_keeps_its_path(tmp_path):
     write(tmp_path, src__fit="import helpers", src__helpers="")
     found = program.find(tmp_path, tmp_path / "src" / "fit.py")
     assert found.command == ("python", "src/fit.py")
-    assert [*found.files] == ["fit.py", "src/helpers.py"]
+    assert [*found.files] == ["src/fit.py", "src/helpers.py"]
 
 
 @pytest.mark.parametrize(
@@ -66,23 +69,12 @@ def test_a_script_elsewhere_is_refused(tmp_path, name, message):
         program.find(folder, folder / name)
 
 
-def test_imported_modules_are_read_also_through_others_and_in_circles(tmp_path):
-    write(
-        tmp_path,
-        train="import os, lib.a",
-        lib__a="from lib import b",
-        lib__b="import train, broken",
-        broken="print 'python 2'",
-    )
-    assert [*program.find(tmp_path, None).files] == ["train.py", "lib/a.py", "lib/b.py"]
-
-
 def test_a_script_that_imports_from_the_folder_around_runs_as_a_module(tmp_path):
     (tmp_path / ".git").mkdir()
     write(tmp_path, pkg__train="import common, json", common="")
     found = program.find(tmp_path / "pkg", None)
     assert (found.source, found.command) == ("..", ("python", "-m", "pkg.train"))
-    assert [*found.files] == ["train.py", "common.py"]
+    assert [*found.files] == ["pkg/train.py", "common.py"]
 
 
 @pytest.mark.parametrize("mark", [None, "pkg/.git"])
@@ -96,6 +88,24 @@ def test_a_folder_around_another_repository_is_never_sent(tmp_path, mark):
 def test_a_script_that_is_no_python_is_found(tmp_path):
     write(tmp_path, train="x = 1\nprint 'python 2'\n")
     assert program.find(tmp_path, None).unreadable.startswith("line 2: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "packages"),
+    [
+        ("import os, model", ("tensorflow",)),
+        ("import cv2, yaml\nfrom sklearn import svm", (
+            "tensorflow", "opencv-python-headless", "pyyaml", "scikit-learn")),
+        ("import pandas\nimport tensorflow.compat.v1 as tf", ("tensorflow", "pandas")),
+        ("import jax", ("jax",)),
+        ("from google.protobuf import text_format", ("tensorflow", "protobuf")),
+        ("from google.cloud import storage", ("tensorflow", "google-cloud-storage")),
+        ("try:\n    import wandb\nexcept ImportError:\n    pass", ("tensorflow",)),
+    ],
+)  # fmt: skip
+def test_the_packages_of_a_program_are_those_that_it_imports(tmp_path, text, packages):
+    write(tmp_path, train=text, model="")
+    assert program.find(tmp_path, None).packages == packages
 
 
 @pytest.mark.parametrize(

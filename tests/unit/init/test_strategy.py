@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tfdeploy.config import inventory
-from tfdeploy.init import program, strategy, syntax
+from tfdeploy.init import program, strategy
 from tfdeploy.init.placement import place
+from tfdeploy.release import syntax
 from unit.init.machines import machine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,7 +33,7 @@ def test_an_example_gets_the_role_and_the_tasks_of_its_own_hosts_toml(example):
     folder = ROOT / "examples" / example
     expected = inventory.load(folder / "hosts.toml")
     found = program.find(folder, None)
-    recognized = strategy.recognize(found.files)
+    recognized = strategy.recognize({path: each.syntax for path, each in found.files.items()})
     [keys] = place(recognized.tasks, [machine("this-machine")]).keys.values()
     [host] = expected.hosts
     assert recognized.role == expected.training.role
@@ -151,6 +152,37 @@ def test_the_flag_for_checkpoints_is_recognized(flags, expected):
     assert recognize(text).checkpoint_flag == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Session(checkpoint_dir='logdir')", "logdir"),
+        ("checkpoint_dir = './training_checkpoints/'", "training_checkpoints"),
+        ("Session(checkpoint_dir='checkpoints')", ""),
+        ("Session(checkpoint_dir='/tmp/logdir')", ""),
+        ("Session(checkpoint_dir='gs://bucket/x')", ""),
+        ("Session(checkpoint_dir='../x')", ""),
+        ("checkpoint_dir = ''", ""),
+        ("parser.add_argument('--logdir')\nSession(checkpoint_dir='logdir')", ""),
+    ],
+)
+def test_a_fixed_folder_for_checkpoints_is_recognized(text, expected):
+    assert recognize(text).checkpoint_dir == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [
+        ('ClusterSpec({"ps": ["a:1"], "worker": ["a:2"]})', 1),
+        ('c = {"worker": ["a:2", "a:3"]}', 2),
+        ('ClusterSpec({"ps": ps, "worker": workers})', 0),
+        ('c = {"worker": ["a:1", *others]}', 0),
+        ('x = {"worker": ["a"], "color": ["b"]}', 0),
+    ],
+)
+def test_the_workers_that_a_program_lists_are_counted(text, workers):
+    assert recognize(text).most_workers == workers
+
+
 def test_flags_of_absl_and_tf_app_are_recognized():
     text = 'tf.app.flags.DEFINE_string("train_dir", "", "")\nflags.DEFINE_integer("n", 1, "")'
     assert recognize(text).checkpoint_flag == "--train_dir"
@@ -159,6 +191,8 @@ def test_flags_of_absl_and_tf_app_are_recognized():
 def test_a_flag_that_is_required_besides_the_role_is_named():
     text = FLAGS + 'add = parser.add_argument\nadd("--data_dir", required=True)'
     assert recognize(text).required == ("--data_dir",)
+    absl = 'flags.DEFINE_string("data", None, "")\nflags.mark_flags_as_required(["data"])'
+    assert recognize(absl).required == ("--data",)
 
 
 def test_fit_under_a_strategy_of_several_hosts_needs_keras_2():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -15,15 +14,15 @@ from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
 from ..protocol.preflight import HostFacts, ImportFacts
-from ..records import OPEN
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
+from .program import IMPORT_S, exit_name, try_program
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
+    from ..protocol.preflight import Statement
     from ..refusal import Refusal
 
-IMPORT_S = 120.0
 NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
 # Only an import shows whether a framework works: a library for the GPU may be missing, for example.
@@ -62,16 +61,19 @@ def survey(
     gpus: List[int],
     imports: List[str],
     programs: Dict[str, List[str]],
-    network: str = OPEN,
-    project: str = "",
-    environment: str = "",
+    network: str,
+    project: str,
+    environment: str,
+    sources: Dict[str, str],
+    statements: List[Statement],
 ) -> HostFacts:
     """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
     on this host.
 
-    If the `environment` that has this `python` is not built, nothing is looked for in it. `network`
-    is that of records.Launch. `programs` has each task's
-    `[program, PATH]`; an empty PATH means the agent's own.
+    If the `environment` that has this `python` is not built, nothing is looked for in it, and the
+    agent's own Python compiles the program. `network` is that of records.Launch. `programs` has
+    each task's `[program, PATH]`; an empty PATH means the agent's own. `sources` and `statements`
+    are those of try_program.
     """
     listing = nvidia.run_nvidia_smi("-L")
     resources = nvidia.parse_gpus(listing)
@@ -80,6 +82,9 @@ def survey(
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
     imports = [] if unbuilt else imports
     env = {**env, **_visible_gpus(gpus)}
+    # An environment is built with the agent's Python, unless hosts.toml names another version.
+    own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
+    tried = parallel.begin(lambda: try_program(*own))
     found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
         *_logout_refusals(),
@@ -99,6 +104,7 @@ def survey(
         time=time.time(),
         driver=nvidia.run_nvidia_smi(*DRIVER).partition("\n")[0].strip() if listing else "",
         unbuilt=unbuilt,
+        program=tried(),
     )
 
 
@@ -144,16 +150,8 @@ def import_module(module: str, python: str, env: Dict[str, str]) -> ImportFacts:
         last_line = done.stdout.decode(errors="replace").splitlines()[-1]
         return parse(ImportFacts, json.loads(last_line))
     except (ValueError, IndexError, Invalid):
-        end = _exit_name(done.returncode)
+        end = exit_name(done.returncode)
         return ImportFacts(error="the import ended with {}".format(end))
-
-
-def _exit_name(code: int) -> str:
-    """Return `exit 3`, or a signal's name. SIGILL: TensorFlow was built for a newer processor."""
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return "exit {}".format(code)
 
 
 def _rsync_version() -> str:

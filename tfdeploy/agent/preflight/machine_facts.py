@@ -12,6 +12,7 @@ import struct
 import subprocess
 
 from .. import TYPE_CHECKING
+from ..environments.build import libc
 from ..machine import nvidia
 from ..machine.logind import login_shell
 from ..protocol.preflight import MachineFacts, PythonFound
@@ -55,6 +56,8 @@ def explore(pythons: List[str]) -> MachineFacts:
         gpus=dict(GPU_NAME.findall(nvidia.run_nvidia_smi("-L"))),
         addresses=[*_ipv4_addresses(), *_ipv6_addresses()],
         pythons=[*_find_pythons(pythons)],
+        machine=os.uname().machine,
+        libc=libc(),
     )
 
 

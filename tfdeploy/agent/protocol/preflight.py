@@ -23,12 +23,30 @@ class ImportFacts(Message):
     libraries: Dict[str, str] = {}  # noqa: RUF012 - nothing changes it
 
 
+class Statement(Message):
+    """An import: its `text`, and where a program has it."""
+
+    file: str
+    line: int
+    text: str
+
+
+class ProgramError(Message):
+    """What keeps a program from starting, and where; `missing` is the module that an import does
+    not find, "" for another error."""
+
+    file: str
+    line: int
+    error: str
+    missing: str
+
+
 class HostFacts(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
     (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
     `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
-    `unbuilt`: the tasks' environment is not built, so `imports` is empty."""
+    `unbuilt`: the tasks' environment is not built, so nothing was imported."""
 
     version: str
     imports: Dict[str, ImportFacts]
@@ -41,12 +59,14 @@ class HostFacts(Message):
     time: float
     driver: str
     unbuilt: bool
+    program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
 
 
 class Survey(Request[HostFacts]):
     """Look at a host as its tasks will find it. `imports` are modules; `programs` are the first
     words of commands, with the tasks that run them; `network` is that of records.Launch;
-    `environment` is the tasks' Python environment, "" for none."""
+    `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files
+    to compile, by their paths; `statements` are imports to try."""
 
     VERB = "survey"
     REPEATABLE = True
@@ -58,6 +78,8 @@ class Survey(Request[HostFacts]):
     network: str = OPEN
     project: str = ""
     environment: str = ""
+    sources: Dict[str, str] = {}  # noqa: RUF012 - as above
+    statements: List[Statement] = []  # noqa: RUF012 - as above
 
 
 class PythonFound(Message):
@@ -72,13 +94,15 @@ class PythonFound(Message):
 class MachineFacts(Message):
     """What a machine is: `cpus` that its user may use, `memory_bytes`, the names of its GPUs by
     index, the IP `addresses` of its interfaces except loopback, and its Pythons, those of the PATH
-    first."""
+    first; `machine` and `libc` as in EnvironmentState."""
 
     cpus: int
     memory_bytes: int
     gpus: Dict[str, str]
     addresses: List[str]
     pythons: List[PythonFound]
+    machine: str
+    libc: str
 
 
 class Explore(Request[MachineFacts]):

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.protocol.preflight import HostFacts as Facts
 from tfdeploy.agent.protocol.preflight import Survey
 from tfdeploy.agent.records import is_url
+from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.agent.protocol.preflight import ImportFacts
+    from tfdeploy.agent.protocol.preflight import ImportFacts, ProgramError
     from tfdeploy.agent.records import Launch
-    from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
 
 TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
@@ -27,7 +29,8 @@ class HostFacts:
     """What a host has.
 
     `python_version` is that of the tasks' Python, if it imported something, else the agent's.
-    `imports` are the modules of training.imports, none if their environment is `unbuilt`.
+    `imports` are the modules of training.imports, none if their environment is `unbuilt`; `program`
+    is what keeps the program of the tasks from starting.
     `libraries` are versions by name, as far as they are known. `python` is the program that runs
     the tasks, that of their `environment` if they have one. `gpus` are the names of the GPUs that
     nvidia-smi lists, by index. `directory_id` identifies the host's directory. `ahead_s` is the
@@ -49,6 +52,12 @@ class HostFacts:
     unbuilt: bool = False
     python: str = ""
     environment: str = ""
+    program: tuple[ProgramError, ...] = ()
+
+    @property
+    def python_name(self) -> str:
+        """Return what messages call the Python of its tasks."""
+        return "its environment" if self.environment else self.python
 
 
 def launches_by_python(launches: Sequence[Launch], python: str) -> list[Launch]:
@@ -64,12 +73,11 @@ def needed_gpus(launches: Sequence[Launch], host: Host) -> list[int]:
     return list(host.gpus) if host.spare else list(used)
 
 
-def ask_facts(
-    agent: Agent, inventory: Inventory, launches: Sequence[Launch], environment: str = ""
-) -> HostFacts:
-    """Ask a host for its facts; `launches` are its tasks, which run in its `environment`. Raises
-    HostError."""
+def ask_facts(agent: Agent, intent: Intent, launches: Sequence[Launch]) -> HostFacts:
+    """Ask a host for its facts; `launches` are its tasks. Raises HostError."""
+    inventory, environment = intent.inventory, intent.environment_ids.get(agent.host, "")
     host = inventory.host(agent.host)
+    modules = program.of_tasks(intent, launches)
     python = host.task_python(inventory.project, environment)
     example = next(iter([*launches_by_python(launches, python), *launches]), None)
     spare_env = {**inventory.training.env_and_role_env("worker")[0], **host.env}
@@ -82,6 +90,8 @@ def ask_facts(
         imports=list(inventory.training.imports),
         programs=_programs(launches),
         network=inventory.network,
+        sources=program.sources(intent, modules),
+        statements=program.statements(intent, modules),
     )
     facts = agent.ask(request, TIMEOUT_S)
     if list(facts.imports) != ([] if facts.unbuilt else request.imports):
@@ -114,6 +124,7 @@ def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
         tuple(facts.noted),
         _libraries(facts),
         facts.unbuilt,
+        program=tuple(facts.program),
     )
 
 

@@ -1,4 +1,4 @@
-"""Find what a plan probably does not intend: `plan`, `check` and `start` warn about it. Pure."""
+"""Find what a plan probably does not intend: `plan`, `check` and `start` warn about it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def plan_warnings(intent: Intent) -> list[TfdeployError]:
     """Return the warnings about an intent."""
     return [
-        *_missing_chief(intent.inventory, intent.plan),
+        *_missing_chief(intent),
         *_unused_gpus(intent),
         *_open_ports(intent.inventory, intent.plan),
     ]
@@ -35,15 +35,17 @@ def unlisted_gpus(host: str, count: int) -> HostError:
     )
 
 
-def _missing_chief(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
-    """Warn if no task trains, for a script that knows its role from TF_CONFIG only: so do scripts
-    with ParameterServerStrategy."""
-    only_tf_config = inventory.training.role == "tf_config"
-    if only_tf_config and "ps" in plan.cluster and plan.chief.task.job != "chief":
+def _missing_chief(intent: Intent) -> Iterator[TfdeployError]:
+    """Warn if no task trains: a program with ParameterServerStrategy needs a chief."""
+    if "ps" not in intent.plan.cluster or intent.plan.chief.task.job == "chief":
+        return
+    from tfdeploy.init.strategy import uses_parameter_server_strategy  # few plans need it
+
+    if uses_parameter_server_strategy(each.syntax for each in intent.modules.values()):
         yield TfdeployError(
             "no host has chief = true: with ParameterServerStrategy, workers and ps only serve, "
             "and no task trains",
-            "chief = true on one host starts a chief; a script whose worker:0 trains needs none",
+            "chief = true on one host starts a chief",
         )
 
 

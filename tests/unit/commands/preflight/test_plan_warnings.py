@@ -6,29 +6,41 @@ import pytest
 
 from tfdeploy.commands.plan import Intent
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings
+from tfdeploy.release import snapshot
 from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 
 
-def warnings_of(hosts, training="", top=""):
-    inventory = make_inventory(hosts, training=training, top=top)
-    return [
-        str(warning) for warning in plan_warnings(Intent(inventory, make_plan(hosts), None, {}, {}))
-    ]
+STRATEGY = "s = tf.distribute.ParameterServerStrategy(resolver)"
 
 
-def test_ps_without_a_chief_give_a_warning_if_the_role_comes_from_tf_config():
-    [warning] = warnings_of(PS)
+def warnings_of(hosts, top="", release=None):
+    intent = Intent(make_inventory(hosts, top=top), make_plan(hosts), release, {}, {})
+    return [str(warning) for warning in plan_warnings(intent)]
+
+
+def source(folder, **modules):
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    return snapshot.take(folder)
+
+
+def test_ps_without_a_chief_give_a_warning_if_the_program_needs_one(tmp_path):
+    [warning] = warnings_of(PS, release=source(tmp_path, train="import model", model=STRATEGY))
     assert warning.startswith("no host has chief = true: with ParameterServerStrategy")
 
 
 @pytest.mark.parametrize(
-    ("hosts", "training"),
-    [(PS, 'role = "flags"'), (PS + "\nchief = true", ""), ("[hosts.w]\nworkers = 2", "")],
+    ("hosts", "text"),
+    [
+        (PS, "os.environ['TF_CONFIG']  # not ParameterServerStrategy"),
+        (PS + "\nchief = true", STRATEGY),
+        ("[hosts.w]\nworkers = 2", STRATEGY),
+    ],
 )
-def test_a_plan_in_which_a_task_trains_gives_no_warning(hosts, training):
-    assert warnings_of(hosts, training) == []
+def test_a_plan_in_which_a_task_trains_gives_no_warning(tmp_path, hosts, text):
+    assert warnings_of(hosts, release=source(tmp_path, train=text)) == []
 
 
 @pytest.mark.parametrize(

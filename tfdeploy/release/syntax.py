@@ -1,4 +1,4 @@
-"""Read from a program's text what it uses: names, command-line flags, and words. Pure."""
+"""Read from a program's text what it uses: names, imports, command-line flags, and words. Pure."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdeploy.release import imports
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from tfdeploy.release.imports import Import
 
 # The functions of argparse, optparse and click that define a flag.
 DEFINE_FLAG = {"add_argument", "add_option", "option"}
 ABSL_PREFIX = "DEFINE_"  # of the functions of absl.flags and tf.app.flags
+REQUIRE_FLAG = {"mark_flag_as_required", "mark_flags_as_required"}  # of absl.flags
+CHECKPOINT_DIR = "checkpoint_dir"
+JOBS = {"ps", "worker", "chief", "master", "evaluator"}
 
 
 @dataclass(frozen=True)
 class Syntax:
     """What the text of a module has.
 
-    `names` are its identifiers, `strings` its text constants except docstrings, and `imports` the
-    modules that it imports. `flags` are those that it defines, such as "--job_name", in their
+    `names` are its identifiers, `strings` its text constants except docstrings, and `imports` its
+    imports. `flags` are those that it defines, such as "--job_name", in their
     order, with whether they are required. `positionals` are argparse's arguments without dashes.
     `argv_words` is the number of words that it takes from sys.argv by their position.
+    `checkpoint_dir` is the text that it uses under this name, "" if it has none. `workers` is the
+    number of workers in a cluster that the text lists, 0 if it lists none.
     """
 
     names: frozenset[str] = frozenset()
     strings: frozenset[str] = frozenset()
-    imports: tuple[str, ...] = ()
+    imports: tuple[Import, ...] = ()
     flags: Mapping[str, bool] | None = None
     positionals: tuple[str, ...] = ()
     argv_words: int = 0
+    checkpoint_dir: str = ""
+    workers: int = 0
 
 
 def read(text: str) -> Syntax:
@@ -46,14 +57,17 @@ def read(text: str) -> Syntax:
         if isinstance(node, ast.Call):
             for flag, required in _flags(node, defining):
                 flags[flag] = required
+            flags |= dict.fromkeys(_required_by_absl(node), True)
             positionals += _positionals(node, defining)
     return Syntax(
         names=frozenset(_names(nodes)),
         strings=frozenset(_strings(nodes)),
-        imports=tuple(dict.fromkeys(_imports(nodes))),
+        imports=imports.read(tree),
         flags=flags,
         positionals=tuple(positionals),
         argv_words=max(map(_argv_words, nodes), default=0),
+        checkpoint_dir=next(_checkpoint_dirs(nodes), ""),
+        workers=max(map(_workers, nodes), default=0),
     )
 
 
@@ -107,16 +121,30 @@ def _strings(nodes: list[ast.AST]) -> Iterator[str]:
     yield from (_text(node) for node in nodes if id(node) not in prose and _text(node))
 
 
-def _imports(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield the modules that are imported; of `from a import b` both a and a.b."""
+def _required_by_absl(call: ast.Call) -> Iterator[str]:
+    if _name(call.func) in REQUIRE_FLAG:
+        yield from (
+            f"--{word}" for node in call.args for word in map(_text, ast.walk(node)) if word
+        )
+
+
+def _checkpoint_dirs(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield texts that are called checkpoint_dir: as an argument, or as a variable."""
     for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            yield from (f"{module}.{alias.name}".strip(".") for alias in node.names)
-            if module:
-                yield module
+        if isinstance(node, ast.keyword) and node.arg == CHECKPOINT_DIR and _text(node.value):
+            yield _text(node.value)
+        elif isinstance(node, ast.Assign) and CHECKPOINT_DIR in map(_name, node.targets):
+            yield from filter(None, [_text(node.value)])
+
+
+def _workers(node: ast.AST) -> int:
+    """Return how many workers a dict such as {"ps": ["a:1"], "worker": ["b:1"]} lists; 0 for
+    anything else."""
+    keys = [_text(key) for key in node.keys if key] if isinstance(node, ast.Dict) else []
+    if not isinstance(node, ast.Dict) or "worker" not in keys or not {*keys} <= JOBS:
+        return 0
+    workers = getattr(node.values[keys.index("worker")], "elts", [])
+    return 0 if any(isinstance(each, ast.Starred) for each in workers) else len(workers)
 
 
 def _argv_words(node: ast.AST) -> int:

@@ -1,0 +1,138 @@
+"""Have hosts compile the program and import what it imports, and explain what fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from tfdeploy.agent.protocol.preflight import Statement
+from tfdeploy.environments.packages import find, package_of
+from tfdeploy.errors import AgentError
+from tfdeploy.planning import frameworks
+from tfdeploy.planning.frameworks import title
+from tfdeploy.release import modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tfdeploy.agent.protocol.preflight import ProgramError
+    from tfdeploy.agent.records import Launch
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.host_facts import HostFacts
+    from tfdeploy.release.modules import Module
+
+NOT_FOUND = "ModuleNotFoundError"
+
+
+def of_tasks(intent: Intent, launches: Sequence[Launch]) -> Mapping[str, Module]:
+    """Return the modules of the program that these tasks run; without tasks, as on a spare host,
+    all modules."""
+    if not launches:
+        return intent.modules
+    has = intent.release.manifest.__contains__
+    words = (word for launch in launches for word in frameworks.script_words(launch.argv))
+    return modules.read(intent.release.root, filter(has, words), has)
+
+
+def sources(intent: Intent, program: Mapping[str, Module]) -> dict[str, str]:
+    """Return the texts of a program's modules, by their paths."""
+    return {path: modules.text(intent.release.root / path) for path in program}
+
+
+def statements(intent: Intent, program: Mapping[str, Module]) -> list[Statement]:
+    """Return the imports that a program can't go on without; none if hosts.toml says what to
+    import."""
+    return [
+        Statement(path, each.line, each.statement)
+        for path, module in program.items()
+        for each in module.foreign
+        if not each.is_optional and not intent.has_own_imports
+    ]
+
+
+def errors(intent: Intent, facts: HostFacts) -> Iterator[AgentError]:
+    """Yield what keeps the program from starting on a host, each cause once, with what to do."""
+    env, said = intent.inventory.env, {name for name, each in facts.imports.items() if each.error}
+    if facts.unbuilt and env and env.python:
+        return  # another version of Python compiled it
+    lacking: dict[str, ProgramError] = {}
+    for each in facts.program:
+        cause = each.missing or each.error
+        if cause in said or _is_in_source(intent, each.missing):
+            continue
+        said.add(cause)
+        if _is_of_package(facts, each.missing) and not _is_excluded(intent, each.missing):
+            lacking[each.missing] = each
+        else:
+            yield AgentError(facts.host, *_explain(intent, facts, each))
+    if lacking:
+        places = ", ".join(_needed(intent, each) for each in lacking.values())
+        absent = [name for name, each in facts.imports.items() if NOT_FOUND in each.error]
+        packages = list(dict.fromkeys(map(package_of, [*absent, *lacking])))
+        hint = _add_to_requirements(intent, packages)
+        yield AgentError(facts.host, f"{facts.python_name} has no {places}", hint)
+
+
+def _is_in_source(intent: Intent, module: str) -> bool:
+    """Return whether the release has a module in any folder: the program may add it to its path."""
+    return bool(module) and any(
+        f"/{path}".endswith((f"/{file}.py", f"/{file}/__init__.py"))
+        for file in [module.replace(".", "/")]
+        for path in intent.release.manifest
+    )
+
+
+def _is_of_package(facts: HostFacts, module: str) -> bool:
+    """Return whether a missing module is that of a package, and not a part of a framework or of
+    Python that another version has."""
+    top = module.partition(".")[0]
+    return bool(top) and top not in sys.stdlib_module_names and top not in facts.imports
+
+
+def _is_excluded(intent: Intent, module: str) -> bool:
+    """Return whether a module is in the source folder, but not in the release."""
+    return (intent.release.root / f"{module.replace('.', '/')}.py").exists()
+
+
+def _explain(intent: Intent, facts: HostFacts, error: ProgramError) -> tuple[str, str]:
+    """Return the message and the hint for an error other than a missing package."""
+    place = f"{error.file}, line {error.line}" if error.line else error.file
+    words = f"{place}: {error.error}"
+    if error.missing and _is_excluded(intent, error.missing):
+        return words, "source.exclude or .gitignore leaves the file out: correct that"
+    python = f"Python {facts.python_version}"
+    if error.error.startswith(("SyntaxError", "IndentationError", "TabError")):
+        return words, f"correct it for {python}"
+    versions = [f"{title(name)} {each.version}" for name, each in facts.imports.items()]
+    return words, f"correct it for {' and '.join([python, *versions])}, or install other versions"
+
+
+def _needed(intent: Intent, error: ProgramError) -> str:
+    """Return a missing package and what needs it."""
+    module = intent.modules.get(error.file)
+    found = (each for each in module.foreign if each.line == error.line) if module else ()
+    feature = next((each.feature for each in found if each.module == error.missing), "")
+    needed_for = f" for {feature}" if feature else ""
+    return f"{package_of(error.missing)} ({error.file}, line {error.line}{needed_for})"
+
+
+def _add_to_requirements(intent: Intent, packages: list[str]) -> str:
+    """Return what to write, so that the hosts get these packages."""
+    env = intent.inventory.env
+    if env and isinstance(env.requirements, str):
+        return f"add to {env.requirements}: {', '.join(packages)}"
+    if env:
+        return f"in [env] of hosts.toml: {_line([*env.requirements, *packages])}"
+    of_program = {name: each.module for name, (_, each) in find(intent.modules).items()}
+    foreign = [
+        name
+        for name, module in of_program.items()
+        if not (_is_excluded(intent, module) or _is_in_source(intent, module))
+    ]
+    line = _line(list(dict.fromkeys([*intent.inventory.training.imports, *foreign])))
+    return f"install it there; or in hosts.toml, below [env]: {line}"
+
+
+def _line(requirements: list[str]) -> str:
+    return f"requirements = {json.dumps(requirements, ensure_ascii=False)}"
