@@ -104,9 +104,9 @@ docs-pictures: .venv/.ready-to-develop
 clean:
 	tests/hosts/down
 	tests/bench/fleet down
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
-	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
+	tests/hosts/remove .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	tests/hosts/remove tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
+	find $(SOURCES) -xdev -name __pycache__ -prune -exec tests/hosts/remove {} +
 
 # Each stamp means that .venv has what this pyproject.toml requires.
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python
