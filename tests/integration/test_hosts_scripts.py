@@ -15,7 +15,8 @@ MOUNTS = 'mount --bind "$PRECIOUS" "$1"'
 PROGRAMS = {
     "debootstrap": f"""
         while [ "$1" != bookworm ]; do shift; done
-        root=$2; mkdir -p "$root/bin" "$root/proc"; set -- "$root/proc"; {MOUNTS}; exit "$DEBOOTSTRAP" """,
+        mkdir -p "$2/bin" "$2/proc"; shift; set -- "$1/proc"
+        {MOUNTS}; exit "$DEBOOTSTRAP" """,
     "docker": """
         case $1 in
         import) if [ "$2" = - ]; then cat; else cat "$2"; fi >"$IMAGE" ;;

@@ -30,7 +30,8 @@ def pytest_on(probe: str, *words: str, hostile: bool = False) -> str:
     if hostile:
         command = ["setsid", "--wait", "bash", "-c", HOSTILE, "bash", *command]
         environment |= dict.fromkeys(EXPORTED, "HOSTILE") | {"HOME": "/proc/none"}
-    return subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True).stdout.decode()
+    ran = subprocess.run(command, cwd=TESTS.parent, env=environment, stdout=subprocess.PIPE)
+    return ran.stdout.decode()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
