@@ -41,7 +41,7 @@ def test_what_a_starter_ignores_limits_and_exports_does_not_reach_a_test(workers
 
 
 def test_a_test_that_stands_still_ends_with_its_stacks_and_processes():
-    out = pytest_on("probe_standing_still", "-n1", "--timeout=1")
+    out = pytest_on("probe_standing_still", "-n1")
     assert "1 failed, 1 passed, 1 error" in out, out
     assert "it has not ended after 1 s" in out
     assert "in wait_in_a_thread" in out

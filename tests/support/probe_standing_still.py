@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from support import timeouts
 
 
 def wait_in_a_thread() -> None:
@@ -14,18 +15,21 @@ def wait_in_a_thread() -> None:
 
 
 @pytest.fixture
-def never_ends():
-    yield
+def children():
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for child in started:
+        child.kill()
     time.sleep(1000)
 
 
-def test_that_stands_still(never_ends):
+def test_that_stands_still(request, children):
+    settings = request.node.stash[timeouts.SETTINGS]._replace(timeout=1)
+    timeouts.pytest_timeout_set_timer(request.node, settings)
     threading.Thread(target=wait_in_a_thread, daemon=True).start()
-    with subprocess.Popen(["sleep", "77"]) as child:
-        try:
-            time.sleep(1000)
-        finally:
-            threading.Timer(2, child.kill).start()  # `with` waits until then
+    with subprocess.Popen(["sleep", "77"]) as child:  # waits for it, whatever was raised
+        children.append(child)
+        time.sleep(1000)
 
 
 @pytest.mark.slow
