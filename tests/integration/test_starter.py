@@ -1,4 +1,4 @@
-"""The suite itself: its tests neither depend on what started them, nor stand still."""
+"""The suite itself: no test depends on what started it, stands still or is skipped unnoticed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EXPORTED = (
 )
 
 
-def pytest_on(probe: str, *words: str, hostile: bool = False) -> str:
+def pytest_on(probe: str, workers: int, *, hostile: bool = False, **variables: str) -> str:
     """Run a probe with the suite's conftest and return what pytest prints."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"-n{workers}"]
     command.append(str(TESTS / "support" / f"{probe}.py"))
-    environment = dict(os.environ)
+    environment = {**os.environ, **variables}
     if hostile:
         command = ["setsid", "--wait", "bash", "-c", HOSTILE, "bash", *command]
         environment |= dict.fromkeys(EXPORTED, "HOSTILE") | {"HOME": "/proc/none"}
@@ -36,13 +36,14 @@ def pytest_on(probe: str, *words: str, hostile: bool = False) -> str:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_a_starter_ignores_limits_and_exports_does_not_reach_a_test(workers):
-    out = pytest_on("probe_inherited", f"-n{workers}", hostile=True)
+    out = pytest_on("probe_inherited", workers, hostile=True)
     assert "3 passed" in out, out
 
 
-def test_a_test_that_stands_still_ends_with_its_stacks_and_processes():
-    out = pytest_on("probe_standing_still", "-n1")
-    assert "1 failed, 1 passed, 1 error" in out, out
+def test_a_test_that_stands_still_ends_with_its_stacks_and_processes_and_ci_skips_none():
+    out = pytest_on("probe_standing_still", 1, CI="true")
+    assert "2 failed, 1 passed, 1 error" in out, out
+    assert "skipped, which CI forbids" in out
     assert "it has not ended after 1 s" in out
     assert "in wait_in_a_thread" in out
     assert ": sleep 77" in out

@@ -1,4 +1,4 @@
-"""Run by test_starter.py: a test, a thread and a fixture that never end."""
+"""Run by test_starter.py: a test, a thread and a fixture that never end, and a skipped test."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ def test_that_stands_still(request, children):
     with subprocess.Popen(["sleep", "77"]) as child:  # waits for it, whatever was raised
         children.append(child)
         time.sleep(1000)
+
+
+def test_that_is_skipped():
+    pytest.skip("something is missing")
 
 
 @pytest.mark.slow

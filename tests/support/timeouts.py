@@ -53,10 +53,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def _stacks() -> str:
+    """Return the stacks of all other threads: pytest shows that of this one."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "".join(
         f"== thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sys._current_frames().items()
+        if ident != threading.get_ident()
     )
 
 
