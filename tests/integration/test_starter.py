@@ -44,6 +44,6 @@ def test_a_test_that_stands_still_ends_with_its_stacks_and_processes_and_ci_skip
     out = pytest_on("probe_standing_still", 1, CI="true")
     assert "2 failed, 1 passed, 1 error" in out, out
     assert "skipped, which CI forbids" in out
-    assert "it has not ended after 1 s" in out
+    assert "it has not ended after" in out
     assert "in wait_in_a_thread" in out
     assert ": sleep 77" in out
