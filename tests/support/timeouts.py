@@ -1,8 +1,8 @@
 """End a test that stands still, with the stacks of all threads and its processes.
 
-pytest-timeout alone stops once: what then waits on the way out, such as the `with` of a process or
-a fixture, would stand still for ever. waiting.py decides how long a test waits, on a slow machine
-too.
+pytest-timeout alone fails a test once: what then waits on the way out, such as the `with` of a
+process or a fixture, would wait without end. waiting.py decides how long a test waits, on a slow
+machine too.
 """
 
 from __future__ import annotations
