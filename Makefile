@@ -3,6 +3,9 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
 QUICK := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" tests
+# What the tests need on this machine, as words of tests/hosts/install-missing.
+QUICK_NEEDS := rsync ssh fish zsh ipv6
+NEEDS := $(QUICK_NEEDS) docker chromium
 # The number of slow tests that run at the same time, each with its own set of hosts. They mostly wait.
 SETS := 4
 SLOW := tests/hosts/with $(SETS) .venv/bin/pytest -n $(SETS) --dist loadgroup --no-loadscope-reorder -m slow
@@ -41,11 +44,11 @@ demo: .venv/.ready-to-run
 
 ifdef ONE
 test: .venv/.ready-to-develop
-	tests/hosts/install-missing rsync ssh docker chromium
+	tests/hosts/install-missing $(NEEDS)
 	tests/hosts/with 1 .venv/bin/pytest $(ONE)
 else
 test: .venv/.ready-to-develop
-	tests/hosts/install-missing rsync ssh docker chromium
+	tests/hosts/install-missing $(NEEDS)
 	$(QUICK)
 	$(SLOW) tests
 endif
@@ -59,9 +62,11 @@ hosts: .venv/.ready-to-develop
 
 # Measure the duration of each slow test for tests/support/order.py: after tests were added, or if one test runs alone at the end.
 costs: .venv/.ready-to-develop
+	tests/hosts/install-missing $(NEEDS)
 	$(SLOW) --write-costs tests
 
 quick: .venv/.ready-to-develop
+	tests/hosts/install-missing $(QUICK_NEEDS)
 	$(QUICK)
 
 HOURS := 1
@@ -104,9 +109,9 @@ docs-pictures: .venv/.ready-to-develop
 clean:
 	tests/hosts/down
 	tests/bench/fleet down
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
-	find $(SOURCES) -name __pycache__ -prune -exec rm -rf {} +
+	tests/hosts/remove .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	tests/hosts/remove tests/hosts/.keys tests/hosts/.build tests/bench/.fleet tests/bench/.peers tests/.failed
+	find $(SOURCES) -xdev -name __pycache__ -prune -exec tests/hosts/remove {} +
 
 # Each stamp means that .venv has what this pyproject.toml requires.
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python

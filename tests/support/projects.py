@@ -181,7 +181,6 @@ class Command:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
 
     def __enter__(self) -> Command:

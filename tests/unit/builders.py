@@ -100,7 +100,7 @@ def make_policy(**changes):
 
 def make_heartbeat_settings(**changes):
     fields = {
-        "address": "localhost", "port": 0, "secret": "s3cret", "chief": "worker:0",
+        "address": "127.0.0.1", "port": 0, "secret": "s3cret", "chief": "worker:0",
         "tasks": ["ps:0", "worker:0", "worker:1"], "needed": ["ps:0"], "replicas": [],
         "orphan_timeout_s": 1800.0, "task": "worker:0", "launch_name": "launch",
     }  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tfdeploy.errors import PlanError
@@ -51,15 +49,6 @@ def test_a_larger_cluster_is_refused_in_one_sentence(accepted):
         f"TF_CONFIG of worker:0 has {size:,} bytes with the addresses of {accepted + 1:,} tasks; "
         "Linux passes at most 131,071 bytes to a program in one argument or variable"
     )
-
-
-def test_the_limit_is_that_of_the_kernel():
-    """Source: include/uapi/linux/binfmts.h."""
-    header = Path("/usr/include/linux/binfmts.h")
-    if not header.exists():
-        pytest.skip("the kernel's headers are not installed")
-    assert "MAX_ARG_STRLEN (PAGE_SIZE * 32)" in header.read_text()
-    assert MAX_BYTES == 4096 * 32 - 1
 
 
 def test_a_long_variable_of_the_user_is_not_blamed_on_the_number_of_tasks():

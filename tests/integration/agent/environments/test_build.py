@@ -173,7 +173,7 @@ BUILD = """
 import sys
 sys.argv[0] = {agent!r}
 from tfdeploy.agent.environments.build import build
-for report in build("p", "e", ["tiny"], [], {{}}, "", ["touch {started}; sleep 60"], {env!r}):
+for report in build("p", "e", ["tiny"], [], {{}}, "", ["touch {started}; exec sleep 60"], {env!r}):
     pass
 """
 

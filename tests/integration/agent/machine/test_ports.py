@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 from unit.agent.machine.test_ports import refusal
@@ -44,3 +46,18 @@ def test_a_hidden_process_is_reported_with_its_user(tmp_path):
             message, _ = refusal(int(hidden.first_line))
         hidden.kill()
     assert message.endswith("is taken by a process of another user (root)")
+
+
+def test_a_privileged_port_is_refused():
+    """In a network of its own: in a container every user may open every port."""
+    code = (
+        "from tfdeploy.agent.machine import ports; from tfdeploy.agent.refusal import Refusal\n"
+        "try: ports.require_free(1023, 'worker:1')\n"
+        "except Refusal as refusal: print(refusal.message, refusal.hint, sep='\\n')"
+    )
+    unprivileged = ["unshare", "--user", "--net", sys.executable, "-c", code]
+    output = subprocess.run(unprivileged, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert output.splitlines() == [
+        "this user may not open port 1023",
+        "ports below 1024 are reserved for root: give the host other ports",
+    ]

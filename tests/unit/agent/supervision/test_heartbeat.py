@@ -132,7 +132,7 @@ def test_the_first_answer_to_a_task_is_compressed():
     tasks = ["ps:0", "worker:0", *(f"worker:{n}" for n in range(1, 1000))]
     with heartbeat_server(tasks=tasks) as (server, settings):
         server.add_sources(f"10.0.{n // 250}.{n % 250}" for n in range(1000))
-        with socket.create_connection(("localhost", settings.port)) as connection:
+        with socket.create_connection(("127.0.0.1", settings.port)) as connection:
             line = signing.sign(settings.secret, signing.REQUEST, settings.task, "0" * 32, {})
             connection.sendall(line)
             received = sum(map(len, iter(lambda: connection.recv(1 << 16), b"")))
@@ -347,7 +347,7 @@ def test_no_task_but_the_chief_has_the_secret_of_another():
 def test_a_client_in_another_format_gets_no_answer_and_the_server_continues(data):
     with (
         heartbeat_server() as (_, settings),
-        socket.create_connection(("localhost", settings.port)) as stranger,
+        socket.create_connection(("127.0.0.1", settings.port)) as stranger,
     ):
         with suppress(
             OSError
@@ -361,7 +361,7 @@ def test_a_client_in_another_format_gets_no_answer_and_the_server_continues(data
 def test_idle_strangers_do_not_block_clients(patient_server):
     with heartbeat_server() as (_, settings), ExitStack() as strangers:
         for _ in range(sockets.MAX_CONNECTIONS + 16):
-            strangers.enter_context(socket.create_connection(("localhost", settings.port)))
+            strangers.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
         assert [is_refused(settings) for _ in range(5)] == [False] * 5
 
 
@@ -376,7 +376,7 @@ def is_refused(settings):
 def test_the_server_hangs_up_on_a_silent_stranger(short_intervals):
     with (
         heartbeat_server() as (_, settings),
-        socket.create_connection(("localhost", settings.port)) as silent,
+        socket.create_connection(("127.0.0.1", settings.port)) as silent,
     ):
         silent.settimeout(60.0)
         assert silent.recv(1) == b""
