@@ -3,13 +3,11 @@
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from support import evidence
+from support import evidence, warm
 from support.evidence import end_of
-from support.host_python import tf_python
 from support.ports import free_addresses
 from support.waiting import until
 
@@ -50,20 +48,9 @@ class Cluster:
         home.mkdir(parents=True, exist_ok=True)
         config = {"cluster": self.jobs, "task": {"type": job, "index": index}}
         more = {**more, "TF_CONFIG": json.dumps(config)}
-        command = [
-            tf_python(),
-            str(SCRIPTS / script),
-            *self._role(script, job, index),
-        ]
-        with (home / "log").open("w") as log:
-            self.processes[home.name] = subprocess.Popen(
-                [*command, *arguments],
-                cwd=home,
-                env=environment(self.inside, device=device, **more),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        words = [SCRIPTS / script, *self._role(script, job, index), *arguments]
+        env = environment(self.inside, device=device, **more)
+        self.processes[home.name] = warm.start(*words, cwd=home, **env)
 
     def _role(self, script, job, index):
         if not script.endswith("_v1.py"):
@@ -85,7 +72,7 @@ class Cluster:
         until(
             lambda: all(p.poll() is not None for p in processes), f"the end of {tasks}", self._logs
         )
-        return [process.returncode for process in processes]
+        return [process.poll() for process in processes]
 
     def evidence(self):
         return {f"{task}.log": end_of(self.log(task)) for task in self.processes}
@@ -103,7 +90,8 @@ class Cluster:
         return self.root / task
 
     def log(self, task):
-        return (self.home(task) / "log").read_text()
+        process = self.processes[task]
+        return process.output + process.errors
 
     def logged(self, task, what):
         """Return the rest of the first line that starts with these words."""
@@ -113,7 +101,6 @@ class Cluster:
         pytest.fail(f"{task} never logged {what!r}:\n{self.log(task)[-3000:]}")
 
     def files(self, task):
-        """Return the paths of all files of the task, except its log, relative to its directory."""
+        """Return the paths of all files of the task, relative to its directory."""
         home = self.home(task)
-        every = {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
-        return every - {"log"}
+        return {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
