@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from support import evidence, warm
 from support.evidence import end_of
+from support.host_python import tf_python
 from support.ports import free_addresses
 from support.waiting import until
 
@@ -28,8 +30,31 @@ def environment(*path, device=None, **more):
     return {**env, **more}
 
 
+class Fresh:
+    """A script in an interpreter of its own, with what `Cluster` uses of a `warm.Script`."""
+
+    errors = ""
+
+    def __init__(self, *words, cwd, **env):
+        self._log = cwd.with_suffix(".log")
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [tf_python(), *words], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self.poll, self.kill, self.wait = (
+            self._process.poll, self._process.kill, self._process.wait
+        )  # fmt: skip
+
+    @property
+    def output(self):
+        return self._log.read_text()
+
+
 class Cluster:
     """Tasks by name, such as ps-0. Each runs in its own directory, as on its own disk."""
+
+    start_script = staticmethod(warm.start)
 
     def __init__(self, root, inside, **jobs):
         self.root, self.inside = root, inside
@@ -50,7 +75,7 @@ class Cluster:
         more = {**more, "TF_CONFIG": json.dumps(config)}
         words = [SCRIPTS / script, *self._role(script, job, index), *arguments]
         env = environment(self.inside, device=device, **more)
-        self.processes[home.name] = warm.start(*words, cwd=home, **env)
+        self.processes[home.name] = self.start_script(*words, cwd=home, **env)
 
     def _role(self, script, job, index):
         if not script.endswith("_v1.py"):
@@ -104,3 +129,9 @@ class Cluster:
         """Return the paths of all files of the task, relative to its directory."""
         home = self.home(task)
         return {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
+
+
+class FreshCluster(Cluster):
+    """For tests that measure memory: a fork needs more, as it copies pages that it changes."""
+
+    start_script = Fresh

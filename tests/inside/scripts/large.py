@@ -41,13 +41,11 @@ def expected(index):
 
 
 def measure(what, work):
-    """Print by how many percent of the model's size this process grew at most, without the pages
-    of TensorFlow's files that it has read for the first time."""
+    """Print by how many percent of the model's size this process grew at most."""
     Path("/proc/self/clear_refs").write_text("5")
-    before, files = _kilobytes("VmRSS"), _kilobytes("RssFile")
+    before = _kilobytes("VmRSS")
     work()
-    grown = _kilobytes("VmHWM") - before - (_kilobytes("RssFile") - files)
-    print(what, "grew by", round(100 * 1024 * grown / MODEL), flush=True)
+    print(what, "grew by", round(100 * 1024 * (_kilobytes("VmHWM") - before) / MODEL), flush=True)
 
 
 def _kilobytes(field):
