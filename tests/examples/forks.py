@@ -47,13 +47,12 @@ def train(
     finally:
         for script in tasks.values():
             script.kill()
-    collected = tasks_folder / chief.replace(":", "-") / "work"
-    (collected / "logs").mkdir()
-    for task, script in tasks.items():
-        log = collected / "logs" / f"{task.replace(':', '-')}.log"
-        log.write_text(script.errors + script.output)
     printed = {task: script.errors + script.output for task, script in tasks.items()}
     assert set(states.values()) <= {"SUCCEEDED", "STOPPED"}, (states, printed)
+    collected = tasks_folder / chief.replace(":", "-") / "work"
+    (collected / "logs").mkdir()
+    for task, text in printed.items():
+        (collected / "logs" / f"{task.replace(':', '-')}.log").write_text(text)
     return RecipeRun(recipe, copy, states, collected)
 
 
