@@ -63,9 +63,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if terminalreporter.config.getvalue("write_costs"):
-        stats = terminalreporter.stats
-        order.write(report for key in ("", "passed", "failed") for report in stats.get(key, ()))
+    config, stats = terminalreporter.config, terminalreporter.stats
+    reports = [report for key in ("", "passed", "failed") for report in stats.get(key, ())]
+    if config.getvalue("write_costs"):
+        order.write(reports)
+    elif config.getvalue("markexpr") == "slow" and (hint := order.hint(reports, order.read())):
+        terminalreporter.write_line(hint)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from faults.training import SCRIPTS, Training
 
 from bench.supervising import own_home
-from tfdeploy.agent.machine import process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,10 +55,10 @@ FAULTS = (
 )
 
 
-def create(script: str, folder: Path, standby: bool) -> Training:
+def create(script: str, folder: Path) -> Training:
     """Create a training of which no task is in a crash loop: each restart is at once."""
     flags = ("--steps=1000000", "--save_steps=40")
-    restart = {"frozen_timeout_s": 20, "max_delay_s": 1, "window_s": 1, "standby": standby}
+    restart = {"frozen_timeout_s": 20, "max_delay_s": 1, "window_s": 1}
     training = Training.create(script, folder, *flags, restart=restart)
     text = (SCRIPTS / script).read_text()
     docstring, rest = text.split("\n", 1)
@@ -69,11 +68,9 @@ def create(script: str, folder: Path, standby: bool) -> Training:
     return training
 
 
-def parts(run: Training, fault: Fault, standby: bool) -> dict[str, float]:
+def parts(run: Training, fault: Fault) -> dict[str, float]:
     """Inject the fault; return the seconds of the whole recovery and of each part."""
     run.wait_for_checkpoint()
-    if standby:
-        run.until(lambda: standbys(run) == len(run.tasks), "the standby processes")
     lengths = {task: len(run.log(task)) for task in run.tasks}
     count, at = run.restarts()[fault.task], time.time()
     run.send_signal(fault.number, fault.task)
@@ -98,11 +95,6 @@ def parts(run: Training, fault: Fault, standby: bool) -> dict[str, float]:
     }
 
 
-def standbys(run: Training) -> int:
-    """Return how many standby processes of the training wait."""
-    return [process.read(pid, "comm") for pid in run.processes()].count(b"standby\n")
-
-
 def first_step(log: str, mark: str) -> float | None:
     """Return the time of the first step after the last line that starts with `mark`."""
     marked = stamps(log, mark)
@@ -119,12 +111,12 @@ def history(run: Training, task: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def measure(script: str, repeats: int, standby: bool) -> None:
+def measure(script: str, repeats: int) -> None:
     with own_home() as folder:
-        run = create(script, folder / "training", standby).start()
+        run = create(script, folder / "training").start()
         try:
             for fault in [fault for fault in FAULTS if fault.script == script]:
-                found = [parts(run, fault, standby) for _ in range(repeats)]
+                found = [parts(run, fault) for _ in range(repeats)]
                 cells = (
                     f"{statistics.median(each[name] for each in found):.1f}" for name in found[0]
                 )
@@ -137,10 +129,9 @@ def measure(script: str, repeats: int, standby: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--standby", action="store_true", help="with standby processes")
     options = parser.parse_args()
     for script in (ASYNC, MIRRORED):
-        measure(script, options.repeats, options.standby)
+        measure(script, options.repeats)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.recipes import RecipeRun, run
+from examples.forks import train
+from examples.recipes import RecipeRun
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,13 @@ def serial(tmp_path_factory: pytest.TempPathFactory) -> Baseline:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not result.exists():
-            done = run("serial", folder)
-            data = {"folder": str(done.folder), "report": done.report, "measured": done.accuracy()}
+            done = train("serial", folder)
+            data = {
+                "tasks": done.tasks,
+                "collected": str(done.collected),
+                "measured": done.accuracy(),
+            }
             result.write_text(json.dumps(data))
     data = json.loads(result.read_text())
-    return Baseline("serial", Path(data["folder"]), data["report"], data["measured"])
+    collected = Path(data["collected"])
+    return Baseline("serial", folder / "examples", data["tasks"], collected, data["measured"])

@@ -1,4 +1,8 @@
-"""Run an example as its README says, with tfdeploy on this machine, and read the result."""
+"""Run an example with tfdeploy on this machine, as its README says, and read the result.
+
+`run` is for one recipe of each role, and for those that need a restart, an evaluator or another
+readiness. `forks.train` starts the tasks of the others, which is faster.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from support import warm
 from support.host_python import tf_python
@@ -20,15 +23,13 @@ EVAL = EXAMPLES / "digits" / "eval.py"
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """A recipe's run that has ended. `report` is the document of `tfdeploy run --json`."""
+    """A recipe's run that has ended, in `folder`, a copy of the examples. `tasks` has the last
+    state of each task; `collected` is the folder with the chief's outputs and the logs."""
 
     recipe: str
     folder: Path
-    report: dict[str, Any]
-
-    @property
-    def tasks(self) -> dict[str, str]:
-        return self.report["tasks"]
+    tasks: dict[str, str]
+    collected: Path
 
     def ended_workers(self) -> list[str]:
         """Return the workers that exited by themselves.
@@ -37,10 +38,6 @@ class RecipeRun:
         a busy machine: the end of its log may be missing.
         """
         return [t for t in self.tasks if t.startswith("worker:") and self.tasks[t] == "SUCCEEDED"]
-
-    @property
-    def collected(self) -> Path:
-        return Path(self.report["collected"])
 
     @property
     def checkpoints(self) -> Path:
@@ -69,13 +66,7 @@ def run(
 
     `words` are added to the recipe's command.
     """
-    copy = folder / "examples"
-    if not copy.exists():
-        shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("runs", "__pycache__"))
-        (copy / ".git").mkdir()  # as in a clone: recipes read the folder above their own
-        for file in copy.glob("*/hosts*.toml"):  # other tests may use most of the CPU time
-            text = file.read_text()
-            file.write_text(text.replace("[training]\n", "[training]\nready_timeout_s = 900\n"))
+    copy = copied_to(folder)
     env = environment(copy)
     env["PATH"] = f"{Path(tf_python()).parent}:{env['PATH']}"
     done = subprocess.run(
@@ -84,4 +75,17 @@ def run(
         capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return RecipeRun(recipe, copy, json.loads(done.stdout))
+    report = json.loads(done.stdout)
+    return RecipeRun(recipe, copy, report["tasks"], Path(report["collected"]))
+
+
+def copied_to(folder: Path) -> Path:
+    """Return a copy of the examples in `folder`, made by the first call."""
+    copy = folder / "examples"
+    if not copy.exists():
+        shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+        (copy / ".git").mkdir()  # as in a clone: recipes read the folder above their own
+        for file in copy.glob("*/hosts*.toml"):  # other tests may use most of the CPU time
+            text = file.read_text()
+            file.write_text(text.replace("[training]\n", "[training]\nready_timeout_s = 900\n"))
+    return copy

@@ -1,4 +1,4 @@
-"""The training algorithms: their arithmetic, and each one run with tfdeploy on this machine."""
+"""The training algorithms: their arithmetic, and each one trained on this machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from support import warm
 from support.ports import free_addresses
 
+from examples.forks import train
 from examples.recipes import EXAMPLES, run
 
 pytestmark = pytest.mark.slow
@@ -90,20 +91,20 @@ def test_the_centre_is_saved_on_the_ps_and_a_copy_is_its_workers(
 
 @pytest.mark.parametrize("hosts", ["hosts.toml", "hosts.sgd.toml"])
 def test_downpour_learns(hosts, serial, tmp_path):
-    done = run("downpour", tmp_path, hosts=hosts)
+    done = train("downpour", tmp_path, hosts=hosts)
     assert_learned(done, serial)
     assert_own_copies(done)
 
 
 def test_downpour_learns_with_background_pushes_and_adagrad_on_the_workers(serial, tmp_path):
     words = ("--push=background", "--local=adagrad", "--n_push=5", "--n_fetch=10")
-    done = run("downpour", tmp_path, words=words)
+    done = train("downpour", tmp_path, words=words)
     assert_learned(done, serial)
     assert_own_copies(done)
 
 
 def test_the_centre_is_measured_by_the_chief_alone(tmp_path):
-    done = run("adag", tmp_path, words=("--measure_every=100", "--net=dense", "--steps=400"))
+    done = train("adag", tmp_path, words=("--measure_every=100", "--net=dense", "--steps=400"))
     measured = CENTRE.findall(done.log("worker:0"))
     steps = [int(step) for step, _ in measured]
     assert steps == sorted(steps)
@@ -114,7 +115,7 @@ def test_the_centre_is_measured_by_the_chief_alone(tmp_path):
 
 @pytest.mark.parametrize("recipe", ["adag", "dynsgd", "aeasgd", "aeamsgd"])
 def test_a_worker_with_its_own_copy_learns(recipe, serial, tmp_path):
-    done = run(recipe, tmp_path)
+    done = train(recipe, tmp_path)
     assert_learned(done, serial)
     assert_own_copies(done)
 
@@ -126,14 +127,14 @@ def test_hogwild_learns(serial, tmp_path):
 
 
 def test_ssgd_learns_and_all_workers_stop_after_the_same_round(serial, tmp_path):
-    done = run("ssgd", tmp_path)
+    done = train("ssgd", tmp_path)
     assert_learned(done, serial)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
     assert {stopped_at(done, worker) for worker in done.ended_workers()} == {(600, 300)}
 
 
 def test_sagn_learns_and_all_workers_stop_after_the_same_round(serial, tmp_path):
-    done = run("sagn", tmp_path)
+    done = train("sagn", tmp_path)
     assert_learned(done, serial)
     assert_own_copies(done)
     assert {stopped_at(done, worker) for worker in done.ended_workers()} == {(600, 300)}

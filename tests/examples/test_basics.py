@@ -1,4 +1,4 @@
-"""The basics, run with tfdeploy on this machine: each shows what its page says."""
+"""The basics, trained on this machine: each shows what its page says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from support import tensors
 
-from examples.recipes import run
+from examples.forks import train
 
 pytestmark = pytest.mark.slow
 # The accuracy that fewer steps or other first weights may cost: 14 images of 359.
@@ -33,7 +33,7 @@ def test_serial_learns(serial):
 
 
 def test_matmul_times_the_cpu(tmp_path):
-    done = run("matmul", tmp_path)
+    done = train("matmul", tmp_path)
     log = done.log("worker:0")
     assert done.tasks == {"worker:0": "SUCCEEDED"}
     size, speed, middle, fastest, slowest = (
@@ -51,7 +51,7 @@ def test_matmul_times_the_cpu(tmp_path):
 
 
 def test_one_process_keeps_variables_in_its_server(tmp_path):
-    done = run("one_process", tmp_path)
+    done = train("one_process", tmp_path)
     log = done.log("worker:0")
     assert done.tasks == {"worker:0": "SUCCEEDED"}
     assert re.search(r"^the server listens at grpc://localhost:\d+$", log, re.MULTILINE)
@@ -62,7 +62,7 @@ def test_one_process_keeps_variables_in_its_server(tmp_path):
 
 
 def test_placement_puts_each_variable_and_op_on_its_task(tmp_path):
-    done = run("placement", tmp_path)
+    done = train("placement", tmp_path)
     log = done.log("worker:0")
     assert done.tasks == {
         "ps:0": "STOPPED",
@@ -89,7 +89,7 @@ def test_placement_puts_each_variable_and_op_on_its_task(tmp_path):
 
 
 def test_towers_learn_like_one_big_batch(tmp_path, serial):
-    done = run("towers", tmp_path)
+    done = train("towers", tmp_path)
     log = done.log("worker:0")
     assert done.tasks == {"worker:0": "SUCCEEDED"}
     assert "weights on /device:CPU:0\ntowers on /device:CPU:1, /device:CPU:2\n" in log
@@ -99,7 +99,7 @@ def test_towers_learn_like_one_big_batch(tmp_path, serial):
 
 
 def test_model_parallel_learns_with_its_layers_on_two_tasks(tmp_path, serial):
-    done = run("model_parallel", tmp_path)
+    done = train("model_parallel", tmp_path)
     log = done.log("worker:0")
     assert done.tasks == {"worker:0": "SUCCEEDED", "worker:1": "STOPPED"}
     first, second = "/job:worker/task:0", "/job:worker/task:1"
@@ -119,7 +119,7 @@ def test_model_parallel_learns_with_its_layers_on_two_tasks(tmp_path, serial):
 
 
 def test_all_local_variables_are_added_to_the_global_one(tmp_path):
-    done = run("local_variables", tmp_path)
+    done = train("local_variables", tmp_path)
     assert_ended_by_themselves(done)
     for index in (0, 1):
         log = done.log(f"worker:{index}")
@@ -141,7 +141,7 @@ def variables(done):
 
 
 def test_shared_variables_are_read_by_the_other_worker(tmp_path):
-    done = run("shared_variables", tmp_path)
+    done = train("shared_variables", tmp_path)
     assert_ended_by_themselves(done)
     assert exchanges(done.log("worker:0")) == [
         "assigned 41 to on_ps, on /job:ps/task:0",

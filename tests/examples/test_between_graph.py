@@ -1,4 +1,4 @@
-"""Between-graph recipes, run with tfdeploy on this machine: each shows what its page says."""
+"""Between-graph recipes, trained on this machine: each shows what its page says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from support import warm
 from support.waiting import until
 
+from examples.forks import train
 from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars
 
@@ -47,7 +48,7 @@ def stopped_at(done, task):
 
 
 def test_a_supervisor_trains_and_saves_the_last_step(tmp_path, serial):
-    done = run("supervisor", tmp_path)
+    done = train("supervisor", tmp_path)
     assert_ended_by_themselves(done)
     assert_learned(done, serial)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
@@ -57,7 +58,7 @@ def test_a_supervisor_trains_and_saves_the_last_step(tmp_path, serial):
 
 
 def test_synchronous_replicas_take_every_step_together(tmp_path, serial):
-    done = run("sync_replicas", tmp_path)
+    done = train("sync_replicas", tmp_path)
     assert_ended_by_themselves(done)
     assert_learned(done, serial)
     assert "weights on /job:ps/task:0\n" in done.log("worker:0")
@@ -77,7 +78,7 @@ def test_a_slow_worker_holds_up_every_step_and_with_a_backup_none(tmp_path):
 
 
 def backup_run(tmp_path, words):
-    done = run("sync_replicas", tmp_path, hosts="hosts.backup.toml", words=words)
+    done = train("sync_replicas", tmp_path, hosts="hosts.backup.toml", words=words)
     assert done.tasks["worker:0"] == "SUCCEEDED"
     return done
 
@@ -93,7 +94,7 @@ def test_a_backup_that_leaves_no_worker_is_refused_in_one_sentence(backup):
 
 
 def test_balanced_ps_share_the_bytes(tmp_path, serial):
-    done = run("ps_balance", tmp_path)
+    done = train("ps_balance", tmp_path)
     assert_ended_by_themselves(done, ps=2)
     assert_learned(done, serial)
     log = done.log("worker:0")

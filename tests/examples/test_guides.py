@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from examples.forks import train
 from examples.recipes import run
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def assert_recommends(log):
 
 
 def test_embeddings_are_on_two_ps_and_only_rows_of_the_batch_travel(tmp_path):
-    done = run("embeddings", tmp_path)
+    done = train("embeddings", tmp_path)
     log = done.log("worker:0")
     assert shards(log) == SHARDS
     assert_recommends(log)
@@ -49,7 +50,7 @@ def test_embeddings_are_on_two_ps_and_only_rows_of_the_batch_travel(tmp_path):
 
 
 def test_sharded_variables_recommend_as_well(tmp_path):
-    done = run("embeddings_strategy", tmp_path)
+    done = train("embeddings_strategy", tmp_path)
     log = done.log("chief:0")
     assert shards(log) == SHARDS
     assert_recommends(log)
@@ -69,7 +70,7 @@ def test_sessions_recover_when_the_ps_is_killed(tmp_path, serial):
 
 
 def test_input_is_sharded_and_read_in_parallel(tmp_path, serial):
-    done = run("input", tmp_path)
+    done = train("input", tmp_path)
     log = done.log("worker:0")
     times = [float(time) for time in re.findall(r": (\d+) ms for a step$", log, re.M)]
     assert len(times) == 3

@@ -1,4 +1,4 @@
-"""TensorFlow 2's strategies, run with tfdeploy on this machine: they learn, and resume."""
+"""TensorFlow 2's strategies, trained on this machine: they learn, and resume."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from support import warm
 from support.ports import free_ports
 
+from examples.forks import train
 from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars
 
@@ -118,7 +119,7 @@ def test_parameter_servers_hold_a_keras_3_model(tmp_path, serial):
 
 
 def test_workers_mirror_a_keras_3_model(tmp_path, serial):
-    done = run("multi_worker_mirrored", tmp_path)
+    done = train("multi_worker_mirrored", tmp_path)
     assert_ended_by_themselves(done, steps=300)
     assert_learned(done, serial, steps=300)
     assert_a_copy_each(done)
@@ -126,7 +127,7 @@ def test_workers_mirror_a_keras_3_model(tmp_path, serial):
 
 
 def test_devices_of_one_machine_mirror_a_keras_3_model(tmp_path, serial):
-    done = run("mirrored", tmp_path)
+    done = train("mirrored", tmp_path)
     assert done.tasks == {"worker:0": "SUCCEEDED"}
     cpu = "/job:localhost/replica:0/task:0/device:CPU:"
     assert places(done.log("worker:0")) == [f"{cpu}0", f"{cpu}1"]
@@ -137,7 +138,7 @@ def test_devices_of_one_machine_mirror_a_keras_3_model(tmp_path, serial):
 
 
 def test_fit_with_parameter_servers(tmp_path, serial, keras_2):
-    done = run("keras_ps", tmp_path)
+    done = train("keras_ps", tmp_path)
     assert places(done.log("chief:0")) == [ON_PS]
     keras_2()
     assert_learned(done, serial, steps=600)
@@ -145,7 +146,7 @@ def test_fit_with_parameter_servers(tmp_path, serial, keras_2):
 
 
 def test_fit_with_mirrored_workers(tmp_path, serial, keras_2):
-    done = run("keras_multi_worker", tmp_path)
+    done = train("keras_multi_worker", tmp_path)
     assert_ended_by_themselves(done, steps=300)
     assert_a_copy_each(done)
     keras_2()

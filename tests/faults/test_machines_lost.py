@@ -36,7 +36,7 @@ def _resume(site, task, host, before, *words):
 
 def test_a_workers_machine_without_power_is_replaced_by_a_spare(tmp_path):
     hosts = {"chief": {"workers": 1}, "worker1": {"workers": 1}, "ps1": SPARE}
-    with training(tmp_path, "train_mirrored.py", *FLAGS, hosts=hosts) as site:
+    with training(tmp_path, "train_stub.py", *FLAGS, hosts=hosts) as site:
         site.start()
         site.wait_for_step("worker:0", "chief", beyond=SAVE_STEPS)
         MACHINES["worker1"].lose_power()
@@ -47,7 +47,7 @@ def test_a_workers_machine_without_power_is_replaced_by_a_spare(tmp_path):
         assert lost <= SAVE_STEPS
         assert site.tasks()["worker:1"]["host"] == "ps1"
         recovered_s = time.monotonic() - lost_at
-        fault = "16 a worker's machine loses its power, resume --without (mirrored)"
+        fault = "16 a worker's machine loses its power, resume --without, stub"
         table.record(fault, detected_s, recovered_s, lost, site.startup_s)
 
 
@@ -72,7 +72,7 @@ def test_the_chief_resumes_from_a_replica_when_its_machine_loses_power(tmp_path)
 
 def test_the_chief_resumes_from_a_collected_checkpoint_when_its_machine_is_cut_off(tmp_path):
     hosts = {"ps0": {"ps": 1}, "chief": {"chief": True}, "worker1": {"workers": 1}, "ps1": SPARE}
-    with training(tmp_path, "train_ps_strategy.py", *FLAGS, hosts=hosts) as site:
+    with training(tmp_path, "train_stub.py", *FLAGS, hosts=hosts) as site:
         started_at = time.monotonic()
         run = site.start_command("run")
         run.wait_for_output("is READY")
@@ -90,7 +90,5 @@ def test_the_chief_resumes_from_a_collected_checkpoint_when_its_machine_is_cut_o
         assert site.restored_steps("chief:0", "ps1")[-1] >= collected_step
         MACHINES["chief"].restore_network()
         site.until(lambda: len(MACHINES["chief"].processes()) <= 1, "the end of the abandoned task")
-        fault = (
-            "16 the chief's machine is cut off for good, resume --without, from home (ps strategy)"
-        )
+        fault = "16 the chief's machine is cut off for good, resume --without, from home, stub"
         table.record(fault, detected_s, recovered_s, lost, site.startup_s)

@@ -25,7 +25,7 @@ REBOOT_REASONS = ("its supervisor was killed", "the host restarted")
 
 
 def test_a_host_that_rebooted_is_reported_and_resume_continues(tmp_path):
-    with training(tmp_path, "train_ps_strategy.py", *FLAGS, hosts=HOSTS) as site:
+    with training(tmp_path, "train_stub.py", *FLAGS, hosts=HOSTS) as site:
         site.start()
         site.wait_for_step("chief:0", "chief", beyond=SAVE_STEPS)
         before = site.step("chief:0", "chief")
@@ -40,7 +40,7 @@ def test_a_host_that_rebooted_is_reported_and_resume_continues(tmp_path):
         recovered_s = time.monotonic() - rebooted_at
         assert lost <= SAVE_STEPS
         assert set(site.states().values()) == {"READY"}
-        fault = "17 the ps's host reboots, resume (ps strategy)"
+        fault = "17 the ps's host reboots, resume, stub"
         table.record(fault, detected_s, recovered_s, lost, site.startup_s)
 
 
@@ -51,9 +51,7 @@ def _lost_task(site, name):
 
 def test_run_resilient_survives_a_reboot_and_the_loss_of_the_chiefs_machine(tmp_path):
     training_table = {"replicas": 1, "orphan_timeout_s": 100}
-    with training(
-        tmp_path, "train_ps_strategy.py", *FLAGS, hosts=HOSTS, training=training_table
-    ) as site:
+    with training(tmp_path, "train_stub.py", *FLAGS, hosts=HOSTS, training=training_table) as site:
         started_at = time.monotonic()
         run = site.start_command("run", "--resilient")
         run.wait_for_output("is READY")
@@ -77,5 +75,5 @@ def _inject_and_wait(site, run, host, times, fault, name):
     lost = site.steps_lost("chief:0", host, before)
     site.wait_for_step("chief:0", host, beyond=before - lost)
     assert site.restored_steps("chief:0", host)[-1] >= copied_step
-    row = f"{name}, run --resilient (ps strategy)"
+    row = f"{name}, run --resilient, stub"
     table.record(row, None, time.monotonic() - started_at, lost, site.startup_s)

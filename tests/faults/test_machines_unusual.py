@@ -139,7 +139,7 @@ def _clock(host):
 
 
 def test_a_run_works_with_strict_sshds(tmp_path):
-    with training(tmp_path, "train_async.py", hosts=HOSTS) as site, strict_sshds():
+    with training(tmp_path, "train_stub.py", hosts=HOSTS) as site, strict_sshds():
         started_at = time.monotonic()
         run = site.start_command("run")
         run.wait_for_output("is READY")
@@ -159,7 +159,7 @@ def test_a_run_works_with_any_login_shell_and_a_python_in_the_home(tmp_path):
     for name in HOSTS:
         ssh(name, f"mkdir {NEW_HOME} && ln -s /opt/python {NEW_HOME}/python")
     with (
-        training(tmp_path, "train_async.py", hosts=hosts) as site,
+        training(tmp_path, "train_stub.py", hosts=hosts) as site,
         login_shells(ps0="/bin/tcsh", chief="/bin/tcsh", worker1="/usr/bin/fish"),
     ):
         (site.folder / "data.bin").write_bytes(os.urandom(12 << 20))  # large enough for rsync

@@ -36,7 +36,7 @@ def test_all_tasks_end_after_the_chiefs_success_without_a_controller(training, s
 
 def test_a_worker_that_never_ends_is_killed_and_the_run_succeeds(training):
     run = training("never_ends.py", "--steps=30")
-    run.add_script("train_async.py")
+    run.add_script("train_stub.py")
     run.ok("push")
     done = run.tf("run")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -52,7 +52,7 @@ def test_a_worker_that_never_ends_is_killed_and_the_run_succeeds(training):
 
 def test_a_task_that_ignores_sigterm_is_stopped_with_its_children(training):
     run = training("never_ends.py", "--steps=1000000")
-    run.add_script("train_async.py")
+    run.add_script("train_stub.py")
     run.start().wait_for_checkpoint()
     (own,) = [pid for pid in run.processes() if pid == run.pid("worker:1")]
     sleepers = [pid for pid, command in run.processes().items() if command.startswith("sleep")]

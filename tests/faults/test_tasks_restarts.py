@@ -8,7 +8,7 @@ import pytest
 
 from faults import table
 from faults.fault import Fault
-from faults.training import STUB
+from faults.training import STUB, steps
 from tfdeploy.agent.machine import grpc_health
 
 pytestmark = pytest.mark.slow
@@ -64,12 +64,12 @@ def test_a_task_stopped_in_its_backoff_stays_stopped(training):
 
 def test_a_stalled_task_that_still_answers_on_its_port_is_restarted(training):
     run = training(
-        "stands_still.py", "--steps=1000000", tasks={"ps": 1, "workers": 1},
-        restart={"stall_timeout_s": 12},
+        "stands_still.py", "--steps=1000000", "--save_steps=1", tasks={"ps": 1, "workers": 1},
+        restart={"stall_timeout_s": 6},
     )  # fmt: skip
-    run.add_script("train_async.py")
+    run.add_script("train_stub.py")
     run.start()
-    run.until(lambda: "\nstep " in run.log("worker:0"), "its first step")
+    run.until(lambda: steps(run.log("worker:0")), "its first step")
     fault = Fault(run)
     # Asked without a command, which may take longer than stall_timeout_s.
     port = run.hosts["here"]["ports"][1]
@@ -79,7 +79,7 @@ def test_a_stalled_task_that_still_answers_on_its_port_is_restarted(training):
     assert run.state("worker:0")["reason"].startswith("stalled: log and events unchanged for")
     assert fault.restarted() == {"worker:0"}
     assert run.status()["worker:0"]["quiet_s"] is not None
-    fault.record("37 the step counter stands still, stall_timeout_s = 12")
+    fault.record("37 the step counter stands still, stall_timeout_s = 6")
 
 
 def test_a_script_without_event_files_is_shown_with_the_step_of_its_log(training):

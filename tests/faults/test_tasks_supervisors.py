@@ -63,7 +63,7 @@ def test_a_frozen_supervisor_ends_no_task_and_stop_leaves_no_process(training):
 
 
 def test_tasks_stop_by_themselves_when_their_chief_is_lost(training):
-    run = training("train_async.py", "--steps=1000000", training={"orphan_timeout_s": 10}).start()
+    run = training("train_stub.py", "--steps=1000000", training={"orphan_timeout_s": 10}).start()
     run.wait_for_checkpoint()
     fault = Fault(run)
     os.kill(run.supervisor("worker:0"), signal.SIGKILL)

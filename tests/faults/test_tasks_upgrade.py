@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 def test_a_newer_tfdeploy_controls_and_resumes_the_run_of_an_older_one(
     training, tmp_path, monkeypatch
 ):
-    run = training("train_async.py", "--steps=1000000").start()
+    run = training("train_stub.py", "--steps=1000000").start()
     run.wait_for_checkpoint()
     newer = tmp_path / "newer" / "tfdeploy"
     shutil.copytree(Path(tfdeploy.__file__).parent, newer)

@@ -32,6 +32,7 @@ SETUPS = {
     "train_ps_strategy.py": ("tf_config", {"ps": 1, "workers": 1, "chief": True}),
     "train_mirrored.py": ("tf_config", {"workers": 2}),
     STUB: ("flags", {"ps": 1, "workers": 2}),
+    "train_stub.py": ("flags", {"ps": 1, "workers": 2}),  # without TensorFlow, but with checkpoints
 }
 SLEEPER = "import time; time.sleep(3000)"
 

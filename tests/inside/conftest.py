@@ -21,8 +21,8 @@ def cluster(tmp_path, inside):
     """A function that creates clusters, which are stopped at the end."""
     clusters = []
 
-    def make(**jobs):
-        clusters.append(Cluster(tmp_path, inside, **jobs))
+    def make(kind=Cluster, **jobs):
+        clusters.append(kind(tmp_path, inside, **jobs))
         return clusters[-1]
 
     yield make

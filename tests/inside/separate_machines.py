@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import evidence
+from support import evidence, warm
 from support.evidence import end_of
 from support.host_python import tf_python
 from support.ports import free_addresses
@@ -30,8 +30,31 @@ def environment(*path, device=None, **more):
     return {**env, **more}
 
 
+class Fresh:
+    """A script in an interpreter of its own, with what `Cluster` uses of a `warm.Script`."""
+
+    errors = ""
+
+    def __init__(self, *words, cwd, **env):
+        self._log = cwd.with_suffix(".log")
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [tf_python(), *words], cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        self.poll, self.kill, self.wait = (
+            self._process.poll, self._process.kill, self._process.wait
+        )  # fmt: skip
+
+    @property
+    def output(self):
+        return self._log.read_text()
+
+
 class Cluster:
     """Tasks by name, such as ps-0. Each runs in its own directory, as on its own disk."""
+
+    start_script = staticmethod(warm.start)
 
     def __init__(self, root, inside, **jobs):
         self.root, self.inside = root, inside
@@ -50,20 +73,9 @@ class Cluster:
         home.mkdir(parents=True, exist_ok=True)
         config = {"cluster": self.jobs, "task": {"type": job, "index": index}}
         more = {**more, "TF_CONFIG": json.dumps(config)}
-        command = [
-            tf_python(),
-            str(SCRIPTS / script),
-            *self._role(script, job, index),
-        ]
-        with (home / "log").open("w") as log:
-            self.processes[home.name] = subprocess.Popen(
-                [*command, *arguments],
-                cwd=home,
-                env=environment(self.inside, device=device, **more),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        words = [SCRIPTS / script, *self._role(script, job, index), *arguments]
+        env = environment(self.inside, device=device, **more)
+        self.processes[home.name] = self.start_script(*words, cwd=home, **env)
 
     def _role(self, script, job, index):
         if not script.endswith("_v1.py"):
@@ -85,7 +97,7 @@ class Cluster:
         until(
             lambda: all(p.poll() is not None for p in processes), f"the end of {tasks}", self._logs
         )
-        return [process.returncode for process in processes]
+        return [process.poll() for process in processes]
 
     def evidence(self):
         return {f"{task}.log": end_of(self.log(task)) for task in self.processes}
@@ -103,7 +115,8 @@ class Cluster:
         return self.root / task
 
     def log(self, task):
-        return (self.home(task) / "log").read_text()
+        process = self.processes[task]
+        return process.output + process.errors
 
     def logged(self, task, what):
         """Return the rest of the first line that starts with these words."""
@@ -113,7 +126,12 @@ class Cluster:
         pytest.fail(f"{task} never logged {what!r}:\n{self.log(task)[-3000:]}")
 
     def files(self, task):
-        """Return the paths of all files of the task, except its log, relative to its directory."""
+        """Return the paths of all files of the task, relative to its directory."""
         home = self.home(task)
-        every = {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
-        return every - {"log"}
+        return {str(f.relative_to(home)) for f in home.rglob("*") if f.is_file()}
+
+
+class FreshCluster(Cluster):
+    """For tests that measure memory: a fork needs more, as it copies pages that it changes."""
+
+    start_script = Fresh

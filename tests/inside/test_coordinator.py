@@ -1,10 +1,8 @@
 """If a worker and a ps are lost at the same time, the coordinator's wait ends with the error."""
 
-import subprocess
-
 import pytest
 from separate_machines import environment
-from support.host_python import tf_python
+from support import warm
 
 pytestmark = pytest.mark.slow
 # As cluster_coordinator.Worker does it: a step is taken, put back because its worker is gone, and
@@ -39,12 +37,7 @@ except tf.errors.UnavailableError as error:
     [({"TFDEPLOY_END_AT_EXIT": "1"}, "raised: the ps is gone"), ({}, "waited: False")],
     ids=["patched", "TensorFlow alone"],
 )
-def test_a_step_that_fails_after_it_was_put_back_ends_the_wait(inside, env, output):
-    done = subprocess.run(
-        [tf_python(), "-c", SCRIPT],
-        env=environment(inside, **env),
-        capture_output=True,
-        text=True,
-    )
+def test_a_step_that_fails_after_it_was_put_back_ends_the_wait(inside, tmp_path, env, output):
+    done = warm.run("-c", SCRIPT, cwd=tmp_path, **environment(inside, **env))
     assert output in done.stdout, done.stdout + done.stderr
     assert "tfdeploy:" not in done.stderr

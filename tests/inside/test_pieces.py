@@ -1,7 +1,7 @@
 """Large checkpoints pass through the chief in pieces: files, values and memory."""
 
 import pytest
-from separate_machines import SCRIPTS
+from separate_machines import SCRIPTS, FreshCluster
 from support import warm
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ DIFFERS = (
 
 
 def test_parameter_server_strategy_saves_and_restores_in_pieces(cluster):
-    one = cluster(ps=2, worker=1, chief=1)
+    one = cluster(FreshCluster, ps=2, worker=1, chief=1)
     one.start("save_large_tf2.py", device="/job:chief/task:0/device:CPU:0")
     assert one.wait("chief-0") == [0], one.log("chief-0")[-3000:]
     assert shards(one, "chief-0", "model") > 20
@@ -79,7 +79,7 @@ def test_parameter_server_strategy_saves_and_restores_in_pieces(cluster):
 
 
 def test_a_saver_saves_and_restores_in_pieces(cluster):
-    one = cluster(ps=2, worker=1)
+    one = cluster(FreshCluster, ps=2, worker=1)
     one.start("save_large_v1.py", device="/job:worker/task:0/device:CPU:0")
     assert one.wait("worker-0") == [0], one.log("worker-0")[-3000:]
     assert shards(one, "worker-0", "model-2") > 20

@@ -1,16 +1,13 @@
 """On SIGTERM between two checkpoints, compat.v1 sessions save a last one before they end."""
 
-import os
 import re
 import signal
-import subprocess
 import time
-from contextlib import suppress
 
 import pytest
 from separate_machines import SCRIPTS, environment
-from support import tensors
-from support.host_python import tf_python
+from support import tensors, warm
+from support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -22,31 +19,27 @@ class Training:
     """A process that runs the function `how` of scripts/stop_v1.py."""
 
     def __init__(self, home, inside, how, **more):
-        self.home, self.output = home, ""
-        self.process = subprocess.Popen(
-            [tf_python(), "-u", str(SCRIPTS / "stop_v1.py"), how],
-            cwd=home,
-            env=environment(inside, **more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # with all of its children
-        )
+        self.home = home
+        env = environment(inside, **more)
+        self.process = warm.start(SCRIPTS / "stop_v1.py", how, cwd=home, **env)
+
+    @property
+    def output(self):
+        return self.process.output + self.process.errors
 
     def wait_until_printed(self, start):
-        for line in self.process.stdout:
-            self.output += line
-            if line.startswith(start):
-                return
-        pytest.fail(self.output)
+        def printed():
+            assert self.process.poll() is None or start in self.output, self.output
+            return re.search(f"^{start}", self.output, re.MULTILINE)
+
+        until(printed, f"{start!r}", lambda: self.output)
 
     def stop(self):
         self.process.terminate()
         return self.end()
 
     def end(self):
-        self.output += self.process.communicate()[0]
-        return self.process.returncode
+        return self.process.wait()
 
     def last_step(self):
         """Read all tensors of the newest checkpoint, and return its step."""
@@ -69,10 +62,7 @@ def training(tmp_path, inside):
 
     yield make
     for one in trainings:
-        with suppress(ProcessLookupError):
-            os.killpg(one.process.pid, signal.SIGKILL)
-        one.process.wait()
-        one.process.stdout.close()
+        one.process.kill()
 
 
 def test_without_save_on_stop_no_checkpoint_is_saved_on_sigterm(training):

@@ -16,14 +16,13 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Seconds by test, written by `make costs`. A missing test is new or takes less than WORTH_S.
-COSTS = Path(__file__).with_name("costs.json")
-WORTH_S = 2
+COSTS = Path(__file__).with_name("costs.json")  # seconds by test, written by `make costs`
+MISSING_SHARE = 0.1
 
 
 def arrange(items: list[pytest.Item]) -> None:
     """Group and sort the tests, in place."""
-    costs = json.loads(COSTS.read_text())
+    costs = read()
     of_group: Counter[str] = Counter()
     for item in items:
         group = _group(item)
@@ -44,12 +43,30 @@ def _group(item: pytest.Item) -> str:
     return "-".join([item.location[0], *values])
 
 
+def read() -> dict[str, int]:
+    costs: dict[str, int] = json.loads(COSTS.read_text())
+    return costs
+
+
 def write(reports: Iterable[pytest.TestReport]) -> None:
     """Store the duration of each test, including its setup and teardown."""
     durations: Counter[str] = Counter()
     for report in reports:
-        durations[report.nodeid.rpartition("@")[0] or report.nodeid] += report.duration
-    costs = {
-        name: round(seconds) for name, seconds in sorted(durations.items()) if seconds >= WORTH_S
-    }
+        durations[_test(report)] += report.duration
+    costs = {name: round(seconds) for name, seconds in sorted(durations.items())}
     COSTS.write_text(json.dumps(costs, indent=0) + "\n")
+
+
+def hint(reports: Iterable[pytest.TestReport], costs: dict[str, int]) -> str:
+    """Return what to do if more than a tenth of the tests have no cost: they do not start in the
+    best order. Return "" if fewer do."""
+    ran = {_test(report) for report in reports}
+    missing = len(ran - costs.keys())
+    if missing <= len(ran) * MISSING_SHARE:
+        return ""
+    return f"{missing} of {len(ran)} slow tests have no cost in {COSTS.name}: run make costs"
+
+
+def _test(report: pytest.TestReport) -> str:
+    """Return the test's id without the group that pytest-xdist adds."""
+    return report.nodeid.rpartition("@")[0] or report.nodeid

@@ -1,8 +1,9 @@
 """Run scripts that need TensorFlow as forks of one process that has imported it.
 
-The import takes about 3 s of CPU time. Each fork is a process with its own folder, environment,
-output and exit status. These scripts start from an interpreter instead: tasks that tfdeploy starts,
-scripts that load something before TensorFlow, and scripts whose output during the import is tested.
+The import takes about 3 s of CPU time. Each fork is a process with its own session, folder,
+environment, output and exit status; with tfdeploy/inside on PYTHONPATH it is patched as a task is.
+These scripts start from an interpreter instead: tasks that tfdeploy starts, and scripts of which
+the import itself is tested: its output, or that a patch comes right after it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -57,9 +59,15 @@ class Script:
         assert code is not None
         return code
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the script, not to the processes that it has started."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+        """End it with all processes of its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     @property
     def output(self) -> str:

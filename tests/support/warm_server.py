@@ -1,6 +1,7 @@
 """Import TensorFlow once, and run each script that stdin names in a fork. See warm.py."""
 
 import gc
+import importlib.util
 import json
 import os
 import runpy
@@ -40,14 +41,33 @@ def watch(pid, folder):
 
 def set_up(request):
     """Set the environment, the working directory and the standard streams of the script."""
+    os.setsid()  # with all processes that it starts
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     os.chdir(request["cwd"])
     for number, name in ((0, os.devnull), (1, "output"), (2, "errors")):
         file = os.path.join(request["folder"], name)
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
         os.dup2(os.open(file, flags), number)
+    path = os.environ.get("PYTHONPATH", "")
+    if path:
+        sys.path[1:1] = filter(None, path.split(os.pathsep))
+        run_sitecustomize()
+
+
+def run_sitecustomize():
+    """Run the sitecustomize of PYTHONPATH, as Python does when it starts.
+
+    That of tfdeploy/inside waits for imports. Of the modules that are imported already, it patches
+    those that it would have patched after their import.
+    """
+    sys.modules.pop("sitecustomize", None)
+    if importlib.util.find_spec("sitecustomize"):
+        importlib.import_module("sitecustomize")
+    for hook in [each for each in sys.meta_path if type(each).__name__ == "TensorFlowHook"]:
+        for patch, value in hook.wanted.items():
+            if patch.awaited in sys.modules:
+                getattr(importlib.import_module(patch.module), patch.function)(value)
 
 
 def execute(words):

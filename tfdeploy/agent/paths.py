@@ -199,10 +199,6 @@ def saves(task_dir: str) -> str:
     return os.path.join(task_dir, "saves.json")
 
 
-def standby(task_dir: str) -> str:
-    return os.path.join(task_dir, "standby.json")
-
-
 def notice(task_dir: str) -> str:
     return os.path.join(task_dir, "notice.json")
 

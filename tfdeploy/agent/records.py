@@ -45,8 +45,7 @@ class Policy(Record):
     `max_delay_s`. `exits` are the exit codes after which it is
     restarted; signals are names such as "SIGKILL", or "signals" for all of them. A task is also
     restarted if it is FROZEN for `frozen_timeout_s`, or has made no progress for `stall_timeout_s`
-    (None: this is not checked). With `standby`, a process that has imported TensorFlow waits for
-    the next restart.
+    (None: this is not checked).
     """
 
     attempts: int
@@ -56,7 +55,6 @@ class Policy(Record):
     exits: List[Union[int, str]]
     frozen_timeout_s: float
     stall_timeout_s: Optional[float]
-    standby: bool = False
 
 
 class HeartbeatSettings(Record):

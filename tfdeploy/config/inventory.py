@@ -64,7 +64,22 @@ def parse(text: str, file: Path) -> Inventory:
 
     Raises InventoryError with everything that is wrong.
     """
+    return _inventory(_parse_toml(text, file), file)
+
+
+def parse_record(text: str, file: Path) -> Inventory:
+    """Do as `parse` with the hosts.toml of a run's record, in which an older version may have
+    written keys that no longer exist."""
     table = _parse_toml(text, file)
+    restart = table.get("restart")
+    settings = [restart, *restart.values()] if isinstance(restart, dict) else []
+    for each in settings:
+        if isinstance(each, dict):
+            each.pop("standby", None)
+    return _inventory(table, file)
+
+
+def _inventory(table: dict[str, Any], file: Path) -> Inventory:
     problems: list[str] = []
     written = _validate(HostsFile, table, (), problems)
     hosts = _validate_hosts(table, problems)

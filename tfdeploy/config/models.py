@@ -218,7 +218,6 @@ class RestartSettings(Table):
     exits: Exits = (1, ANY_SIGNAL)
     frozen_timeout_s: Timeout = 20.0
     stall_timeout_s: Timeout | None = None
-    standby: bool = False
 
 
 class Restart(RestartSettings):

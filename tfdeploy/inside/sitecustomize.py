@@ -24,7 +24,6 @@ class Patch(NamedTuple):
     awaited: str = "tensorflow"
 
 
-STANDBY, STANDBY_WAIT = "TFDEPLOY_STANDBY", "TFDEPLOY_STANDBY_WAIT"
 UNKNOWN_SAVES = "where the program saves is not recorded"
 PATCHES = (
     Patch(
@@ -150,23 +149,8 @@ def _start() -> None:
     wanted = {patch: value for patch, value in values.items() if value}
     if wanted and not folders:
         sys.meta_path.insert(0, TensorFlowHook(wanted))
-    is_first = not folders
     folders.add(os.path.realpath(os.path.dirname(__file__)))
-    try:
-        _run_hidden(folders)
-    finally:
-        if is_first and os.environ.get(STANDBY):
-            _prepare_standby(os.environ[STANDBY])
-
-
-def _prepare_standby(record: str) -> None:
-    waits = bool(os.environ.get(STANDBY_WAIT))
-    try:
-        import_module("tfdeploy_standby").prepare(record)
-    except BaseException as error:
-        print("tfdeploy: there is no standby process: %r" % error, file=sys.stderr, flush=True)
-        if waits:
-            os._exit(1)  # or its script would run beside the task's
+    _run_hidden(folders)
 
 
 _start()

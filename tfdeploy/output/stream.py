@@ -157,7 +157,8 @@ def _plain_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     texts = [[_rewritten(_text(cell)) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
     for row in texts:
-        cells = zip(row, widths, strict=True)
+        # As Rich does, a column without width shows nothing, not even a combining character.
+        cells = ((text if width else "", width) for text, width in zip(row, widths, strict=True))
         yield GAP.join(text + " " * (width - _width(text)) for text, width in cells)
 
 

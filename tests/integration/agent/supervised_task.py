@@ -25,15 +25,12 @@ sys.path.insert(0, package)
 sys.argv[0] = root + "/agent/abc.pyz"
 from tfdeploy.agent.machine import leases, lock, nvidia, process
 from tfdeploy.agent.reports import gpu_history
-from tfdeploy.agent.supervision import (
-    heartbeat, membership, standby, supervisor, termination, watch
-)
+from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
 watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
 watch.PROBE_TIMEOUT_S, watch.PROBE_EVERY_S = 1.0, 1.0
 watch.SETTLED_S = float(os.environ.get("SETTLED_S", 0.1))
-standby.MIN_AVAILABLE_BYTES = int(os.environ.get("MIN_AVAILABLE_BYTES", 0))
 watch.STALL_CHECK_EVERY_S, watch.READY_MARGIN_S = 0.1, 0.1
 nvidia.SAMPLE_CPU_SHARE = 1.0
 gpu_history.EVERY_S, gpu_history.TICK_S = 0.1, 0.05

@@ -16,7 +16,7 @@ from .. import TYPE_CHECKING
 from . import filesystem
 
 if TYPE_CHECKING:
-    from typing import Collection, Dict, List, Optional, Set, Tuple
+    from typing import Dict, List, Optional, Set, Tuple
 
 MARK = "TFDEPLOY_TASK"
 KILL_WAIT_S = 5.0
@@ -31,12 +31,9 @@ def mark(project: str, run: str, task: str) -> str:
 
 
 def task_processes(
-    value: str,
-    leader: Optional[int] = None,
-    ancestor: Optional[int] = None,
-    spared: Collection[int] = (),
+    value: str, leader: Optional[int] = None, ancestor: Optional[int] = None
 ) -> List[int]:
-    """Return the pids of the live processes of a task, without those in `spared`.
+    """Return the pids of the live processes of a task.
 
     These are the processes with the mark `value`, in the session of `leader`, or descended from
     `ancestor`: a child may clear its environment and create its own session.
@@ -48,18 +45,13 @@ def task_processes(
     return [
         pid
         for pid, fields in stats.items()
-        if pid not in spared
-        and _is_alive(fields)
+        if _is_alive(fields)
         and (pid in family or fields[3] == session or variable in _environment(pid))
     ]
 
 
 def end_all(
-    value: str,
-    leader: Optional[int],
-    grace_s: float,
-    ancestor: Optional[int] = None,
-    spared: Collection[int] = (),
+    value: str, leader: Optional[int], grace_s: float, ancestor: Optional[int] = None
 ) -> List[int]:
     """End all processes of a task and return the pids of those that survive.
 
@@ -67,14 +59,14 @@ def end_all(
     are those of `task_processes`.
     """
     for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
-        left = task_processes(value, leader, ancestor, spared)
+        left = task_processes(value, leader, ancestor)
         for pid in left:
             send_signal(pid, number)
             send_signal(pid, signal.SIGCONT)  # a stopped process would not handle SIGTERM
         started = time.monotonic()
         while left and time.monotonic() < started + wait_s:
             time.sleep(pause_s(time.monotonic() - started))
-            left = task_processes(value, leader, ancestor, spared)
+            left = task_processes(value, leader, ancestor)
         if not left:
             return []
     return left
@@ -86,19 +78,18 @@ def pause_s(elapsed_s: float) -> float:
     return min(POLL_S, FIRST_POLL_S + elapsed_s / 4)
 
 
-def dump_stacks(value: str, leader: Optional[int], spared: Collection[int] = ()) -> None:
-    """Make every Python process of the task but those in `spared` write its threads' stacks, and
-    end.
+def dump_stacks(value: str, leader: Optional[int]) -> None:
+    """Make every Python process of the task write its threads' stacks, and end.
 
     This relies on PYTHONFAULTHANDLER. No core file of TensorFlow's memory is written. A stopped
     process is continued first.
     """
-    for pid in task_processes(value, leader, spared=spared):
+    for pid in task_processes(value, leader):
         _disable_core_file(pid)
         send_signal(pid, signal.SIGABRT)
         send_signal(pid, signal.SIGCONT)
     deadline = time.monotonic() + DUMP_WAIT_S
-    while task_processes(value, leader, spared=spared) and time.monotonic() < deadline:
+    while task_processes(value, leader) and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 

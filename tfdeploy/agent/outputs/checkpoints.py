@@ -119,8 +119,9 @@ def install(incoming: str, folder: str, name: str) -> List[str]:
 class CheckpointWatch:
     """Finds a task's new checkpoints by the time and size of its state file.
 
-    One is reported when it has the same files in two polls: TensorFlow 1 writes the .meta file
-    after the state file. Source: tensorflow/python/training/saver.py, Saver.save.
+    One is reported when it has the same files in two polls, or when the task has ended: TensorFlow
+    1 writes the .meta file after the state file. Source: tensorflow/python/training/saver.py,
+    Saver.save.
     """
 
     def __init__(self, project: str, run: str, task: str) -> None:
@@ -129,7 +130,7 @@ class CheckpointWatch:
         self._newest = ""
         self._seen: Tuple[str, List[str]] = ("", [])
 
-    def poll(self) -> List[str]:
+    def poll(self, has_ended: bool = False) -> List[str]:
         """Return the name of the newest checkpoint, if it is new and complete; else []."""
         stamp = _stamp(os.path.join(self._folder, state_file.STATE))
         if stamp is None or stamp == self._stamp:
@@ -139,7 +140,7 @@ class CheckpointWatch:
         if files is None:
             return []
         before, self._seen = self._seen, (newest[0], files)
-        if before != self._seen:
+        if before != self._seen and not has_ended:
             return []
         self._stamp = stamp
         if newest[0] == self._newest:

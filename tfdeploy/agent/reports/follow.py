@@ -72,7 +72,7 @@ class Follower:
     def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
         started = paths.tasks(project, run)  # a refused start leaves fewer tasks than the plan has
         self.ended = False
-        self._project, self._run = project, run
+        self._project, self._run, self._chief = project, run, chief
         self.tasks = [task for task in tasks if task in started]
         self.tails: List[Log] = []
         self._saves: Optional[CheckpointWatch] = None
@@ -104,7 +104,8 @@ class Follower:
         for tail in self.tails:
             for chunk in tail.read(reports[tail.task].state in ENDED):
                 yield _lines_event(tail, chunk)
-        for name in self._saves.poll() if self._saves else ():
+        chief_ended = self._chief in reports and reports[self._chief].state in ENDED
+        for name in self._saves.poll(chief_ended) if self._saves else ():
             yield NewCheckpoint(name)
         if self._outputs and self._outputs.poll():
             yield NewOutputs(True)

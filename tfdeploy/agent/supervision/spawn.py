@@ -12,39 +12,29 @@ from ..machine import preload, process
 from ..records import GUARDED
 
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Optional
+    from typing import Callable, Dict
 
     from ..records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES = "TFDEPLOY_SAVES"
 PEERS = "TFDEPLOY_PEERS"
-# Of inside/tfdeploy_standby.py: the file that a task writes for its standby process, and in the
-# latter the descriptor on which it waits.
-STANDBY = "TFDEPLOY_STANDBY"
-STANDBY_WAIT = "TFDEPLOY_STANDBY_WAIT"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
     "TFDEPLOY_CHECKPOINT_DEVICE",
     "TFDEPLOY_SAVE_ON_STOP",
     "TFDEPLOY_END_AT_EXIT",
     SAVES,
-    STANDBY,
 )
 
 
-def spawn(
-    launch: Launch, task_dir: str, mark: str, output: int, wait: Optional[int] = None
-) -> subprocess.Popen:  # type: ignore[type-arg]
+def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.Popen:  # type: ignore[type-arg]
     """Start the task's process in its own session, with `output` as stdout and stderr.
 
-    With `wait`, a descriptor, it is a standby process: it waits for a byte before it runs the
-    script. Raises OSError if the program cannot be run.
+    Raises OSError if the program cannot be run.
     """
     env = environment(launch, dict(os.environ), mark, paths.agent(), task_dir)
     env.update(_preloaded_if_possible(launch, env, task_dir))
-    if wait is not None:
-        env[STANDBY_WAIT] = str(wait)
     return subprocess.Popen(
         launch.argv,
         cwd=paths.work(task_dir),
@@ -53,7 +43,6 @@ def spawn(
         stdout=output,
         stderr=output,
         start_new_session=True,
-        pass_fds=() if wait is None else (wait,),
         preexec_fn=_die_with(os.getpid()),
     )
 
@@ -63,8 +52,7 @@ def environment(
 ) -> Dict[str, str]:
     """Return the task's environment: the host's, `base`, overridden by the launch. Pure.
 
-    The chief records in a file where its program saves outside of the task's directory; a task that
-    is to have a standby process records in a file what the latter has to know.
+    The chief records in a file where its program saves outside of the task's directory.
     """
     env = {
         **_common(launch, base),
@@ -72,8 +60,6 @@ def environment(
     }
     if launch.is_chief:
         env[SAVES] = paths.saves(task_dir)
-    if launch.policy.standby:
-        env[STANDBY] = paths.standby(task_dir)
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))

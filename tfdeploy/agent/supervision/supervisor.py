@@ -19,7 +19,6 @@ from . import detach, membership, restart
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
-from .standby import Standby
 from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
 
 if TYPE_CHECKING:
@@ -97,7 +96,6 @@ class Supervisor:
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
-        self._standby = Standby(launch, task_dir, self.mark, self.log.descriptor)
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self.write(records.STARTING)
@@ -140,9 +138,7 @@ class Supervisor:
         self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
         try:
-            child = self._standby.take() or spawn(
-                self.launch, self.task_dir, self.mark, self.log.descriptor
-            )
+            child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
         except OSError as error:
             reason = "cannot run {}: {}".format(self.launch.argv[0], error.strerror)
             return Exit(127, reason=reason, final=True), ""
@@ -153,7 +149,7 @@ class Supervisor:
         if order is None:
             return self._exit_by_itself(child), ""
         if order.state == BACKOFF:
-            process.dump_stacks(self.mark, child.pid, self._standby.pids)
+            process.dump_stacks(self.mark, child.pid)
         self._end_all(child.pid)
         stopped = order.state == records.STOPPED
         outcome = Exit(child.wait(), stopped, order.reason, final=order.state == FAILED)
@@ -165,11 +161,9 @@ class Supervisor:
             if self.state.state != records.READY:
                 self.write(records.READY)
 
-        def get_order() -> Optional[Order]:
-            self._standby.start_if_due(self.attempts[-1], child)
-            return self._run_order()
-
-        watch = Watch(child, self.launch, self.task_dir, self.mark, self.log, get_order, on_ready)
+        watch = Watch(
+            child, self.launch, self.task_dir, self.mark, self.log, self._run_order, on_ready
+        )
         return watch.wait()
 
     def _run_order(self) -> Optional[Order]:
@@ -208,8 +202,7 @@ class Supervisor:
         return ""
 
     def _end_all(self, leader: int) -> List[int]:
-        grace_s, spared = self.launch.stop_grace_s, self._standby.pids
-        return process.end_all(self.mark, leader, grace_s, os.getpid(), spared)
+        return process.end_all(self.mark, leader, self.launch.stop_grace_s, os.getpid())
 
     def _decide(self, outcome: Exit) -> Decision:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
@@ -236,7 +229,6 @@ class Supervisor:
         The chief keeps the lease of its heartbeat port until it has reported the end of the run. A
         task that was stopped alone leaves at once: the command that stopped it handles the others.
         """
-        self._standby.end()
         count = len(self.launch.leased_ports)
         heartbeat_lease = self._leases[count - 1 : count] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
