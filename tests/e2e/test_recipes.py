@@ -8,8 +8,8 @@ import shutil
 import tomllib
 
 import pytest
-from examples.recipes import EXAMPLES, RecipeRun
 from support.projects import toml
+from support.recipes import EXAMPLES, RecipeRun
 
 from .conftest import SSH_CONFIG, Project, ssh
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from examples.recipes import RecipeRun, run
+from support.recipes import RecipeRun, run
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from support import warm
 from support.ports import free_addresses
-
-from examples.recipes import EXAMPLES, run
+from support.recipes import EXAMPLES, run
 
 pytestmark = pytest.mark.slow
 

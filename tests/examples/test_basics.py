@@ -6,8 +6,7 @@ import re
 
 import pytest
 from support import tensors
-
-from examples.recipes import run
+from support.recipes import run
 
 pytestmark = pytest.mark.slow
 # The accuracy that fewer steps or other first weights may cost: 14 images of 359.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from support import warm
+from support.recipes import EXAMPLES, run
 from support.waiting import until
 
-from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-
-from examples.recipes import run
+from support.recipes import run
 
 pytestmark = pytest.mark.slow
 ERROR = re.compile(r"^test error (\S+) stars\ntest error of a guess .* the mean (\S+)$", re.M)

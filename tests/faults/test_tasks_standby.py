@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
+from support.training import Training, steps
 
 from faults.fault import Fault
-from faults.training import Training, steps
 from tfdeploy.agent.machine import process
 
 pytestmark = pytest.mark.slow

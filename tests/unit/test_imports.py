@@ -13,6 +13,7 @@ import pytest
 import tfdeploy
 
 PACKAGE = Path(tfdeploy.__file__).parent
+TESTS = Path(__file__).parents[1]
 FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
@@ -284,6 +285,20 @@ def test_a_folder_has_few_entries(folder):
 @pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=str)
 def test_each_package_has_a_docstring(file):
     assert ast.get_docstring(parsed(file))
+
+
+# Tests
+
+
+def test_no_folder_of_tests_imports_another_except_support():
+    folders = {folder.name for folder in TESTS.iterdir() if folder.is_dir()} - {"support"}
+    imported = [
+        f"{file.relative_to(TESTS)} imports {name}"
+        for file in TESTS.rglob("*.py")
+        for name, relative in imports(file)
+        if not relative and name.split(".")[0] in folders - {file.relative_to(TESTS).parts[0]}
+    ]
+    assert imported == []
 
 
 # The public names

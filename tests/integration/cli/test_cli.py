@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.cli.test_cli import TOML
+from support.builders import hosts_toml
 
 from tfdeploy import cli
 
 REPOSITORY = Path(__file__).parents[3]
+HOST = '[hosts.here]\ntransport = "local"\npython = "python3.99"\nworkers = 1'
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text("pass\n")
-    (tmp_path / "hosts.toml").write_text(TOML)
+    (tmp_path / "hosts.toml").write_text(hosts_toml(HOST))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

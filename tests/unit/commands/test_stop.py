@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
-from unit.builders import make_inventory
 
 HOSTS = '[hosts.a]\naddress = "10.0.0.1"\nworkers = 1\n[hosts.b]\naddress = "10.0.0.2"\nps = 1\n'
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_plan
 
 from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.status import TaskStatus
 from tfdeploy.output import status_table
 from tfdeploy.output.status_exit_code import STALLED_S
-from unit.builders import make_plan
 
 from .samples import make_report
 

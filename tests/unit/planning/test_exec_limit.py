@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
 from tfdeploy.planning.exec_limit import MAX_BYTES, SPARE_BYTES
 from tfdeploy.planning.fields import RunNames
-from unit.builders import make_inventory, make_plan
 
 NAMES = RunNames("run-1", "f00d")
 ADDRESS = 'address = "10.0.{}.{}"\n'

@@ -8,11 +8,11 @@ from itertools import chain
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from support.builders import make_plan, plan_refusal
 
 from tfdeploy.cluster import Task
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.plan import PORT_PENDING
-from unit.builders import make_plan, plan_refusal
 
 CHIEF_HINT = "set chief = true on one host, or workers on any: worker:0 is then the chief"
 

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from unit.builders import eventually, make_heartbeat_settings, make_policy
+from support.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import (
     RUN_FOREVER,

@@ -6,11 +6,12 @@ import random
 import socket
 
 import pytest
+from support.builders import as_unprivileged_user
 from support.ports import free_port
+from support.refusals import port_refusal
 
 from tfdeploy.agent.machine import leases, ports
 from tfdeploy.agent.refusal import Refusal
-from unit.builders import as_unprivileged_user
 
 
 def test_an_unused_port_is_free():
@@ -45,16 +46,10 @@ def test_checking_a_port_does_not_take_it():
         pass
 
 
-def refusal(port, task="worker:1"):
-    with pytest.raises(Refusal) as error:
-        ports.require_free(port, task)
-    return error.value.message, error.value.hint
-
-
 def test_a_port_without_listener_is_not_attributed_to_another_user():
     with socket.socket() as bound:
         bound.bind(("", 0))
-        message, _ = refusal(bound.getsockname()[1])
+        message, _ = port_refusal(bound.getsockname()[1])
     assert "another user" not in message
     assert message.endswith("a connection or a process that does not listen on it")
 
@@ -65,7 +60,7 @@ def test_a_privileged_port_is_refused(tmp_path):
     if first < 2:
         pytest.skip("every user of this machine may open every port")
     with as_unprivileged_user(tmp_path):
-        assert refusal(first - 1) == (
+        assert port_refusal(first - 1) == (
             f"this user may not open port {first - 1}",
             "ports below 1024 are reserved for root: give the host other ports",
         )

@@ -9,6 +9,7 @@ import os
 import zlib
 
 import pytest
+from support.builders import make_launch
 from support.events import NAME, record, scalar, version
 
 from tfdeploy.agent import paths, records
@@ -19,7 +20,6 @@ from tfdeploy.agent.protocol.record import to_json
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events
-from unit.builders import make_launch
 
 TASK = "worker:0"
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import make_policy
 
 from tfdeploy.agent.supervision import restart
 from tfdeploy.agent.supervision.restart import Attempt, Decision, Exit, decide
-from unit.builders import make_policy
 
 READY = Attempt(0.0, ready=True)
 NEVER_READY = Attempt(0.0, ready=False)

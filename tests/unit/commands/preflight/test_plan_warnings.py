@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.commands.plan import Intent
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings
-from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 

@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from support.finished import ONE, TWO, change, finished_run, write_history
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError
@@ -16,7 +17,6 @@ from tfdeploy.experiments.run_index import page
 from tfdeploy.experiments.run_index.rows import summarize_losses
 from tfdeploy.experiments.scalars import Point
 from unit.cli.test_cli import tfdeploy  # noqa: F401
-from unit.experiments.run_report.finished import ONE, TWO, change, finished_run, write_history
 
 THREE = "20260103-000000-cccc"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.builders import make_plan
 
 from tfdeploy.experiments.run_report import plan_picture, timeline
 from tfdeploy.experiments.run_report.history import Change
 from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.experiments.run_report.training.charts import TrainedRun
 from tfdeploy.experiments.scalars import Point
-from unit.builders import make_plan
 
 
 def numbers(texts):

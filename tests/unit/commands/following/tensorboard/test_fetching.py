@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from support.builders import eventually, make_run
 from support.events import NAME, version
 
 from tfdeploy import run as runs
@@ -15,8 +16,6 @@ from tfdeploy.agent.protocol.events import EventBatch, EventPiece, UnreadableEve
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, TransferFailed, Unreachable
-from unit.builders import eventually
-from unit.test_run import make_run
 
 ENDED = EventBatch([], [], True, True)
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from e2e.conftest import SSH_CONFIG
 from support import evidence
+from support.machines import MACHINES, SSH_CONFIG, repair, repaired_machines
 from support.projects import toml
 from support.waiting import until
-
-from faults.machines import MACHINES, repair, repaired_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 PROJECT = "machines"
 RUNS = f"/home/trainer/.tfdeploy/{PROJECT}/runs"
 SCRIPTS = Path(__file__).parent / "scripts"
-STUBS = Path(__file__).parents[1] / "support" / "stub"
+STUBS = Path(__file__).parent / "stub"
 STUB = "steps.py"  # no TensorFlow: it opens its port, and runs until it is stopped
 SETTINGS = {"stop_grace_s": 2, "ready_timeout_s": 900, "orphan_timeout_s": 15}
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "OMP_NUM_THREADS": "1"}
