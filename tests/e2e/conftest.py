@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import evidence, leftovers
+from support import command_line, evidence, leftovers
 from support.machines import HOSTS, ROOT, SET, SSH_CONFIG, ssh
 from support.waiting import until
 
@@ -30,8 +29,7 @@ class Project:
 
     def tfdeploy(self, *words: str) -> subprocess.CompletedProcess[str]:
         evidence.used(self)
-        argv = [sys.executable, "-m", "tfdeploy", *words]
-        return subprocess.run(argv, cwd=self.folder, capture_output=True, text=True)
+        return command_line.run(*words, cwd=self.folder, env=os.environ)
 
     def ok(self, *words: str) -> str:
         done = self.tfdeploy(*words)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support import warm
+from support import command_line, warm
 from support.host_python import tf_python
 from support.projects import environment
 
@@ -78,10 +76,7 @@ def run(
             file.write_text(text.replace("[training]\n", "[training]\nready_timeout_s = 900\n"))
     env = environment(copy)
     env["PATH"] = f"{Path(tf_python()).parent}:{env['PATH']}"
-    done = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", "run", "--hosts", hosts, "--json", "--", *words],
-        cwd=copy / recipe, env=env,
-        capture_output=True, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    command = ("run", "--hosts", hosts, "--json", "--", *words)
+    done = command_line.run(*command, cwd=copy / recipe, env=env)
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     return RecipeRun(recipe, copy, json.loads(done.stdout))

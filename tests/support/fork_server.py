@@ -1,0 +1,100 @@
+"""Import modules once, and run each program that is requested in a fork. See forks.py.
+
+    python fork_server.py DESCRIPTOR IMPORTS
+
+DESCRIPTOR is the socket from which it receives requests; it exits when the other end is closed.
+IMPORTS is the Python code that imports the modules.
+"""
+
+import fcntl
+import gc
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import termios
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+LENGTH = 8  # bytes of a request's length
+
+
+def serve(requests):
+    """Return a request, in the fork that runs it; the server itself never returns."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(requests, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is not requests:
+                    selector.unregister(key.fd)
+                    report_exit(key.fd, *key.data)
+                    continue
+                request = receive(requests)
+                pid = os.fork()
+                if not pid:
+                    return request
+                for descriptor in request["streams"]:
+                    os.close(descriptor)
+                data = pid, request["status"]
+                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, data)
+
+
+def receive(requests):
+    """Return the next request, with the descriptors of its standard streams and of its status."""
+    head, descriptors, _, _ = socket.recv_fds(requests, LENGTH, 4)
+    if not head:
+        os._exit(0)
+    request = json.loads(requests.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+    *request["streams"], request["status"] = descriptors
+    return request
+
+
+def report_exit(pidfd, pid, status):
+    """Write the exit status of a fork that has exited, in subprocess's format."""
+    _, code = os.waitpid(pid, 0)
+    os.write(status, b"exit %d\n" % os.waitstatus_to_exitcode(code))
+    os.close(status)
+    os.close(pidfd)
+
+
+def set_up(request):
+    """Make this fork the process that was requested, and report its pid."""
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.chdir(request["cwd"])
+    for number, descriptor in enumerate(request["streams"]):
+        os.dup2(descriptor, number)
+    sys.stdout.reconfigure(line_buffering=os.isatty(1))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    if request["own_session"]:
+        os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    os.write(request["status"], b"pid %d\n" % os.getpid())
+    os.closerange(3, 1024)
+
+
+def execute(words):
+    """Run what `python WORDS` runs: a script, -m and a module, or -c and code."""
+    if words[0] == "-m":
+        sys.argv, sys.path[0] = words[1:], os.getcwd()
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+        exec(words[1], {"__name__": "__main__"})
+    else:
+        sys.argv, sys.path[0] = words, os.path.dirname(os.path.abspath(words[0]))
+        runpy.run_path(words[0], run_name="__main__")
+
+
+sys.path[0] = os.getcwd()
+exec(sys.argv[2], {})
+gc.freeze()  # otherwise the first collection in each fork copies the pages of all objects
+request = serve(socket.socket(fileno=int(sys.argv[1])))
+set_up(request)
+execute(request["words"])
