@@ -8,11 +8,12 @@ import pty
 import select
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import command_line
+from support.command_line import REAL
 from support.ports import free_ports
 from support.projects import environment
 from support.waiting import until
@@ -35,11 +36,8 @@ def held(lasting):
 
 
 def run_in(project, *words, stdin=""):
-    command = [sys.executable, "-m", "tfdeploy", *words]
     env = environment(project.folder)
-    return subprocess.run(
-        command, cwd=project.folder, env=env, input=stdin, capture_output=True, text=True
-    )
+    return command_line.run(*words, cwd=project.folder, env=env, text_in=stdin)
 
 
 def test_a_command_runs_in_the_directory_and_environment_of_its_task(held):
@@ -185,7 +183,7 @@ class Terminal:
         if self.pid == 0:
             os.chdir(project.folder)
             env = {**environment(project.folder), "TERM": "dumb", "SHELL": "/bin/sh"}
-            os.execvpe(sys.executable, [sys.executable, "-m", "tfdeploy", *words], env)
+            os.execvpe(sys.executable, [*REAL, *words], env)
 
     def type(self, text):
         os.write(self._terminal, text.encode())

@@ -6,12 +6,11 @@ import os
 import pty
 import shutil
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from support import command_line
 from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 
@@ -19,6 +18,7 @@ from tfdeploy.config import inventory
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 # One after another: all of them use the ports that hosts.toml has by default.
@@ -41,11 +41,7 @@ class Folder:
     options: list[str] = field(default_factory=list)
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tfdeploy", *words],
-            cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True,
-        )  # fmt: skip
+        return command_line.run(*words, cwd=self.path, env=self.environment)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -230,11 +226,9 @@ def test_a_host_that_cannot_run_tasks_is_refused(
 def on_terminal(folder, words, answers):
     """Run `tfdeploy` on a terminal, type the answers, and return its exit code and its output."""
     controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfdeploy", *words],
-        cwd=folder.path, env=folder.environment, stdin=terminal, stdout=terminal, stderr=terminal,
-        start_new_session=True,
-    )  # fmt: skip
+    process = command_line.start(
+        *words, cwd=folder.path, env=folder.environment, streams=(terminal,) * 3, own_session=True
+    )
     os.close(terminal)
     os.write(controller, answers.encode())
     output = b""

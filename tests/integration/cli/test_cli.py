@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import hosts_toml
+from support.command_line import REAL
 
 from tfdeploy import cli
 
@@ -50,9 +51,7 @@ def test_a_project_without_runs_exits_with_2(tfdeploy, folder, home, command):
 
 
 def test_the_package_can_be_run_as_a_module(folder):
-    process = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", "plan"], capture_output=True, text=True, cwd=folder
-    )
+    process = subprocess.run([*REAL, "plan"], capture_output=True, text=True, cwd=folder)
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith("TASK ")
 
