@@ -24,6 +24,11 @@ import http.server, sys
 http.server.HTTPServer(("", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
 
+# A command without SSH does not use the transport, but starts on this machine in its own way.
+BOTH = pytest.mark.parametrize(
+    "lasting", ["ssh", pytest.param("local", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
+
 
 @pytest.fixture(scope="module")
 def held(lasting):
@@ -47,6 +52,7 @@ def test_a_command_runs_in_the_directory_and_environment_of_its_task(held):
     assert lines == [str(held.work("worker:1")), held.runs[-1], "-1", "planted"]
 
 
+@BOTH
 def test_streams_and_the_exit_code_are_those_of_the_command(held):
     script = "cat; echo problem >&2; exit 7"
     done = run_in(held, "exec", "worker:0", "--", "sh", "-c", script, stdin="a\nb")
@@ -200,6 +206,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+@BOTH
 def test_ssh_opens_a_shell_in_the_directory_of_its_task(held):
     terminal = Terminal(held, "ssh", "worker:1")
     terminal.wait_for(f"worker:1 on {list(held.hosts)[-1]}: ")
