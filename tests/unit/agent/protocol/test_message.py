@@ -127,12 +127,12 @@ def test_a_verb_returns_or_yields_the_answer_of_its_request(verb):
     assert (tuple(answer.__subclasses__()) or (answer,)) == request.ANSWER
 
 
-@pytest.mark.parametrize("verb", verbs.VERBS)
-def test_every_type_of_a_field_is_known(verb):
-    request = verbs.resolve(verbs.VERBS[verb][0])
-    for kind in (request, *request.ANSWER):
-        for annotation in field_types(kind).values():
-            evaluated(annotation, kind)
+def test_every_type_of_a_field_is_known():
+    for name, _ in verbs.VERBS.values():
+        request = verbs.resolve(name)
+        for kind in (request, *request.ANSWER):
+            for annotation in field_types(kind).values():
+                evaluated(annotation, kind)
 
 
 def evaluated(annotation, *places):
