@@ -86,6 +86,7 @@ def test_an_event_is_read_by_its_first_field():
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
 )
 ANSWERS = sorted(
     {answer for request, _ in verbs.VERBS.values() for answer in verbs.resolve(request).ANSWER},
