@@ -203,11 +203,10 @@ def test_a_record_within_a_record_is_ignored():
     ids=range(14),
 )
 def test_a_malformed_event_file_has_no_step_and_is_read_quickly(tmp_path, data):
-    for number in range(6):
-        write(tmp_path, data, name=f"{NAME}.{number}")
+    write(tmp_path, data)
     start = time.thread_time()  # other processes do not count
     assert last_step(tmp_path) is None
-    assert time.thread_time() - start < 30
+    assert time.thread_time() - start < 10
 
 
 @given(data=st.binary(max_size=300), cut=st.integers(0, 80))
