@@ -34,7 +34,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
-            subprocess.Popen(
+            self._process = subprocess.Popen(
                 [python, SERVER, str(descriptor), imports], env=env, pass_fds=[descriptor],
                 stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
             )  # fmt: skip
