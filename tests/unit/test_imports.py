@@ -132,12 +132,19 @@ def parsed(file):
     return ast.parse((PACKAGE / file).read_text())
 
 
+@cache
+def import_statements(file):
+    return [
+        each for each in ast.walk(parsed(file)) if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
+
+
 def imports(file):
     """Yield (module, whether the import is relative) for each import in a file."""
-    for node in ast.walk(parsed(file)):
+    for node in import_statements(file):
         if isinstance(node, ast.Import):
             yield from ((alias.name, False) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield node.module or "", node.level > 0
             if node.module and node.module.split(".")[0] == "tfdeploy":
                 yield from ((f"{node.module}.{alias.name}", False) for alias in node.names)
@@ -153,9 +160,8 @@ def foreign(file):
 def own(file, *, checked=True):
     """Yield the modules of tfdeploy that a file imports; with `checked` also for type checkers."""
     here = ("tfdeploy", *file.parent.parts)
-    tree = parsed(file)
-    skipped = set() if checked else {id(node) for node in _for_type_checkers(tree)}
-    for node in ast.walk(tree):
+    skipped = set() if checked else {id(node) for node in _for_type_checkers(parsed(file))}
+    for node in import_statements(file):
         if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
             above = here[: len(here) - node.level + 1] if node.level else ()
             source = ".".join([*above, *([node.module] if node.module else [])])
