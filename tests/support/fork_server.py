@@ -11,34 +11,38 @@ import gc
 import json
 import os
 import runpy
-import selectors
+import select
 import signal
 import socket
 import sys
 import termios
+from contextlib import suppress
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
 LENGTH = 8  # bytes of a request's length
 
 
 def serve(requests):
     """Return a request, in the fork that runs it; the server itself never returns."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is not requests:
-                    selector.unregister(key.fd)
-                    report_exit(key.fd, *key.data)
-                    continue
-                request = receive(requests)
-                pid = os.fork()
-                if not pid:
-                    return request
-                for descriptor in request["streams"]:
-                    os.close(descriptor)
-                data = pid, request["status"]
-                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, data)
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # the default writes nothing into the pipe
+    running = {}  # the descriptor of the status, by pid
+    while True:
+        ready, _, _ = select.select([requests, woken], [], [])
+        if woken in ready:
+            os.read(woken, 1024)
+            report_exits(running)
+        if requests in ready:
+            request = receive(requests)
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                return request
+            running[pid] = request["status"]
+            for descriptor in request["streams"]:
+                os.close(descriptor)
 
 
 def receive(requests):
@@ -51,12 +55,16 @@ def receive(requests):
     return request
 
 
-def report_exit(pidfd, pid, status):
-    """Write the exit status of a fork that has exited, in subprocess's format."""
-    _, code = os.waitpid(pid, 0)
-    os.write(status, b"exit %d\n" % os.waitstatus_to_exitcode(code))
-    os.close(status)
-    os.close(pidfd)
+def report_exits(running):
+    """Write the exit status of each fork that has exited, in subprocess's format."""
+    while running:
+        pid, code = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        status = running.pop(pid)
+        with suppress(BrokenPipeError):  # nothing waits for it
+            os.write(status, b"exit %d\n" % os.waitstatus_to_exitcode(code))
+        os.close(status)
 
 
 def set_up(request):
