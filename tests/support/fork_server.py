@@ -100,7 +100,7 @@ def execute(words):
         runpy.run_path(words[0], run_name="__main__")
 
 
-sys.path[0] = os.getcwd()
+sys.path[0] = os.devnull  # the modules are those of PYTHONPATH or installed
 exec(sys.argv[2], {})
 gc.freeze()  # otherwise the first collection in each fork copies the pages of all objects
 request = serve(socket.socket(fileno=int(sys.argv[1])))
