@@ -2,10 +2,12 @@
 
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 SOURCES := tfdeploy tests examples
-QUICK := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" tests
+# Each test is in exactly one of these: without processes, with processes, slow.
+QUICK := .venv/bin/pytest -n 2 --dist worksteal -m "not slow" tests/unit
+LOCAL := .venv/bin/pytest -n 4 --dist worksteal -m "not slow" --ignore tests/unit tests
 # What the tests need on this machine, as words of tests/hosts/install-missing.
-QUICK_NEEDS := rsync ssh fish zsh ipv6
-NEEDS := $(QUICK_NEEDS) docker chromium
+LOCAL_NEEDS := rsync ssh fish zsh ipv6
+NEEDS := $(LOCAL_NEEDS) docker chromium
 # The number of slow tests that run at the same time, each with its own set of hosts. They mostly wait.
 SETS := 4
 SLOW := tests/hosts/with $(SETS) .venv/bin/pytest -n $(SETS) --dist loadgroup --no-loadscope-reorder -m slow
@@ -15,14 +17,15 @@ TF_KERAS := 'tf_keras>=2.21,<2.22'
 # If it is set, each command that a test runs compiles all its modules again: a third of its CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test quick faults e2e hosts costs soak check docs schemas bench recipes figures replication docs-pictures clean
+.PHONY: help demo test quick local faults e2e hosts costs soak check docs schemas bench recipes figures replication docs-pictures clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo    train the example on this machine with several tasks, and print the test accuracy (minutes the first time)"
 	@echo "make test    run all tests, with hosts in containers (starts the containers, and removes them unless they were running)"
 	@echo "make test ONE=tests/unit/planning/test_plan.py::test_name    run one test, one file or one folder"
-	@echo "make quick   run the tests that need no containers and no TensorFlow"
+	@echo "make quick   run the unit tests, which start no process (a minute)"
+	@echo "make local   run make quick, then the fast tests that start processes on this machine: sshd, rsync, tfdeploy"
 	@echo "make faults  run only the fault tests; make e2e: only the trainings on hosts in containers"
 	@echo "make hosts   start the containers and keep them running, so that the next tests start at once"
 	@echo "make costs   run the slow tests and store the duration of each in tests/support/costs.json"
@@ -50,6 +53,7 @@ else
 test: .venv/.ready-to-develop
 	tests/hosts/install-missing $(NEEDS)
 	$(QUICK)
+	$(LOCAL)
 	$(SLOW) tests
 endif
 
@@ -66,8 +70,11 @@ costs: .venv/.ready-to-develop
 	$(SLOW) --write-costs tests
 
 quick: .venv/.ready-to-develop
-	tests/hosts/install-missing $(QUICK_NEEDS)
 	$(QUICK)
+
+local: quick
+	tests/hosts/install-missing $(LOCAL_NEEDS)
+	$(LOCAL)
 
 HOURS := 1
 soak: .venv/.ready-to-develop

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from unit.builders import FILE, hosts_toml, make_inventory
+from support.builders import FILE, hosts_toml, make_inventory
 
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs

@@ -6,9 +6,9 @@ import json
 import os
 import pty
 import subprocess
-import sys
 
 import pytest
+from support.command_line import REAL
 
 from tfdeploy.cli.options import load_inventory
 from tfdeploy.errors import NotTrusted
@@ -38,7 +38,7 @@ class Clone:
 
     def tf(self, command):
         return subprocess.run(
-            [sys.executable, "-m", "tfdeploy", *command.split()], cwd=self.folder,
+            [*REAL, *command.split()], cwd=self.folder,
             env=self.environment(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Clone:
         what the terminal shows."""
         main_end, terminal = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-m", "tfdeploy", *command.split()], cwd=self.folder,
+            [*REAL, *command.split()], cwd=self.folder,
             env=self.environment(), stdin=terminal, stdout=terminal, stderr=terminal,
             start_new_session=True,
         )  # fmt: skip

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from faults.machines import MACHINES, docker
-from faults.sites import training
+from support.machines import MACHINES, docker
+from support.sites import training
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from support.builders import make_heartbeat_settings, make_launch
 from support.ports import ADDRESS, free_port
-from unit.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.machine.peers import PeerList
 from tfdeploy.agent.records import READY, TaskState

@@ -1,6 +1,6 @@
 """Measure where the time of a recovery goes: python -m bench.recovery.
 
-Faults of the trainings in tests/faults/scripts, which print with times; the host's history of
+Faults of the trainings in tests/support/scripts, which print with times; the host's history of
 states has the others. Prints rows for docs/performance.md. Needs an idle machine.
 """
 
@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from faults.training import SCRIPTS, Training
+from support.training import SCRIPTS, Training
 
 from bench.supervising import own_home
 

@@ -6,25 +6,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import evidence, leftovers
+from support import command_line, evidence, leftovers
+from support.machines import HOSTS, ROOT, SET, SSH_CONFIG, ssh
 from support.waiting import until
-
-ROOT = Path(__file__).resolve().parents[2]
-# Each of pytest-xdist's workers has its own set of hosts.
-SET = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-SSH_CONFIG = ROOT / "tests" / "hosts" / ".keys" / f"ssh_config.{SET}"
-HOSTS = ("ps0", "ps1", "chief", "worker1")
-
-
-def ssh(host: str, command: str) -> str:
-    argv = ["ssh", "-F", str(SSH_CONFIG), host, command]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def processes(host: str) -> list[str]:
@@ -40,8 +29,7 @@ class Project:
 
     def tfdeploy(self, *words: str) -> subprocess.CompletedProcess[str]:
         evidence.used(self)
-        argv = [sys.executable, "-m", "tfdeploy", *words]
-        return subprocess.run(argv, cwd=self.folder, capture_output=True, text=True)
+        return command_line.run(*words, cwd=self.folder, env=os.environ)
 
     def ok(self, *words: str) -> str:
         done = self.tfdeploy(*words)

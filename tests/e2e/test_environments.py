@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from faults.machines import MACHINES
+from support.machines import MACHINES
 
 from tfdeploy.config import inventory
 

@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from examples.recipes import EXAMPLES, RecipeRun
 from support.projects import toml
+from support.recipes import EXAMPLES, RecipeRun
 
 from .conftest import SSH_CONFIG, Project, ssh
 

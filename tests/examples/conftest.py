@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.recipes import RecipeRun
 
 from examples.forks import train
-from examples.recipes import RecipeRun
 
 
 @dataclass(frozen=True)

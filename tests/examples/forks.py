@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from support import warm
 from support.ports import free_ports
+from support.recipes import RecipeRun, copied_to
 from support.waiting import until
 
 import tfdeploy
-from examples.recipes import RecipeRun, copied_to
 from tfdeploy.agent.supervision import spawn
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config.overrides import override

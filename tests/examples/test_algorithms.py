@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support import warm
 from support.ports import free_addresses
+from support.recipes import EXAMPLES, run
 
 from examples.forks import train
-from examples.recipes import EXAMPLES, run
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from support import warm
+from support.recipes import EXAMPLES, run
 from support.waiting import until
 
 from examples.forks import train
-from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars
 
 pytestmark = pytest.mark.slow

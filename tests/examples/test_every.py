@@ -19,6 +19,7 @@ RECIPES = sorted(script.parent for script in EXAMPLES.glob("*/train.py"))
 MEASURING = {*EXAMPLES.glob("figures/*.py"), EXAMPLES / "replication.py"}
 SCRIPTS = sorted({*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*/*.py")} - MEASURING)
 HOSTS = sorted(EXAMPLES.glob("*/hosts*.toml"))
+TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
 INDEX = (EXAMPLES / "README.md").read_text()
 
 
@@ -27,11 +28,13 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_a_recipe_has_hosts_files_and_a_page(recipe):
+def test_a_recipe_has_a_page_hosts_files_a_test_and_a_row_in_the_index(recipe):
     assert {"hosts.toml", "hosts.ssh.toml", "README.md"} <= {path.name for path in recipe.iterdir()}
     lines = (recipe / "README.md").read_text().splitlines()
     assert lines[0].startswith("# ")
     assert len(lines) <= 90
+    assert f"]({recipe.name}/)" in INDEX or f"]({recipe.name}/README.md)" in INDEX
+    assert re.search(rf'"{recipe.name}"', TESTS)
 
 
 @pytest.mark.parametrize("hosts", HOSTS, ids=name)
@@ -46,27 +49,19 @@ def test_a_hosts_file_can_be_planned_and_its_command_exists(hosts):
         assert not module or f"{module.replace('.', '/')}.py" in release.manifest
 
 
-@pytest.mark.parametrize("hosts", HOSTS, ids=name)
-def test_hosts_toml_is_this_machine_and_the_template_is_not(hosts):
-    local = [host.is_local for host in inventory.load(hosts).hosts]
-    assert local == [True] if "ssh" not in hosts.name else not any(local)
+def test_hosts_toml_is_this_machine_and_the_template_is_not():
+    local = {file: [host.is_local for host in inventory.load(file).hosts] for file in HOSTS}
+    assert local == {
+        file: [False] * len(local[file]) if "ssh" in file.name else [True] for file in HOSTS
+    }
 
 
-@pytest.mark.parametrize("hosts", HOSTS, ids=name)
-def test_a_hosts_file_runs_without_a_question(hosts):
-    assert sensitive_values.find(inventory.load(hosts)) == ()
+def test_a_hosts_file_runs_without_a_question():
+    assert [file for file in HOSTS if sensitive_values.find(inventory.load(file))] == []
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=name)
-def test_no_script_mentions_tfdeploy(script):
-    assert "tfdeploy" not in script.read_text()
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=name)
-def test_every_recipe_is_in_the_index_and_tested(recipe):
-    assert f"]({recipe.name}/)" in INDEX or f"]({recipe.name}/README.md)" in INDEX
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
-    assert re.search(rf'"{recipe.name}"', tests)
+def test_no_script_mentions_tfdeploy():
+    assert [script for script in SCRIPTS if "tfdeploy" in script.read_text()] == []
 
 
 def test_the_index_names_only_recipes():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.recipes import run
 
 from examples.forks import train
-from examples.recipes import run
 
 pytestmark = pytest.mark.slow
 ERROR = re.compile(r"^test error (\S+) stars\ntest error of a guess .* the mean (\S+)$", re.M)

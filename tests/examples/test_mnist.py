@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support import warm
-
-from examples.recipes import EXAMPLES
+from support.recipes import EXAMPLES
 
 pytestmark = pytest.mark.slow
 

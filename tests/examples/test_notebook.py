@@ -12,8 +12,7 @@ import pytest
 from support import warm
 from support.host_python import tf_python
 from support.projects import environment
-
-from examples.recipes import EXAMPLES
+from support.recipes import EXAMPLES
 
 NOTEBOOK = EXAMPLES / "notebook.ipynb"
 

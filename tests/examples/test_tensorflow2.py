@@ -8,9 +8,9 @@ import re
 import pytest
 from support import warm
 from support.ports import free_ports
+from support.recipes import EXAMPLES, run
 
 from examples.forks import train
-from examples.recipes import EXAMPLES, run
 from tfdeploy.experiments import scalars
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.training import Bystander, Training
 
 from faults import table
-from faults.training import Bystander, Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

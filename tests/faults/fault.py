@@ -6,11 +6,12 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+from support.training import steps
+
 from faults import table
-from faults.training import steps
 
 if TYPE_CHECKING:
-    from faults.training import Training
+    from support.training import Training
 
 
 class Fault:

@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.machines import MACHINES
+from support.sites import Site, training
 
 from faults import table
-from faults.machines import MACHINES
-from faults.sites import Site, training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

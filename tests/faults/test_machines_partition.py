@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.machines import MACHINES
+from support.sites import training
 
 from faults import table
-from faults.machines import MACHINES
-from faults.sites import training
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from faults.sites import training
+from support.sites import training
 
 pytestmark = pytest.mark.slow
 

@@ -8,12 +8,11 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from e2e.conftest import ssh
+from support.machines import FAULTY, MACHINES, ssh
+from support.sites import PROJECT, STUB, training
 from support.waiting import until
 
 from faults import table
-from faults.machines import FAULTY, MACHINES
-from faults.sites import PROJECT, STUB, training
 from tfdeploy.transport.daemon import locate
 
 pytestmark = pytest.mark.slow

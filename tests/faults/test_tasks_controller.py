@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support import warm
-
-from faults.training import STUB, Training
+from support.training import STUB, Training
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.training import SETUPS, STUB, steps
 
 from faults import table
 from faults.fault import Fault
-from faults.training import SETUPS, STUB, steps
 
 pytestmark = pytest.mark.slow
 SCRIPTS = [script for script in SETUPS if script != STUB]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from support.training import Training, steps
 
 from faults.fault import Fault
-from faults.training import Training, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

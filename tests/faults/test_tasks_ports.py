@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.ports import free_ports
+from support.training import STUB
 from support.waiting import until
 
-from faults.training import STUB
 from tfdeploy.agent.machine import process
 
 if TYPE_CHECKING:

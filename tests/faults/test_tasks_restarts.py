@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.training import STUB, steps
 
 from faults import table
 from faults.fault import Fault
-from faults.training import STUB, steps
 from tfdeploy.agent.machine import grpc_health
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.training import STUB
 
 from faults import table
-from faults.training import STUB
 
 pytestmark = pytest.mark.slow
 BROKEN = "import tensorflow as tf\nimport no_such_module\n"

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 from support.sshd import alive
+from support.training import STUB, steps
 
 from faults.fault import Fault
-from faults.training import STUB, steps
 
 pytestmark = pytest.mark.slow
 TASKS = ["ps:0", "worker:0", "worker:1"]

@@ -92,10 +92,13 @@ class World:
             project.end()
 
 
-# Without SSH less can fail: only the slow tests include it.
-@pytest.fixture(scope="module", params=["ssh", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["ssh"])
 def lasting(request: pytest.FixtureRequest, base: Path) -> Iterator[World]:
-    """Return a world whose projects end after the module's tests with this transport."""
+    """Return a world whose projects end after the module's tests with this transport.
+
+    test_transport_contract.py shows that the transports do the same, so a test has one of
+    them. Both have a smoke test: test_every_command_of_a_run_prints_its_document.
+    """
     ssh_config = request.getfixturevalue("ssh_config") if request.param == "ssh" else None
     shared = World(request.param, base, ssh_config)
     yield shared

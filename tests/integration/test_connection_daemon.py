@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.builders import NOBODY_UID
 from support.projects import toml
 from support.sshd import Sshd, alive, write_ssh_config
 from support.waiting import STILL_S, until
-from unit.builders import NOBODY_UID
 
 from tfdeploy.config import inventory
 from tfdeploy.errors import AuthenticationFailed, HostKeyRefused, Unreachable

@@ -8,11 +8,12 @@ import pty
 import select
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import command_line
+from support.command_line import REAL
 from support.ports import free_ports
 from support.projects import environment
 from support.waiting import until
@@ -22,6 +23,11 @@ SERVE = """
 import http.server, sys
 http.server.HTTPServer(("", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
+
+# A command without SSH does not use the transport, but starts on this machine in its own way.
+BOTH = pytest.mark.parametrize(
+    "lasting", ["ssh", pytest.param("local", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +41,8 @@ def held(lasting):
 
 
 def run_in(project, *words, stdin=""):
-    command = [sys.executable, "-m", "tfdeploy", *words]
     env = environment(project.folder)
-    return subprocess.run(
-        command, cwd=project.folder, env=env, input=stdin, capture_output=True, text=True
-    )
+    return command_line.run(*words, cwd=project.folder, env=env, text_in=stdin)
 
 
 def test_a_command_runs_in_the_directory_and_environment_of_its_task(held):
@@ -49,6 +52,7 @@ def test_a_command_runs_in_the_directory_and_environment_of_its_task(held):
     assert lines == [str(held.work("worker:1")), held.runs[-1], "-1", "planted"]
 
 
+@BOTH
 def test_streams_and_the_exit_code_are_those_of_the_command(held):
     script = "cat; echo problem >&2; exit 7"
     done = run_in(held, "exec", "worker:0", "--", "sh", "-c", script, stdin="a\nb")
@@ -185,7 +189,7 @@ class Terminal:
         if self.pid == 0:
             os.chdir(project.folder)
             env = {**environment(project.folder), "TERM": "dumb", "SHELL": "/bin/sh"}
-            os.execvpe(sys.executable, [sys.executable, "-m", "tfdeploy", *words], env)
+            os.execvpe(sys.executable, [*REAL, *words], env)
 
     def type(self, text):
         os.write(self._terminal, text.encode())
@@ -202,6 +206,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+@BOTH
 def test_ssh_opens_a_shell_in_the_directory_of_its_task(held):
     terminal = Terminal(held, "ssh", "worker:1")
     terminal.wait_for(f"worker:1 on {list(held.hosts)[-1]}: ")

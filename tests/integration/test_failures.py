@@ -7,10 +7,10 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+from support.command_line import REAL
 from support.ports import free_ports
 from support.projects import Project, environment
 from support.waiting import until
@@ -218,7 +218,7 @@ def test_the_hosts_file_in_use_is_not_part_of_the_release(local):
 
 def test_a_file_that_the_output_goes_to_is_not_part_of_the_release(local):
     project = local.project(top={"source": {}})
-    command = [sys.executable, "-m", "tfdeploy", "push"]
+    command = [*REAL, "push"]
     with (
         (project.folder / "push.out").open("wb") as out,
         (project.folder / "err").open("wb") as err,

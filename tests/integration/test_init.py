@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from support import wheels
+from support import command_line, wheels
 from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 from support.terminal import on_terminal
@@ -19,6 +17,7 @@ from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -41,11 +40,7 @@ class Folder:
     variables: dict[str, str] = field(default_factory=dict)
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "tfdeploy", *words],
-            cwd=self.path, env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True,
-        )  # fmt: skip
+        return command_line.run(*words, cwd=self.path, env=self.environment)
 
     @property
     def environment(self) -> dict[str, str]:

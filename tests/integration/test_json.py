@@ -24,6 +24,9 @@ def document(project, *words, exit_code=0):
     return json.loads(done.stdout)
 
 
+@pytest.mark.parametrize(
+    "lasting", ["ssh", pytest.param("local", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
 def test_every_command_of_a_run_prints_its_document(project):
     planned, pushed = document(project, "plan"), document(project, "push")
     assert pushed["release"] == planned["release"]

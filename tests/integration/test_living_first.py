@@ -6,13 +6,12 @@ import os
 import pty
 import re
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from support import command_line
 from support.ports import ADDRESS, free_ports
 from support.projects import Project, environment, without_tensorflow
 from support.sshd import write_ssh_config
@@ -90,11 +89,10 @@ def site(tmp_path, keys, sshds) -> Iterator[Site]:
 def running(project: Project, command: str, *, terminal: bool) -> Iterator[int]:
     """Run a command; yield a descriptor with all that it prints, on a terminal or in a pipe."""
     reading, writing = pty.openpty() if terminal else os.pipe()
-    argv = [sys.executable, "-m", "tfdeploy", command]
-    process = subprocess.Popen(
-        argv, cwd=project.folder, env=environment(project.folder) | {"COLUMNS": "160"},
-        stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
-    )  # fmt: skip
+    env = environment(project.folder) | {"COLUMNS": "160"}
+    with open(os.devnull) as nothing:
+        streams = nothing.fileno(), writing, writing
+        process = command_line.start(command, cwd=project.folder, env=env, streams=streams)
     os.close(writing)
     yield reading
     os.close(reading)

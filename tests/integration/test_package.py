@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.command_line import REAL
 
 ROOT = Path(__file__).parents[2]
 SOURCES = (
@@ -93,7 +94,7 @@ def test_the_wheel_of_an_sdist_is_the_same_and_can_be_installed(tmp_path):
 def tfdeploy(installed, *words, cwd):
     """Run a command of an installed tfdeploy; return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", *words],
+        [*REAL, *words],
         cwd=cwd, env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True, text=True, check=True,
     )  # fmt: skip

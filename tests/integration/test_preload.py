@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from unit.builders import as_unprivileged_user, end_processes, start_python
+from support.builders import as_unprivileged_user, end_processes, start_python
 
 import tfdeploy
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.browser import Chromium
+from support.finished import ONE, START, TWO, change, facts_of, finished_run
+from support.finished import write_history as history_of
 from support.waiting import until
-from unit.experiments.run_report.finished import ONE, START, TWO, change, facts_of, finished_run
-from unit.experiments.run_report.finished import write_history as history_of
 
 if TYPE_CHECKING:
     from pathlib import Path

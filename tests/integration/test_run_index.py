@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.browser import Chromium
-from unit.experiments.run_report.finished import ONE, TWO, finished_run
+from support.finished import ONE, TWO, finished_run
 
 from tfdeploy.experiments.run_index import page
 from tfdeploy.experiments.run_report.page import write

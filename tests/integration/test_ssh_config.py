@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from support import command_line
 from support.sshd import program
 
 from tfdeploy.config import inventory as inventories
@@ -183,7 +183,7 @@ def test_the_next_command_does_not_call_ssh(client):
         for calls in (5, 0):
             before = client.calls()
             done = subprocess.run(
-                [sys.executable, "-m", "tfdeploy", "plan", "--json"],
+                [*command_line.REAL, "plan", "--json"],
                 cwd=client.folder, capture_output=True, text=True, check=True,
             )  # fmt: skip
             outputs.append(done.stdout)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support import json_documents
+from support import events, json_documents
 from support.browser import Chromium
 from support.events import NAME, scalar, version
 from support.waiting import until
@@ -28,8 +28,7 @@ from tfdeploy.trust import store
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 STEP = scalar(1, 0.5, at=2.0)
 TRAINER = """
-import os, sys, time
-from support import events
+import events, os, time
 folder = "checkpoints" if os.environ["TFDEPLOY_TASK"].endswith("worker:0") else "logs/train"
 os.makedirs(folder, exist_ok=True)
 with open(f"{folder}/{events.NAME}", "ab", buffering=0) as file:
@@ -290,7 +289,7 @@ def test_a_browser_shows_the_loss_of_each_task_while_it_trains(by_ssh, tmp_path)
         training={"command": ["python", "trainer.py"], "ready": "process", "role": "environment"}
     )
     (project.folder / "trainer.py").write_text(TRAINER)
-    shutil.copy(Path(__file__).parents[1] / "events.py", project.folder)
+    shutil.copy(events.__file__, project.folder)
     project.ok("push")
     project.ok("start", "--name", "wide")
     with (

@@ -8,14 +8,12 @@ import os
 import pty
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-from support import evidence, json_documents
+from support import command_line, evidence, json_documents
 from support.projects import environment
 from support.waiting import until
 
@@ -31,11 +29,9 @@ class Terminal:
         fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         inherited = environment(project.folder)
         own = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tfdeploy", *words], cwd=project.folder,
-            env={**inherited, **own}, stdin=there, stdout=there, stderr=there,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        self.process = command_line.start(
+            *words, cwd=project.folder, env={**inherited, **own}, streams=(there,) * 3,
+            own_session=True,
         )  # fmt: skip
         os.close(there)
         self._written = b""

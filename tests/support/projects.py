@@ -7,14 +7,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from support import evidence, host_python, json_documents
+from support import command_line, evidence, host_python, json_documents
 from support.evidence import end_of
 from support.ports import ADDRESS, free_ports
 from support.sshd import alive
@@ -22,6 +21,9 @@ from support.waiting import until
 from tfdeploy.config import inventory
 from tfdeploy.errors import InventoryError
 from tfdeploy.trust import store
+
+if TYPE_CHECKING:
+    import subprocess
 
 STUB = Path(__file__).parent / "stub" / "train.py"
 NUMBERS = itertools.count()
@@ -75,11 +77,7 @@ class Project:
         """Run `tfdeploy WORDS` in the project's folder to its end; compare what it prints with
         --json with the documentation."""
         evidence.used(self)
-        command = [sys.executable, "-m", "tfdeploy", *words]
-        done = subprocess.run(
-            command, cwd=self.folder, env=environment(self.folder),
-            capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        done = command_line.run(*words, cwd=self.folder, env=environment(self.folder))
         json_documents.check_output(words, done.stdout, done.returncode, done.stderr)
         return done
 
@@ -172,16 +170,9 @@ class Command:
 
     def __init__(self, project: Project, words: tuple[str, ...]) -> None:
         self._output_file = project.folder.parent / f"output-{next(NUMBERS)}"
-        with self._output_file.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tfdeploy", *words],
-                cwd=project.folder,
-                env=environment(project.folder),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self.process = command_line.start_with_output_in(
+            self._output_file, *words, cwd=project.folder, env=environment(project.folder)
+        )
 
     def __enter__(self) -> Command:
         return self

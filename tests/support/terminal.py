@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
 from typing import TYPE_CHECKING
+
+from support import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,11 +19,9 @@ def on_terminal(
     """Run `tfdeploy WORDS` in a folder on a terminal, type the answers, and return its exit code
     and its output."""
     controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tfdeploy", *words],
-        cwd=folder, env=env, stdin=terminal, stdout=terminal, stderr=terminal,
-        start_new_session=True,
-    )  # fmt: skip
+    process = command_line.start(
+        *words, cwd=folder, env=env, streams=(terminal,) * 3, own_session=True
+    )
     os.close(terminal)
     os.write(controller, answers.encode())
     output = b""

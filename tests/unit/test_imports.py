@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from functools import cache
 from graphlib import TopologicalSorter
@@ -13,6 +14,7 @@ import pytest
 import tfdeploy
 
 PACKAGE = Path(tfdeploy.__file__).parent
+TESTS = Path(__file__).parents[1]
 FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
@@ -141,12 +143,19 @@ def parsed(file):
     return ast.parse((PACKAGE / file).read_text())
 
 
+@cache
+def import_statements(file):
+    return [
+        each for each in ast.walk(parsed(file)) if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
+
+
 def imports(file):
     """Yield (module, whether the import is relative) for each import in a file."""
-    for node in ast.walk(parsed(file)):
+    for node in import_statements(file):
         if isinstance(node, ast.Import):
             yield from ((alias.name, False) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield node.module or "", node.level > 0
             if node.module and node.module.split(".")[0] == "tfdeploy":
                 yield from ((f"{node.module}.{alias.name}", False) for alias in node.names)
@@ -162,9 +171,8 @@ def foreign(file):
 def own(file, *, checked=True):
     """Yield the modules of tfdeploy that a file imports; with `checked` also for type checkers."""
     here = ("tfdeploy", *file.parent.parts)
-    tree = parsed(file)
-    skipped = set() if checked else {id(node) for node in _for_type_checkers(tree)}
-    for node in ast.walk(tree):
+    skipped = set() if checked else {id(node) for node in _for_type_checkers(parsed(file))}
+    for node in import_statements(file):
         if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
             above = here[: len(here) - node.level + 1] if node.level else ()
             source = ".".join([*above, *([node.module] if node.module else [])])
@@ -189,6 +197,11 @@ def package(module):
     return next((name for name in names if name in MAY_IMPORT), "")
 
 
+def found(offenders):
+    """Return what each file does against a rule, without the files that keep it."""
+    return {file: what for file, what in offenders.items() if what}
+
+
 def module_of(file):
     parts = ("tfdeploy", *file.with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -200,15 +213,14 @@ MODULES = {module_of(file) for file in FILES}
 # Homes
 
 
-@pytest.mark.parametrize("library", HOMES)
-def test_a_foreign_library_is_imported_only_in_its_home(library):
-    users = [file.as_posix() for file in FILES if library in foreign(file)]
-    assert [user for user in users if not user.startswith(HOMES[library] or "-")] == []
+def test_a_foreign_library_is_imported_only_in_its_home():
+    users = [(file.as_posix(), library) for file in FILES for library in foreign(file) & {*HOMES}]
+    assert [user for user in users if not user[0].startswith(HOMES[user[1]] or "-")] == []
 
 
-@pytest.mark.parametrize("library", sorted({*HOMES} - {"invoke", "click", "grpc"}))
-def test_every_home_imports_its_library(library):
-    assert any(library in foreign(file) for file in FILES)
+def test_every_home_imports_its_library():
+    used = set().union(*map(foreign, FILES))
+    assert {*HOMES} - {"invoke", "click", "grpc"} - used == set()
 
 
 def test_every_foreign_library_has_a_home():
@@ -219,45 +231,59 @@ def test_every_foreign_library_has_a_home():
 # Code that runs on hosts
 
 
-@pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_host_code_imports_only_the_standard_library_and_its_neighbours(file):
+def test_host_code_imports_only_the_standard_library_and_its_neighbours():
     inside = {"tensorflow", *(source.stem for source in (PACKAGE / "inside").glob("tfdeploy_*.py"))}
-    libraries = inside if file.parts[0] == "inside" else set()
-    assert foreign(file) - set(sys.stdlib_module_names) - libraries == set()
+    neighbours = {"agent": set(), "inside": inside}
+    offenders = {
+        file: foreign(file) - set(sys.stdlib_module_names) - neighbours[file.parts[0]]
+        for file in HOST_SIDE
+    }
+    assert found(offenders) == {}
 
 
-@pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_host_code_imports_no_other_module_of_tfdeploy(file):
-    whole = {name for name, relative in imports(file) if name.startswith("tfdeploy.")}
+def test_host_code_imports_no_other_module_of_tfdeploy():
+    offenders = {
+        file: {name for name, relative in imports(file) if name.startswith("tfdeploy.")}
+        for file in HOST_SIDE
+    }
     entry = {"tfdeploy.agent.verbs", "tfdeploy.agent.verbs.main"}
-    assert whole == (entry if file.as_posix() == "agent/__main__.py" else set())
+    assert found(offenders) == {Path("agent/__main__.py"): entry}
 
 
-@pytest.mark.parametrize("file", HOST_SIDE, ids=str)
-def test_host_code_is_python_3_8(file):
-    text = (PACKAGE / file).read_text()
-    tree = ast.parse(text, feature_version=(3, 8))
+def test_host_code_is_python_3_8():
     newer = {"removeprefix", "removesuffix", "is_relative_to", "file_digest", "pairwise"}
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert used & newer == set()
+    offenders = {}
+    for file in HOST_SIDE:
+        tree = ast.parse((PACKAGE / file).read_text(), str(file), feature_version=(3, 8))
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        offenders[file] = used & newer
+    assert found(offenders) == {}
 
 
-@pytest.mark.parametrize("file", [f for f in HOST_SIDE if f.parts[0] == "agent"], ids=str)
-def test_annotations_of_the_agent_are_never_evaluated(file):
-    if file.name in ("__init__.py", "__main__.py"):
-        assert "->" not in (PACKAGE / file).read_text()
-    else:
-        assert "from __future__ import annotations" in (PACKAGE / file).read_text()
+def test_annotations_of_the_agent_are_never_evaluated():
+    texts = {file: (PACKAGE / file).read_text() for file in FILES if file.parts[0] == "agent"}
+    evaluated = [
+        file
+        for file, text in texts.items()
+        if (
+            "->" in text
+            if file.name in ("__init__.py", "__main__.py")
+            else "from __future__ import annotations" not in text
+        )
+    ]
+    assert evaluated == []
 
 
 # Layers
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_a_package_imports_only_the_packages_below_it(file):
-    importer = package(module_of(file))
-    used = {package(name) for name in own(file)} - {importer, ""}
-    assert used <= set(MAY_IMPORT.get(importer, ("cli", *MAY_IMPORT)))
+def test_a_package_imports_only_the_packages_below_it():
+    offenders = {}
+    for file in FILES:
+        importer = package(module_of(file))
+        used = {package(name) for name in own(file)} - {importer, ""}
+        offenders[file] = used - set(MAY_IMPORT.get(importer, ("cli", *MAY_IMPORT)))
+    assert found(offenders) == {}
 
 
 @pytest.mark.parametrize("table", [MAY_IMPORT, AGENT_MAY_IMPORT], ids=["controller", "agent"])
@@ -265,36 +291,55 @@ def test_packages_do_not_import_each_other_in_a_circle(table):
     TopologicalSorter(table).prepare()  # raises CycleError
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.parts[:1] == ("agent",)], ids=str)
-def test_a_package_of_the_agent_imports_only_the_packages_below_it(file):
-    if len(file.parts) > 2:
-        parts = [name.split(".") for name in own(file)]
-        used = {found[2] for found in parts if len(found) > 2} & set(AGENT_MAY_IMPORT)
-        assert used - {file.parts[1]} <= set(AGENT_MAY_IMPORT[file.parts[1]])
+def test_a_package_of_the_agent_imports_only_the_packages_below_it():
+    offenders = {}
+    for file in FILES:
+        if file.parts[0] == "agent" and len(file.parts) > 2:
+            parts = [name.split(".") for name in own(file)]
+            used = {names[2] for names in parts if len(names) > 2} & set(AGENT_MAY_IMPORT)
+            offenders[file] = used - {file.parts[1], *AGENT_MAY_IMPORT[file.parts[1]]}
+    assert found(offenders) == {}
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_a_pure_module_imports_only_pure_modules(name):
-    pure = tuple(f"tfdeploy.{other}" for other in PURE)
+def test_a_pure_module_imports_only_pure_modules():
+    pure = tuple(f"tfdeploy.{name}" for name in PURE)
     agent = ("tfdeploy.agent.records", "tfdeploy.agent.protocol.record")
     allowed = (*pure, *agent, "tfdeploy.release.gitignore")
-    files = [file for file in FILES if f"{module_of(file)}.".startswith(f"tfdeploy.{name}.")]
-    used = {found for file in files for found in own(file, checked=False)}
-    assert files
-    assert [found for found in sorted(used) if not found.startswith(allowed)] == []
+    offenders = {}
+    for name in PURE:
+        files = [file for file in FILES if f"{module_of(file)}.".startswith(f"tfdeploy.{name}.")]
+        assert files, name
+        used = {module for file in files for module in own(file, checked=False)}
+        offenders[name] = {module for module in used if not module.startswith(allowed)}
+    assert found(offenders) == {}
 
 
-@pytest.mark.parametrize("folder", sorted({file.parent for file in FILES}), ids=str)
-def test_a_folder_has_few_entries(folder):
+def test_a_folder_has_few_entries():
     """`commands` has one file per command; the top folder has all packages and main modules."""
-    children = [each.name for each in (PACKAGE / folder).iterdir() if each.name != "__pycache__"]
-    limit = {".": 27, "commands": 22, "agent": 16}.get(folder.as_posix(), 15)
-    assert len(children) <= limit, sorted(children)
+    offenders = {}
+    for folder in {file.parent for file in FILES}:
+        children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
+        limit = {".": 27, "commands": 22, "agent": 16}.get(folder.as_posix(), 15)
+        offenders[folder] = children if len(children) > limit else set()
+    assert found(offenders) == {}
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.name == "__init__.py"], ids=str)
-def test_each_package_has_a_docstring(file):
-    assert ast.get_docstring(parsed(file))
+def test_each_package_has_a_docstring():
+    packages = [file for file in FILES if file.name == "__init__.py"]
+    assert [file for file in packages if not ast.get_docstring(parsed(file))] == []
+
+
+# Tests
+
+
+def test_no_folder_of_tests_imports_another_except_support():
+    folders = {folder.name for folder in TESTS.iterdir() if folder.is_dir()} - {"support"}
+    statement = re.compile(r"^\s*(?:from|import) (\w+)", re.M)
+    offenders = {}
+    for file in TESTS.rglob("*.py"):
+        own_folder = file.relative_to(TESTS).parts[0]
+        offenders[file] = {*statement.findall(file.read_text())} & (folders - {own_folder})
+    assert found(offenders) == {}
 
 
 # The public names

@@ -9,37 +9,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from support.builders import make_run
 
 from tfdeploy import run as runs
-from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import RunError
-from tfdeploy.planning import placing
 from tfdeploy.release import snapshot
-from tfdeploy.run import Run
-from unit.builders import hosts_toml
-
-HOSTS = """
-[defaults]
-python = "py"
-env = {A = "1"}
-[hosts.p]
-ps = 1
-[hosts.w]
-gpus = [3, 1]
-workers = "per-gpu"
-address = "10.0.0.2"
-[hosts.idle]
-"""
-
-
-def make_run(folder, name="hosts.toml", run_id="20260101-000000-aaaa", hosts=HOSTS, **changes):
-    file = folder / name
-    file.write_text(hosts_toml(hosts, **changes))
-    loaded = inventories.load(file)
-    addresses = {host.name: host.address or f"{host.name}.example" for host in loaded.hosts}
-    hosts = (host.model_copy(update={"address": addresses[host.name]}) for host in loaded.hosts)
-    resolved = loaded.model_copy(update={"hosts": tuple(hosts)})
-    return Run(run_id, "f00d", "a9e", resolved, placing.make_plan(resolved, addresses))
 
 
 def error_text(action):

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from support import evidence
+from support.builders import eventually, make_launch, start_python
 from support.ports import free_port
-from unit.builders import eventually, make_launch, start_python
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock

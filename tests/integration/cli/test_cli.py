@@ -8,17 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from unit.cli.test_cli import TOML
+from support.builders import hosts_toml
+from support.command_line import REAL
 
 from tfdeploy import cli
 
 REPOSITORY = Path(__file__).parents[3]
+HOST = '[hosts.here]\ntransport = "local"\npython = "python3.99"\nworkers = 1'
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text("pass\n")
-    (tmp_path / "hosts.toml").write_text(TOML)
+    (tmp_path / "hosts.toml").write_text(hosts_toml(HOST))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -49,9 +51,7 @@ def test_a_project_without_runs_exits_with_2(tfdeploy, folder, home, command):
 
 
 def test_the_package_can_be_run_as_a_module(folder):
-    process = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", "plan"], capture_output=True, text=True, cwd=folder
-    )
+    process = subprocess.run([*REAL, "plan"], capture_output=True, text=True, cwd=folder)
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith("TASK ")
 

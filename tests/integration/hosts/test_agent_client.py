@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from unit.builders import NOBODY_UID, eventually, make_inventory, make_launch
+from support.builders import NOBODY_UID, eventually, make_inventory, make_launch
 
 import tfdeploy
 from tfdeploy.agent import records, verbs

@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from unit.builders import make_inventory, start_python
+from support.builders import make_inventory, start_python
 
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.hosts import fleet

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from unit.release.test_snapshot import paths, put
+from support.builders import put
 
 from tfdeploy.errors import PlanError
+from tfdeploy.release import snapshot
 
 FILES = (
     "a.txt", "b.py", "-x", "#h", "!n", "[b]", "fo o", "dir/keep.txt", "dir/x.txt", "dir/sub/y.txt",
@@ -58,7 +59,7 @@ class Repository:
 
     def _listed_by_tfdeploy(self):
         try:
-            return set(paths(self.folder))
+            return set(snapshot.take(self.folder, ()).manifest)
         except PlanError:
             return set()
 

@@ -8,7 +8,7 @@ import zlib
 from types import SimpleNamespace
 
 import pytest
-from unit.builders import make_inventory
+from support.builders import make_inventory
 
 from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed

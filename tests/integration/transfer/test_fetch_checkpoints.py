@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.builders import make_inventory
+from support.chief import TASK, save, start_task
 from support.waiting import until
-from unit.agent.outputs.chief import TASK, save, start_task
-from unit.builders import make_inventory
 
 from tfdeploy.agent.machine.hashing import sha256
 from tfdeploy.agent.outputs import state_file, verify

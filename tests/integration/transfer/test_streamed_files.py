@@ -6,7 +6,7 @@ import hashlib
 from random import Random
 
 import pytest
-from unit.builders import make_inventory
+from support.builders import make_inventory
 
 from tfdeploy.agent.protocol.outputs import HashedFile
 from tfdeploy.errors import TransferFailed

@@ -7,10 +7,10 @@ import os
 import threading
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent import records
 from tfdeploy.agent.records import Launch, TaskReport, TaskState
-from unit.builders import make_launch
 
 RECORDS = [
     make_launch(env={"A": "é😀\n"}, port=2222, gpus=[1]),

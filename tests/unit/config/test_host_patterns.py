@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.agent import paths
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transfer.shared_directory import group_by_store
-from unit.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 MANY = '[hosts."gpu[1-3]"]\nworkers = 2\n'
 

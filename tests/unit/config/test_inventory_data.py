@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
-from unit.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 
 def refused(table):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import EXAMPLE_HINT, hosts_toml, refusal_of
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError
-from unit.builders import EXAMPLE_HINT, hosts_toml, refusal_of
 
 
 def load_error(file):

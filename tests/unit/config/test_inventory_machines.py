@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
-from unit.builders import hosts_toml, make_inventory, refusal_of
 
 # One machine
 

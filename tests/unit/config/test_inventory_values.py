@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
-from unit.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 ADDRESS = "expected a host name or an IP address, without user, port or scheme"
 NAME = 'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'

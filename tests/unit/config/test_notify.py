@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.builders import FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config.option_values import parse_target, parse_wait
 from tfdeploy.errors import InventoryError
 from tfdeploy.formatting.humanize import mask_urls
-from unit.builders import FILE, hosts_toml, make_inventory, refusal_of
 
 URL = "https://hooks.example.org/services/T0/SECRET"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import FILE, make_inventory
 
 from tfdeploy.config.inventory import dump, parse
 from tfdeploy.config.overrides import check_run_name, check_words, override, parse_counts
 from tfdeploy.errors import InventoryError
-from unit.builders import FILE, make_inventory
 
 OWN_ENV = """
 env = {A = "all"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import hosts_toml
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError
-from unit.builders import hosts_toml
 
 
 def project(folder, **files):

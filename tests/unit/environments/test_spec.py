@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.environments import spec, tensorflow_rule
-from unit.builders import make_inventory
 
 HOSTS = "[hosts.cpu]\nworkers = 1\n[hosts.gpu]\ngpus = 1\nworkers = 1"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.grid import cells, default_ps
 from tfdeploy.experiments.speed.results import Cell
-from unit.builders import make_inventory
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
 

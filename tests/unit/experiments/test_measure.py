@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from support.events import record, scalar_event, write
 
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.experiments import scalars
@@ -18,9 +19,7 @@ from tfdeploy.experiments.measure import (
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, Cell
-from unit.agent.reports.test_progress import record, write
 from unit.commands.following.test_failure_report import report, run_status
-from unit.experiments.test_scalars import scalar_event
 
 CELL = Cell(2, 1)
 LOG = tuple(Point(3 * n, 100.0 + n, None) for n in range(9))

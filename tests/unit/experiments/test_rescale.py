@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import FILE, make_inventory
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.rescale import rescale
 from tfdeploy.planning import placing
-from unit.builders import FILE, make_inventory
 
 LIMIT_S = 300.0
 THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"

@@ -11,39 +11,28 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.events import (
+    NAME,
+    VERSION,
+    event,
+    field,
+    record,
+    scalar_event,
+    simple_value,
+    varint,
+    write,
+)
 
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
-from unit.agent.reports.test_progress import NAME, VERSION, event, record, varint, write
 
 FLOAT, DOUBLE, INT32, UINT8, STRING, INT64 = 1, 2, 3, 4, 7, 9
-
-
-def field(number, content):
-    """Return a field of a protobuf message: an integer, or bytes with their length."""
-    if isinstance(content, int):
-        return varint(number << 3) + varint(content)
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def simple_value(number):
-    """Return a scalar as compat.v1 writes it: a bare float."""
-    return varint(2 << 3 | 5) + struct.pack("<f", number)
 
 
 def tensor(dtype, *values, shape=b""):
     """Return a scalar as TensorFlow 2 writes it."""
     return field(8, field(1, dtype) + field(2, shape) + b"".join(values))
-
-
-def scalar_event(step, at, **values_by_tag):
-    """Return an event with values by their tags; a plain number is written as compat.v1 does."""
-    values = b"".join(
-        field(1, field(1, tag.encode()) + (v if isinstance(v, bytes) else simple_value(v)))
-        for tag, v in values_by_tag.items()
-    )
-    return event(step, at, field(5, values))
 
 
 def losses(*points, at=0.0):

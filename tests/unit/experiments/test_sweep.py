@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_run
 
 from tfdeploy.errors import HostError
 from tfdeploy.experiments.record import SweepRecord
@@ -18,7 +19,6 @@ from tfdeploy.experiments.speed.results import (
 )
 from tfdeploy.experiments.speedup_plot import PICTURE, PREDICTED, draw, panels
 from tfdeploy.experiments.sweep import CellRunner, Watcher
-from unit.test_run import make_run
 
 ONE, TWO = Cell(1, 1), Cell(2, 1)
 TERMS = {"project": "p"}

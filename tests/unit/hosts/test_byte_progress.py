@@ -9,10 +9,10 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from support.builders import eventually
 
 from tfdeploy.hosts.byte_progress import SHOWN, WINDOW_S, Transfer, Transfers
 from tfdeploy.output.progress import fetch
-from unit.builders import eventually
 
 MB = 10**6
 

@@ -9,12 +9,12 @@ import threading
 import time
 
 import pytest
+from support.builders import eventually, make_inventory
 
 from tfdeploy.errors import AgentError, FleetError, Unreachable
 from tfdeploy.hosts import fleet, parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.fleet import Fleet
-from unit.builders import eventually, make_inventory
 
 
 def hosts(count):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.hosts.last_pushed import LastPushed
-from unit.builders import make_inventory
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import json
 import zlib
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.reports import Status
@@ -13,7 +14,6 @@ from tfdeploy.agent.protocol.runs import RunRecord, Stop
 from tfdeploy.hosts.agent_session import COMPRESSED_FROM, query
 from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
-from unit.builders import make_inventory
 
 
 def make_run(count, workers=1):

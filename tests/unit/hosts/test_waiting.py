@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.errors import Unreachable
 from tfdeploy.hosts import parallel, waiting
 from tfdeploy.hosts.fleet import Fleet
-from unit.builders import make_inventory
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import threading
 from itertools import chain
 
 import pytest
+from support.builders import eventually
 
 from tfdeploy.output import batching
 from tfdeploy.output.batching import Batch
-from unit.builders import eventually
 
 
 def test_the_first_events_are_reported_one_by_one_and_the_rest_together(slow_batches):

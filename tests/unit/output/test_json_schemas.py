@@ -24,9 +24,8 @@ def commands_with_json():
     return [each.__name__ for each in callbacks if "json" in inspect.signature(each).parameters]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_file_is_as_make_schemas_writes_it(file):
-    assert file.read_text() == FILES[file]
+def test_each_file_is_as_make_schemas_writes_it():
+    assert [file for file in FILES if file.read_text() != FILES[file]] == []
 
 
 def test_no_other_schema_is_stored():

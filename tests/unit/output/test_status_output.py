@@ -116,11 +116,11 @@ def test_columns_are_left_out_in_order_until_the_others_fit(width, hidden):
     assert hidden_columns(TYPICAL, columns) == [name for name in COLUMNS if name in hidden]
 
 
-@pytest.mark.parametrize("width", range(20, 140))
-def test_rows_are_at_most_as_wide_as_the_terminal(width):
-    columns = fitting_columns(TYPICAL, width)
-    widths = [max(len(name), *(len(row[name]) for row in TYPICAL)) for name in columns]
-    assert sum(widths) + GAP * (len(columns) - 1) <= width
+def test_rows_are_at_most_as_wide_as_the_terminal():
+    for width in range(20, 140):
+        columns = fitting_columns(TYPICAL, width)
+        widths = [max(len(name), *(len(row[name]) for row in TYPICAL)) for name in columns]
+        assert sum(widths) + GAP * (len(columns) - 1) <= width
 
 
 def test_columns_without_values_are_left_out_first_and_not_named():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.builders import make_plan
 
 from tfdeploy.agent.protocol.preflight import ImportFacts
 from tfdeploy.agent.records import LogProgress
@@ -12,7 +13,6 @@ from tfdeploy.commands.preflight.host_facts import HostFacts
 from tfdeploy.commands.status import TaskStatus
 from tfdeploy.output import status_table
 from tfdeploy.output.status_exit_code import STALLED_S
-from unit.builders import make_plan
 
 from .samples import make_report
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
 from tfdeploy.planning.fields import RunNames
-from unit.builders import make_inventory, make_plan
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\nchief = true\n[hosts.e]\nevaluator = true"
 

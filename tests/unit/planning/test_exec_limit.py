@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import launch
+from tfdeploy.planning import exec_limit, launch
 from tfdeploy.planning.exec_limit import MAX_BYTES, SPARE_BYTES
 from tfdeploy.planning.fields import RunNames
-from unit.builders import make_inventory, make_plan
 
 NAMES = RunNames("run-1", "f00d")
 ADDRESS = 'address = "10.0.{}.{}"\n'
+LOWER = 1 << 13
 ONE = len('"10.0.100.100:2222", ')
 
 
@@ -31,23 +32,29 @@ def tf_config_bytes(count):
     return len(f"TF_CONFIG={chief_launch(count).env['TF_CONFIG']}")
 
 
-@pytest.fixture(scope="module")
-def accepted():
+@pytest.fixture
+def lower_limit(monkeypatch):
+    """Make clusters of some hundred tasks too large, instead of 6,000."""
+    monkeypatch.setattr(exec_limit, "MAX_BYTES", LOWER)
+
+
+@pytest.fixture
+def accepted(lower_limit):
     """Return the number of tasks of the largest cluster that is accepted."""
-    return 1000 + (MAX_BYTES - SPARE_BYTES - tf_config_bytes(1000)) // ONE
+    return 100 + (LOWER - SPARE_BYTES - tf_config_bytes(100)) // ONE
 
 
 def test_the_largest_cluster_is_accepted(accepted):
-    assert MAX_BYTES - SPARE_BYTES - ONE < tf_config_bytes(accepted) <= MAX_BYTES
+    assert LOWER - SPARE_BYTES - ONE < tf_config_bytes(accepted) <= LOWER
 
 
 def test_a_larger_cluster_is_refused_in_one_sentence(accepted):
     with pytest.raises(PlanError) as refused:
         chief_launch(accepted + 1)
-    size = tf_config_bytes(1000) + (accepted + 1 - 1000) * ONE
+    size = tf_config_bytes(100) + (accepted + 1 - 100) * ONE
     assert str(refused.value).splitlines()[0] == (
         f"TF_CONFIG of worker:0 has {size:,} bytes with the addresses of {accepted + 1:,} tasks; "
-        "Linux passes at most 131,071 bytes to a program in one argument or variable"
+        f"Linux passes at most {LOWER:,} bytes to a program in one argument or variable"
     )
 
 
@@ -58,6 +65,6 @@ def test_a_long_variable_of_the_user_is_not_blamed_on_the_number_of_tasks():
     assert "tasks" not in str(refused.value)
 
 
-def test_a_long_argument_is_refused_by_the_name_of_its_flag():
+def test_a_long_argument_is_refused_by_the_name_of_its_flag(lower_limit):
     with pytest.raises(PlanError, match=r"^--all of worker:0 has"):
-        chief_launch(5000, 'role_args = ["--all={worker_hosts},{worker_hosts}"]')
+        chief_launch(300, 'role_args = ["--all={worker_hosts},{worker_hosts}"]')

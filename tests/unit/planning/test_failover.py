@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import failover, placing
-from unit.builders import make_inventory
 
 THREE = "[hosts.a]\nps = 1\nworkers = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 SPARE = '[hosts.s]\nspare = true\ngpus = 2\nports = "7000-7009"\naddress = "10.0.0.9"\n'

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.agent.records import PORT, PROCESS, SERVER
 from tfdeploy.planning import frameworks, launch
 from tfdeploy.planning.fields import RunNames
-from unit.builders import make_inventory, make_plan
 
 TENSORFLOW = ("tensorflow",)
 

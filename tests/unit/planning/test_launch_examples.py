@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.builders import make_inventory
+
 from tfdeploy.commands.plan import Intent
 from tfdeploy.output.console import Console
 from tfdeploy.planning import launch, placing
 from tfdeploy.planning.fields import RunNames
 from tfdeploy.release.snapshot import Release
-from unit.builders import make_inventory
 
 
 def make_intent(workers):

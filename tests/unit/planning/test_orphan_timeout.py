@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.agent.supervision import heartbeat
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks
-from unit.builders import make_inventory, make_plan
 
 
 def check(tasks, timeout_s):

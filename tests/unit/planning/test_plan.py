@@ -8,11 +8,11 @@ from itertools import chain
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from support.builders import make_plan, plan_refusal
 
 from tfdeploy.cluster import Task
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.plan import PORT_PENDING
-from unit.builders import make_plan, plan_refusal
 
 CHIEF_HINT = "set chief = true on one host, or workers on any: worker:0 is then the chief"
 
@@ -272,8 +272,15 @@ def plan_of(tables):
 
 
 @given(st.lists(HOST, min_size=1, max_size=4))
-def test_no_plan_assigns_a_gpu_or_a_port_twice(tables):
+def test_every_plan_keeps_the_rules_of_a_plan(tables):
     plan = plan_of(tables)
+    no_gpu_or_port_is_assigned_twice(plan)
+    the_indices_of_each_job_start_at_0(plan)
+    spare = {f"h{number}" for number, table in enumerate(tables) if table.get("spare") == "true"}
+    assert spare.isdisjoint(plan.hosts)
+
+
+def no_gpu_or_port_is_assigned_twice(plan):
     for host in plan.hosts:
         ids = list(chain.from_iterable(p.gpus for p in plan.placements_on(host)))
         assert len(ids) == len(set(ids))
@@ -283,17 +290,9 @@ def test_no_plan_assigns_a_gpu_or_a_port_twice(tables):
     assert len(endpoints) == len(set(endpoints))
 
 
-@given(st.lists(HOST, min_size=1, max_size=4))
-def test_the_indices_of_each_job_start_at_0_in_every_plan(tables):
-    plan = plan_of(tables)
+def the_indices_of_each_job_start_at_0(plan):
     tasks = [p.task for p in plan.placements]
     for job, count in Counter(task.job for task in tasks).items():
         assert [task.index for task in tasks if task.job == job] == list(range(count))
     assert tasks == sorted(tasks)
     assert plan.chief in plan.placements
-
-
-@given(st.lists(HOST, min_size=1, max_size=4))
-def test_a_spare_host_runs_no_task(tables):
-    spare = {f"h{number}" for number, table in enumerate(tables) if table.get("spare") == "true"}
-    assert spare.isdisjoint(plan_of(tables).hosts)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from support.builders import make_inventory, make_plan, plan_refusal
 
 from tfdeploy.planning import placing
 from tfdeploy.planning import plan as plans
 from tfdeploy.planning.plan import PORT_PENDING
-from unit.builders import make_inventory, make_plan, plan_refusal
 
 
 def placed(hosts):

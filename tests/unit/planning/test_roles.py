@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.cluster import Task
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
 from tfdeploy.planning.fields import RunNames
-from unit.builders import make_inventory, make_plan
 
 HOSTS = """
 [hosts.p]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import failover, placing
 from tfdeploy.planning.task_counts import describe_counts, with_counts
-from unit.builders import make_inventory
 
 THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 IDLE = "[hosts.i]\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.builders import make_plan
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import task_selection
-from unit.builders import make_plan
 
 PLAN = make_plan("[hosts.a]\nps = 2\nworkers = 4\n")
 

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support.builders import as_unprivileged_user, put
 
 from tfdeploy.errors import PlanError
 from tfdeploy.release import snapshot
-from unit.builders import as_unprivileged_user
 
 
 @pytest.fixture
@@ -29,13 +29,6 @@ def write(tree, **files):
     """Write files: `a__b_py="x"` is a/b.py with the content x."""
     for name, content in files.items():
         put(tree, name.replace("__", "/").replace("_", "."), content)
-
-
-def put(tree, path, content="x"):
-    file = tree / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return file
 
 
 def paths(tree, *exclude):

@@ -7,10 +7,10 @@ import os
 import shutil
 
 import pytest
+from support.builders import put
 
 from tfdeploy.errors import PlanError
 from tfdeploy.release import snapshot
-from unit.release.test_snapshot import put
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from support.builders import eventually
 
 from tfdeploy.errors import CommandTimedOut, Unreachable
 from tfdeploy.transport.daemon import reusable_command
 from tfdeploy.transport.daemon.ipc import EXIT, FAILED, INPUT, OUTPUT
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand
-from unit.builders import eventually
 
 REQUEST = b"request\n"
 

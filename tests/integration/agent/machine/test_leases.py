@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from unit.builders import NOBODY_UID, eventually, start_python
+from support.builders import NOBODY_UID, eventually, start_python
 
 from tfdeploy.agent.machine import leases
 

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from unit.builders import eventually, start_python
+from support.builders import eventually, start_python
 
 from tfdeploy.agent import records
 from tfdeploy.agent.machine import lock

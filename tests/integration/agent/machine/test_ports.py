@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from unit.agent.machine.test_ports import refusal
-from unit.builders import as_unprivileged_user, start_python
+from support.builders import as_unprivileged_user, start_python
+from support.refusals import port_refusal
 
 from tfdeploy.agent.machine import process
 
@@ -20,7 +20,7 @@ LISTEN = (
 
 def test_another_process_on_a_port_is_named():
     with start_python(LISTEN) as stranger:
-        message, hint = refusal(int(stranger.first_line))
+        message, hint = port_refusal(int(stranger.first_line))
         stranger.kill()
     start = f"port {stranger.first_line} for worker:1 is taken by pid {stranger.pid} ("
     assert (message.startswith(start), hint) == (
@@ -32,7 +32,7 @@ def test_another_process_on_a_port_is_named():
 def test_a_task_left_by_an_earlier_run_is_named_with_the_stop_command():
     env = {**os.environ, process.MARK: "digits/r-7/ps:1"}
     with start_python(LISTEN, env=env) as stale:
-        message, hint = refusal(int(stale.first_line))
+        message, hint = port_refusal(int(stale.first_line))
         stale.kill()
     assert message.endswith("ps:1 of run r-7 of digits")
     assert hint == "stop what is left of that run with tfdeploy stop --run r-7"
@@ -43,7 +43,7 @@ def test_a_hidden_process_is_reported_with_its_user(tmp_path):
         pytest.skip("only root has processes that it can hide from itself as another user")
     with start_python(LISTEN) as hidden:
         with as_unprivileged_user(tmp_path):
-            message, _ = refusal(int(hidden.first_line))
+            message, _ = port_refusal(int(hidden.first_line))
         hidden.kill()
     assert message.endswith("is taken by a process of another user (root)")
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from unit.builders import end_processes, eventually, start_python
+from support.builders import end_processes, eventually, start_python
 
 from tfdeploy.agent.machine import process
 

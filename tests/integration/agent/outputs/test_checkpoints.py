@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from unit.agent.outputs.chief import TASK, save, start_task
+from support.chief import TASK, save, start_task
 
 from tfdeploy.agent.outputs import checkpoints
 from tfdeploy.agent.protocol.outputs import BadCheckpoint, Pinned

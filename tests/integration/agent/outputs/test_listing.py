@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.agent.outputs.test_listing import errors, hold_outputs, start_task
+from support.host_outputs import errors, hold_outputs, start_task
 
 
 @pytest.fixture

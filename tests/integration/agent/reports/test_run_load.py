@@ -6,7 +6,7 @@ import os
 import secrets
 
 import pytest
-from unit.builders import end_processes, eventually, start_python
+from support.builders import end_processes, eventually, start_python
 
 from tfdeploy.agent.machine import process, sockets
 from tfdeploy.agent.reports import usage

@@ -6,8 +6,8 @@ import os
 import secrets
 
 import pytest
+from support.builders import end_processes, eventually, start_python
 from support.waiting import until
-from unit.builders import end_processes, eventually, start_python
 
 from tfdeploy.agent.machine import process
 from tfdeploy.agent.machine.nvidia import GpuSampler

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from unit.agent.runs.test_disk import OLD_S, create_release
+from support.host_runs import OLD_S, create_release
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.runs import disk

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from unit.agent.outputs.chief import save
+from support.chief import save
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import checkpoints, state_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 
-from unit.agent.runs.test_disk import create_run
-from unit.agent.runs.test_remove import reasons
-from unit.builders import start_python
+from support.builders import start_python
+from support.host_runs import create_run
+from support.refusals import reasons
 
 from tfdeploy.agent.machine import process
 from tfdeploy.agent.runs.remove import remove

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.builders import make_launch, start_python
 from support.ports import free_port
-from unit.agent.runs.test_start import start_refusal
-from unit.builders import make_launch, start_python
+from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import leases

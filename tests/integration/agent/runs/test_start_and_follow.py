@@ -12,8 +12,8 @@ from threading import Barrier, Thread
 from typing import TYPE_CHECKING
 
 import pytest
+from support.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
 from support.ports import free_port
-from unit.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
 
 from tfdeploy.agent.protocol.preflight import Ports
 from tfdeploy.agent.protocol.reports import Started, StateChange

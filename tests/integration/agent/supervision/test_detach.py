@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from unit.builders import eventually, start_python
+from support.builders import eventually, start_python
 
 from integration.agent.supervised_task import children
 

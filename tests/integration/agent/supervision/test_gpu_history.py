@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from support.builders import make_heartbeat_settings, make_policy
 from support.waiting import until
-from unit.builders import make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent import paths

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from unit.agent.supervision.test_log import SMALL, contents, write
+from support.task_log import SMALL, contents, write
 
 from tfdeploy.agent.supervision import log as logs
 from tfdeploy.agent.supervision.log import TaskLog

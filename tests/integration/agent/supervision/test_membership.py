@@ -8,8 +8,8 @@ import secrets
 import signal
 
 import pytest
+from support.builders import eventually, make_heartbeat_settings, make_policy
 from support.ports import free_port
-from unit.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent.machine import leases

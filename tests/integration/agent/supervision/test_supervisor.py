@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.builders import make_heartbeat_settings, make_launch, make_policy
 from support.ports import free_port
-from unit.builders import make_heartbeat_settings, make_launch, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER, RUN_UNTIL_LET_END, is_alive
 from tfdeploy.agent import paths

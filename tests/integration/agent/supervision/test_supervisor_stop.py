@@ -7,7 +7,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from unit.builders import eventually, make_heartbeat_settings, make_policy
+from support.builders import eventually, make_heartbeat_settings, make_policy
 
 from integration.agent.supervised_task import RUN_FOREVER, RUN_UNTIL_LET_END, children, is_alive
 from tfdeploy.agent.runs import start_lease, stop

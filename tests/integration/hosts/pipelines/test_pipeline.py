@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from unit.builders import make_inventory
+from support.builders import make_inventory
 
 from tfdeploy.agent.protocol.reports import Logs, ReadFiles
 from tfdeploy.agent.protocol.runs import ReadRecord

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from support.ports import free_port
+from support.refusals import port_refusal
 
 from tfdeploy.agent.machine import leases, ports
 from tfdeploy.agent.refusal import Refusal
@@ -44,16 +45,10 @@ def test_checking_a_port_does_not_take_it():
         pass
 
 
-def refusal(port, task="worker:1"):
-    with pytest.raises(Refusal) as error:
-        ports.require_free(port, task)
-    return error.value.message, error.value.hint
-
-
 def test_a_port_without_listener_is_not_attributed_to_another_user():
     with socket.socket() as bound:
         bound.bind(("", 0))
-        message, _ = refusal(bound.getsockname()[1])
+        message, _ = port_refusal(bound.getsockname()[1])
     assert "another user" not in message
     assert message.endswith("a connection or a process that does not listen on it")
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.outputs import event_files
-from unit.builders import make_launch
 
 NAME = "events.out.tfevents.1.host"
 

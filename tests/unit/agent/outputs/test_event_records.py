@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support.events import record, scalar, version
 
 from tfdeploy.agent.outputs import event_records
-from tfdeploy.agent.outputs.event_records import BLOCK, Damaged, read, whole_size
+from tfdeploy.agent.outputs.event_records import Damaged, read, whole_size
 
+BLOCK = 1 << 12  # bytes, instead of 1 MB
 CHAIN = [version(), scalar(1, 0.5), scalar(2, 0.25), record(b"x" * 300)]
 BYTES = b"".join(CHAIN)
 ENDS = [sum(map(len, CHAIN[:count])) for count in range(len(CHAIN) + 1)]
@@ -44,8 +45,9 @@ def test_no_bytes_after_a_record_change_where_it_ends(noise):
     assert whole_size(version() + noise) >= len(version())
 
 
-def test_a_file_is_read_block_by_block():
-    blocks, chain = [], b"".join(scalar(step, 1.0) for step in range(40_000))
+def test_a_file_is_read_block_by_block(monkeypatch):
+    monkeypatch.setattr(event_records, "BLOCK", BLOCK)
+    blocks, chain = [], b"".join(scalar(step, 1.0) for step in range(BLOCK // 32))
     assert len(chain) > BLOCK
     while data := read(io.BytesIO(chain), sum(map(len, blocks)), len(chain)):
         assert len(data) <= BLOCK

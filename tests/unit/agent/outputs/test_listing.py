@@ -9,15 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.chief import TASK, save
+from support.host_outputs import errors, hold_outputs, start_task
 
-from tfdeploy.agent import paths, records
 from tfdeploy.agent.outputs import hold, listing, units
 from tfdeploy.agent.protocol.outputs import MissingPath, UnitToHold
-from tfdeploy.release.gitignore import to_expressions
-from unit.agent.outputs.chief import save
-from unit.builders import make_launch
 
-TASK = ("p", "r", "worker:0")
 HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
 
 
@@ -25,15 +22,6 @@ HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
 def work(root):
     """The directory of a chief that was started with the default `outputs`."""
     return start_task(root, "*")
-
-
-def start_task(root, *patterns, folders=(), **changes):
-    task = root / "p" / "runs" / "r" / "worker-0"
-    (task / "work").mkdir(parents=True, exist_ok=True)
-    outputs = records.Outputs(to_expressions("outputs", patterns), [*map(os.fspath, folders)])
-    task_launch = records.to_json(make_launch(outputs=outputs, **changes))
-    records.write(paths.launch(os.fspath(task)), task_launch)
-    return task / "work"
 
 
 def write(folder, *names, text="x"):
@@ -56,16 +44,6 @@ def hdf5(size, end):
 
 def list_outputs():
     return {unit.path: unit for unit in listing.outputs(*TASK).outputs}
-
-
-def hold_outputs(*names):
-    units = [u for u in listing.outputs(*TASK).outputs if u.path in names or not names]
-    requested = [UnitToHold(u.path, u.kind, [path for path, _, _ in u.files]) for u in units]
-    return hold.hold(*TASK, requested)
-
-
-def errors(answer):
-    return {bad.path: bad.error for bad in answer.bad}
 
 
 # Listed

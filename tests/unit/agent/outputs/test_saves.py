@@ -6,10 +6,10 @@ import json
 import os
 
 import pytest
+from support.chief import TASK, start_task
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import checkpoints
-from unit.agent.outputs.chief import TASK, start_task
 
 
 @pytest.fixture

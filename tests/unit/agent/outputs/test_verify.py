@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.host_runs import create_run
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs.verify import task_python
-from unit.agent.runs.test_disk import create_run
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import get_args, get_origin
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import make_launch
 
 from tfdeploy.agent import verbs
 from tfdeploy.agent.protocol.message import Invalid, first_that_fits, parse
@@ -23,7 +24,6 @@ from tfdeploy.agent.protocol.record import field_types, to_json
 from tfdeploy.agent.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.agent.protocol.runs import HeldRun, Start
 from tfdeploy.agent.records import TaskReport
-from unit.builders import make_launch
 
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
 HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"], ["e"])
@@ -86,6 +86,7 @@ def test_an_event_is_read_by_its_first_field():
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
 )
 ANSWERS = sorted(
     {answer for request, _ in verbs.VERBS.values() for answer in verbs.resolve(request).ANSWER},
@@ -127,12 +128,12 @@ def test_a_verb_returns_or_yields_the_answer_of_its_request(verb):
     assert (tuple(answer.__subclasses__()) or (answer,)) == request.ANSWER
 
 
-@pytest.mark.parametrize("verb", verbs.VERBS)
-def test_every_type_of_a_field_is_known(verb):
-    request = verbs.resolve(verbs.VERBS[verb][0])
-    for kind in (request, *request.ANSWER):
-        for annotation in field_types(kind).values():
-            evaluated(annotation, kind)
+def test_every_type_of_a_field_is_known():
+    for name, _ in verbs.VERBS.values():
+        request = verbs.resolve(name)
+        for kind in (request, *request.ANSWER):
+            for annotation in field_types(kind).values():
+                evaluated(annotation, kind)
 
 
 def evaluated(annotation, *places):

@@ -6,6 +6,7 @@ import json
 import zlib
 
 import pytest
+from support.builders import make_inventory, make_launch
 
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
@@ -15,7 +16,6 @@ from tfdeploy.agent.protocol.runs import RunRecord, Start
 from tfdeploy.agent.protocol.shared_parts import SharedParts, leave_out, put_back
 from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
-from unit.builders import make_inventory, make_launch
 
 HOSTS = """
 [defaults]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.builders import as_unprivileged_user
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.protocol.releases import MissingFiles
@@ -19,7 +20,6 @@ from tfdeploy.agent.releases import receive
 from tfdeploy.agent.releases.pack import BLOCK
 from tfdeploy.release import snapshot
 from tfdeploy.transfer.pack import PackCache
-from unit.builders import as_unprivileged_user
 
 ID = "f00d"
 

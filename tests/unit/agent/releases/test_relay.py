@@ -9,6 +9,7 @@ import ssl
 import threading
 
 import pytest
+from support.builders import eventually
 from support.ports import free_port
 
 from tfdeploy.agent.refusal import Refusal
@@ -17,7 +18,6 @@ from tfdeploy.agent.releases.pack import FRAME
 from tfdeploy.release import snapshot
 from tfdeploy.transfer import tls_identity
 from unit.agent.releases.test_receive import manifest, push, source, start_release  # noqa: F401 - a fixture
-from unit.builders import eventually
 
 KEY = tls_identity.create()
 ID = "f00d"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.records import TaskState
-from unit.builders import make_launch
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import os
 import zlib
 
 import pytest
+from support.builders import make_launch
 from support.events import NAME, record, scalar, version
 
 from tfdeploy.agent import paths, records
@@ -19,9 +20,15 @@ from tfdeploy.agent.protocol.record import to_json
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events
-from unit.builders import make_launch
 
 TASK = "worker:0"
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Read and send 4 KiB at a time instead of 1 MiB, whose checksums take long in Python."""
+    monkeypatch.setattr(event_records, "BLOCK", 1 << 12)
+    monkeypatch.setattr(event_stream, "BATCH_BYTES", 1 << 12)
 
 
 @pytest.fixture
@@ -171,9 +178,9 @@ def test_what_is_no_record_is_reported_once_with_its_place(work, looks):
     ]  # fmt: skip
 
 
-def test_a_record_with_a_wrong_checksum_costs_only_its_file(work):
-    changed = record(b"x" * 500_000)[:-1] + b"!"
-    write(work / "a" / NAME, version(), changed, record(bytes(900_000)))
+def test_a_record_with_a_wrong_checksum_costs_only_its_file(work, small_blocks):
+    changed = record(b"x" * 2000)[:-1] + b"!"
+    write(work / "a" / NAME, version(), changed, record(bytes(3600)))
     write(work / "b" / NAME, version())
     copies = Copies().follow()
     assert copies.files == {f"a/{NAME}": version(), f"b/{NAME}": version()}
@@ -187,8 +194,8 @@ def test_what_a_task_wrote_last_is_sent_before_the_stream_ends(work, monkeypatch
     assert Copies().follow().files == {NAME: version()}
 
 
-def test_many_records_are_sent_in_several_batches_and_the_last_is_complete(work):
-    noise = os.urandom(900_000)
+def test_many_records_are_sent_in_several_batches_and_the_last_is_complete(work, small_blocks):
+    noise = os.urandom(3600)
     for number in range(4):
         write(work / f"{number}" / NAME, version(), record(noise))
     batches = list(follow_events("p", "r", [TASK], []))
@@ -218,10 +225,10 @@ def test_a_host_that_hashes_for_long_gives_signs_of_life(work, monkeypatch):
 
 
 def test_the_longest_record_fits_into_an_answer(work, monkeypatch):
-    monkeypatch.setattr(event_records, "MAX_RECORD", 8 << 20)  # as much less as what is allowed
-    noise = os.urandom(900_000)
+    monkeypatch.setattr(event_records, "MAX_RECORD", 1 << 20)  # as much less as what is allowed
+    noise = os.urandom(1_000_000)
     write(work / "a" / NAME, record(noise[:700_000]))
-    write(work / "b" / NAME, record(noise * 9), version())
+    write(work / "b" / NAME, record(noise), version())
     sizes = [len(json.dumps(to_json(batch))) for batch in follow_events("p", "r", [TASK], [])]
-    assert max(sizes) > 8 << 20
-    assert max(sizes) <= FollowEvents.MAX_ANSWER_BYTES - (24 << 20) * 4 // 3
+    assert max(sizes) > 1 << 20
+    assert max(sizes) <= FollowEvents.MAX_ANSWER_BYTES - (31 << 20) * 4 // 3

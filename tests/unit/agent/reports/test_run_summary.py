@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.records import Notify, TaskState
 from tfdeploy.agent.reports import run_summary
-from unit.builders import make_heartbeat_settings, make_launch
 
 HOSTS = {"ps:0": "cpu-01", "worker:0": "gpu-01", "worker:1": "gpu-02"}
 LAUNCH = make_launch(

@@ -6,12 +6,12 @@ import os
 import time
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import status
-from unit.builders import make_launch
 
 KILLED = "its supervisor was killed"
 

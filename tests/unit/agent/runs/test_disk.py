@@ -7,37 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from support.host_runs import OLD_S, create_run
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.runs import disk
-from unit.builders import make_launch
-
-OLD_S = 1000.0
-
-
-def create_run(run, *tasks, state="SUCCEEDED", release="f00d", age_s=OLD_S, **more):
-    """Create a run whose tasks were launched and have `state` (None: no state written yet)."""
-    for name in tasks:
-        job, index = name.split(":")
-        folder = paths.task("p", run, name)
-        os.makedirs(paths.work(folder))
-        task_launch = make_launch(run=run, job=job, index=int(index), release=release, **more)
-        records.write(paths.launch(folder), records.to_json(task_launch))
-        os.utime(paths.launch(folder), (time.time() - age_s,) * 2)
-        if state:
-            task_state = TaskState(state, time.time())
-            records.write(paths.state(folder), records.to_json(task_state))
-    return paths.run("p", run)
-
-
-def create_release(name):
-    folder = Path(paths.release("p", name))
-    folder.mkdir(parents=True)
-    (folder / "train.py").write_text("train")
-    folder.chmod(0o555)
-    return folder
 
 
 def held_runs():

@@ -9,6 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.builders import as_unprivileged_user
+from support.host_runs import create_release, create_run
+from support.refusals import reasons
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import cache as environment_cache
@@ -18,8 +21,6 @@ from tfdeploy.agent.protocol.runs import Removed
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk
 from tfdeploy.agent.runs.remove import remove, weigh
-from unit.agent.runs.test_disk import create_release, create_run
-from unit.builders import as_unprivileged_user
 
 
 @pytest.fixture
@@ -30,11 +31,6 @@ def open_root(monkeypatch):
         yield Path(name)
         for folder, _, _ in os.walk(name):
             os.chmod(folder, 0o755)
-
-
-def reasons(answer):
-    """Return why each run or release was not removed, by its name."""
-    return {kept.name: kept.why for kept in answer.kept}
 
 
 def remaining(project="p"):

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import pytest
+from support.builders import make_heartbeat_settings, make_launch
+from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock, preload
-from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.runs import start, start_checks
-from unit.builders import make_heartbeat_settings, make_launch
-
-
-def start_refusal(**changes):
-    """Start two launches, the second with `changes`; return the refusal's message and hint.
-
-    Neither task may have started.
-    """
-    valid = make_launch(index=9, argv=[sys.executable])
-    with pytest.raises(Refusal) as refused:
-        start.start([valid, make_launch(**{"argv": [sys.executable], **changes})])
-    assert not os.path.exists(paths.task("p", "r", "worker:9"))
-    return refused.value.message, refused.value.hint
+from tfdeploy.agent.runs import start_checks
 
 
 def test_a_missing_release_is_refused(release):

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent.runs import work_directory
-from unit.builders import make_launch
 
 
 def link_release(release, tmp_path, checkpoint_dir, data=None):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
+from support.builders import eventually, heartbeat_server, make_heartbeat_settings, no_files
 from support.ports import free_port
 
 from tfdeploy.agent.machine import sockets
@@ -19,7 +20,6 @@ from tfdeploy.agent.machine.sockets import DeadlineSocket
 from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.supervision import heartbeat, signing
 from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
-from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, no_files
 
 NO_ANSWER = (OSError, signing.Untrusted)
 

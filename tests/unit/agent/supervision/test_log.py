@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.task_log import SMALL, contents, write
 
 from tfdeploy.agent.supervision import log as logs
 from tfdeploy.agent.supervision.log import TaskLog
@@ -25,20 +26,6 @@ def log(tmp_path, monkeypatch):
     """A log of a few kilobytes."""
     monkeypatch.setattr(logs, "CHUNK", SMALL)
     return TaskLog(os.fspath(tmp_path / "ps-0.log"), 2 * SMALL, os.fspath(tmp_path / "reserve"))
-
-
-def contents(log):
-    """Return the content of the older and of the newer file."""
-    return [Path(path).read_bytes() if os.path.exists(path) else b""
-            for path in (log.path + ".1", log.path)]  # fmt: skip
-
-
-def write(log, *parts):
-    for part in parts:
-        view = part
-        while view:
-            view = view[os.write(log.descriptor, view) :]
-    log.flush()
 
 
 def test_everything_written_is_in_the_file(log):
@@ -109,7 +96,6 @@ def test_flush_waits_for_everything_that_was_written(tmp_path):
 # Rotation. These tests call _append directly: a pipe splits the stream at random places.
 
 
-SMALL = 1 << 12  # replaces CHUNK
 LIMIT = 4 * SMALL
 LINES = st.lists(st.integers(0, 1500), min_size=20, max_size=80)
 CUTS = st.lists(st.integers(1, 700) | st.integers(1, SMALL), min_size=1, max_size=20)

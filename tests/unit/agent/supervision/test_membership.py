@@ -6,11 +6,11 @@ import os
 import time
 
 import pytest
+from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.records import Notify, TaskState
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import heartbeat, membership, watch
-from unit.builders import make_heartbeat_settings, make_launch
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 

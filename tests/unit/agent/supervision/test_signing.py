@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import make_heartbeat_settings
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
@@ -25,7 +26,6 @@ from tfdeploy.agent.supervision.signing import (
     sign,
     verify,
 )
-from unit.builders import make_heartbeat_settings
 
 SECRET, SENDER = "s3cret", "worker:1"
 BODY = {"state": "READY", "reason": "é😀\n\ud800"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from support.builders import make_launch
+
 from tfdeploy.agent.machine import preload
 from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
-from unit.builders import make_launch
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.supervision import termination
 from tfdeploy.agent.supervision.termination import Order
-from unit.builders import make_heartbeat_settings, make_launch
 
 NEEDED = ["ps:0", "ps:1"]
 TASKS = [*NEEDED, "worker:0", "worker:1", "evaluator:0"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory, make_plan
 
 from tfdeploy.commands.plan import Intent
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings
 from tfdeploy.release import snapshot
-from unit.builders import make_inventory, make_plan
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 

@@ -8,11 +8,11 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.builders import make_launch
 
 from tfdeploy.agent.protocol.preflight import Holders, Taken
 from tfdeploy.commands.preflight import wait
 from tfdeploy.errors import AgentError, FleetError, LeaseConflict, PlanError, Unreachable
-from unit.builders import make_launch
 
 MINE = "port 2222 is taken by ps:0 of run r-7 of digits, started by ada {}s ago"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from support.builders import make_run
+from support.events import record, scalar_event, write
+
 from tfdeploy import run
-from unit.agent.reports.test_progress import record, write
-from unit.experiments.test_scalars import scalar_event
-from unit.test_run import make_run
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"

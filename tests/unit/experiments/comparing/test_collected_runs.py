@@ -7,9 +7,10 @@ import math
 import re
 from pathlib import Path
 
+from support.builders import make_run
+
 from tfdeploy import run
 from tfdeploy.experiments import scalars
-from unit.test_run import make_run
 
 from .collected import LOG, ONE, TWO, collect_run, write_log
 from .test_compare import compare, folder, refusal  # noqa: F401

@@ -8,6 +8,7 @@ import re
 from dataclasses import asdict, replace
 
 import pytest
+from support.events import record, scalar_event, write
 
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing import compare as compare_module
@@ -18,9 +19,7 @@ from tfdeploy.experiments.scalars import Point
 from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
 from tfdeploy.run import read_folder, save
-from unit.agent.reports.test_progress import record, write
 from unit.cli.test_cli import tfdeploy  # noqa: F401
-from unit.experiments.test_scalars import scalar_event
 
 from .collected import LOG, ONE, TWO, collect_run, write_log
 

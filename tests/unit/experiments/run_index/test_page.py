@@ -9,16 +9,8 @@ import shutil
 from dataclasses import replace
 
 import pytest
-
-from tfdeploy import run as runs
-from tfdeploy.commands.following import run_end
-from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_index import page
-from tfdeploy.experiments.run_index.rows import draw_sparkline
-from tfdeploy.experiments.scalars import Point
-from unit.agent.reports.test_progress import record, write
-from unit.cli.test_cli import tfdeploy  # noqa: F401
-from unit.experiments.run_report.finished import (
+from support.events import record, scalar_event, write
+from support.finished import (
     ONE,
     START,
     TWO,
@@ -26,7 +18,14 @@ from unit.experiments.run_report.finished import (
     finished_run,
     write_history,
 )
-from unit.experiments.test_scalars import scalar_event
+
+from tfdeploy import run as runs
+from tfdeploy.commands.following import run_end
+from tfdeploy.errors import RunError
+from tfdeploy.experiments.run_index import page
+from tfdeploy.experiments.run_index.rows import draw_sparkline
+from tfdeploy.experiments.scalars import Point
+from unit.cli.test_cli import tfdeploy  # noqa: F401
 
 THREE = "20260103-000000-cccc"
 

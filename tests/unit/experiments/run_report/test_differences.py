@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from support.builders import make_run
+from support.finished import HOSTS, ONE, TWO
+
 from tfdeploy.experiments.run_report.differences import ABSENT, Row, rows
-from unit.experiments.run_report.finished import HOSTS, ONE, TWO
-from unit.test_run import make_run
 
 
 def found(runs):

@@ -9,15 +9,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-
-from tfdeploy.agent.records import TaskReport
-from tfdeploy.commands.status import RunStatus, TaskStatus
-from tfdeploy.errors import Unreachable
-from tfdeploy.experiments.run_report import page
-from tfdeploy.experiments.run_report.facts import gather
-from tfdeploy.release.by_products import is_by_product
-from unit.agent.reports.test_progress import record, write
-from unit.experiments.run_report.finished import (
+from support.builders import make_run
+from support.events import record, scalar_event, write
+from support.finished import (
     ONE,
     START,
     TWO,
@@ -26,8 +20,14 @@ from unit.experiments.run_report.finished import (
     finished_run,
     write_history,
 )
-from unit.experiments.test_scalars import scalar_event
-from unit.test_run import error_text, make_run
+
+from tfdeploy.agent.records import TaskReport
+from tfdeploy.commands.status import RunStatus, TaskStatus
+from tfdeploy.errors import Unreachable
+from tfdeploy.experiments.run_report import page
+from tfdeploy.experiments.run_report.facts import gather
+from tfdeploy.release.by_products import is_by_product
+from unit.test_run import error_text
 
 EVIL = (
     "</script></style><script>alert(1)</script><img src=x onerror=alert(1)>'\"{{7*7}}\x1b[2J\u202e"

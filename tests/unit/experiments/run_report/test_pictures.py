@@ -6,6 +6,7 @@ import math
 import re
 
 import pytest
+from support.builders import make_plan
 
 from tfdeploy.experiments.run_report import plan_picture, timeline
 from tfdeploy.experiments.run_report.history import Change
@@ -13,7 +14,6 @@ from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.experiments.run_report.training.charts import TrainedRun
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.training.pauses import Pause
-from unit.builders import make_plan
 
 
 def numbers(texts):

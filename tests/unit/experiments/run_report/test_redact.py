@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import make_inventory
 
 from tfdeploy.experiments.run_report.redact import HIDDEN, Redactor, show_variable, show_words
-from unit.builders import make_inventory
 
 
 @pytest.mark.parametrize(

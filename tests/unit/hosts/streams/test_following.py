@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from support.builders import eventually
+
 from tfdeploy.agent.protocol.preflight import FreePorts, Ports
 from tfdeploy.agent.protocol.reports import Follow, StateChange
 from tfdeploy.agent.records import TaskReport
@@ -12,7 +14,6 @@ from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
 from tfdeploy.hosts.streams import following as following_module
 from tfdeploy.hosts.streams.following import Following
 from tfdeploy.hosts.streams.subscriptions import RunEvents
-from unit.builders import eventually
 
 
 class Stream:

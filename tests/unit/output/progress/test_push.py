@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from support.builders import eventually
 
 from tfdeploy.errors import TransferFailed, Unreachable
 from tfdeploy.output.progress import push, push_drawing
 from tfdeploy.output.progress.push import PushProgress
 from tfdeploy.output.progress.push_drawing import MAX_BARS
-from unit.builders import eventually
 
 MANY = [f"gpu{n:03}" for n in range(1, 1001)]
 MB = 10**6

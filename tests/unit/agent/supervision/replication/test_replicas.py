@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
+from support.chief import save
 
 from tfdeploy.agent import paths, records
 from tfdeploy.agent.outputs import listing, state_file
@@ -18,9 +20,7 @@ from tfdeploy.agent.records import Outputs
 from tfdeploy.agent.supervision import signing
 from tfdeploy.agent.supervision.replication import output_replicas, replicas
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
-from unit.agent.outputs.chief import save
 from unit.agent.outputs.test_listing import keras, write
-from unit.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from support.builders import make_run
 
 from tfdeploy.commands.following.tensorboard import board as module
 from tfdeploy.commands.following.tensorboard.board import EventBoard, run_labels
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.commands.following.tensorboard.server import require_tensorboard
 from tfdeploy.errors import RunError
-from unit.test_run import make_run
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 

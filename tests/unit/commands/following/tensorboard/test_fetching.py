@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import base64
-import threading
 import zlib
 from dataclasses import replace
 
 import pytest
+from support.builders import eventually, make_run
 from support.events import NAME, version
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.events import EventBatch, EventPiece, UnreadableEvents
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
-from tfdeploy.errors import AgentError, TransferFailed, Unreachable
-from unit.builders import eventually
-from unit.test_run import make_run
+from tfdeploy.errors import AgentError, Cancelled, TransferFailed, Unreachable
 
 ENDED = EventBatch([], [], True, True)
 
@@ -50,6 +48,7 @@ class FakeFleet:
 
     def __init__(self, inventory, version, cancel):
         self.agents = {host.name: FakeAgent(host.name) for host in inventory.hosts}
+        self._cancel = cancel
 
     def __enter__(self):
         return self
@@ -59,12 +58,12 @@ class FakeFleet:
 
     def follow_events(self, run, present):
         self.plans.append(run.plan.hosts)
-        return FakeFollowing(self.answers.pop(0) if self.answers else [])
+        return FakeFollowing(self.answers.pop(0) if self.answers else [], self._cancel)
 
 
 class FakeFollowing(FakeFleet):
-    def __init__(self, events):
-        self._events = events
+    def __init__(self, events, cancel):
+        self._events, self._cancel = events, cancel
         self.is_active = True
 
     def events(self, deadline):
@@ -72,7 +71,8 @@ class FakeFollowing(FakeFleet):
             host, event = self._events.pop(0)
             self.is_active = event is not ENDED
             yield host, event
-        threading.Event().wait(0.01)
+        if self._cancel.wait(0.01):
+            raise Cancelled("the fetcher was closed")
 
 
 @pytest.fixture

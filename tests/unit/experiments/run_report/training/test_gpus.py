@@ -6,13 +6,13 @@ import json
 import math
 
 import pytest
+from support.finished import ONE, START, TWO, facts_of, finished_run
 
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.training import charts, gpu_lines, gpu_use
 from tfdeploy.experiments.run_report.training.charts import TrainedRun
 from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
 from tfdeploy.experiments.scalars import Point
-from unit.experiments.run_report.finished import ONE, START, TWO, facts_of, finished_run
 
 GPU_TASKS = ("worker-0", "worker-1")
 

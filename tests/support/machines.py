@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,18 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e.conftest import HOSTS, SET, ssh
+
 from support import leftovers
 from support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+ROOT = Path(__file__).resolve().parents[2]
+# Each of pytest-xdist's workers has its own set of hosts.
+SET = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SSH_CONFIG = ROOT / "tests" / "hosts" / ".keys" / f"ssh_config.{SET}"
+HOSTS = ("ps0", "ps1", "chief", "worker1")
 # The command line of a process that looks like a task but is none of the tests' tasks.
 BYSTANDER = "python train_async.py --job_name=worker --task_index=1"
 LIFE_S = "3600"
 # A machine with this file was left in the middle of a fault: tests/hosts/up creates it again.
 FAULTY = "/faulty"
+
+
+def ssh(host: str, command: str) -> str:
+    argv = ["ssh", "-F", str(SSH_CONFIG), host, command]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
 def docker(*words: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from support.builders import make_launch
 from tfdeploy.agent import paths, records
-from unit.builders import make_launch
 
 TASK = ("p", "r", "worker:0")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.host_python import tf_python
 from support.ports import free_ports
-from support.projects import STUB as INTEGRATION_STUB
+from support.projects import STUB as STUB_SCRIPT
 from support.projects import Project
 from support.sshd import alive
 from support.waiting import until
@@ -73,7 +73,7 @@ class Training(Project):
 
     def add_script(self, script: str) -> None:
         """Add another script of these tests to the folder, for imports."""
-        source = INTEGRATION_STUB if script == STUB else SCRIPTS / script
+        source = STUB_SCRIPT if script == STUB else SCRIPTS / script
         shutil.copy(source, self.folder / script)
 
     def start(self) -> Training:

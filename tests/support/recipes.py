@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import warm
+from support import command_line, warm
 from support.host_python import tf_python
 from support.projects import environment
 
@@ -69,11 +67,8 @@ def run(
     copy = copied_to(folder)
     env = environment(copy)
     env["PATH"] = f"{Path(tf_python()).parent}:{env['PATH']}"
-    done = subprocess.run(
-        [sys.executable, "-m", "tfdeploy", "run", "--hosts", hosts, "--json", "--", *words],
-        cwd=copy / recipe, env=env,
-        capture_output=True, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    command = ("run", "--hosts", hosts, "--json", "--", *words)
+    done = command_line.run(*command, cwd=copy / recipe, env=env)
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     report = json.loads(done.stdout)
     return RecipeRun(recipe, copy, report["tasks"], Path(report["collected"]))

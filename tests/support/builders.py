@@ -17,10 +17,23 @@ from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import placing
+from tfdeploy.run import Run
 
 FILE = Path("/home/ada/hosts.toml")
 NOBODY_UID = 65534
 EXAMPLE_HINT = "tfdeploy example shows every key"
+RUN_HOSTS = """
+[defaults]
+python = "py"
+env = {A = "1"}
+[hosts.p]
+ps = 1
+[hosts.w]
+gpus = [3, 1]
+workers = "per-gpu"
+address = "10.0.0.2"
+[hosts.idle]
+"""
 
 
 def hosts_toml(hosts="[hosts.a]\nworkers = 1", *, training="", top=""):
@@ -60,6 +73,25 @@ def plan_refusal(hosts, **addresses):
     with pytest.raises(PlanError) as refused:
         placing.make_plan(inventory, named)
     return refused.value.message, refused.value.hint
+
+
+def make_run(folder, name="hosts.toml", run_id="20260101-000000-aaaa", hosts=RUN_HOSTS, **changes):
+    """Return the run of a hosts.toml that it writes into `folder`; hosts have made-up addresses."""
+    file = folder / name
+    file.write_text(hosts_toml(hosts, **changes))
+    loaded = inventories.load(file)
+    addresses = {host.name: host.address or f"{host.name}.example" for host in loaded.hosts}
+    hosts = (host.model_copy(update={"address": addresses[host.name]}) for host in loaded.hosts)
+    resolved = loaded.model_copy(update={"hosts": tuple(hosts)})
+    return Run(run_id, "f00d", "a9e", resolved, placing.make_plan(resolved, addresses))
+
+
+def put(tree, path, content="x"):
+    """Write a file below the folder `tree`; return its path."""
+    file = tree / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
 
 
 @contextmanager

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from e2e.conftest import SSH_CONFIG
-from support import evidence
+from support import command_line, evidence
+from support.machines import MACHINES, SSH_CONFIG, repair, repaired_machines
 from support.projects import toml
 from support.waiting import until
 
-from faults.machines import MACHINES, repair, repaired_machines
-
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
 PROJECT = "machines"
 RUNS = f"/home/trainer/.tfdeploy/{PROJECT}/runs"
 SCRIPTS = Path(__file__).parent / "scripts"
-STUBS = Path(__file__).parents[1] / "support" / "stub"
+STUBS = Path(__file__).parent / "stub"
 STUB = "steps.py"  # no TensorFlow: it opens its port, and runs until it is stopped
 SETTINGS = {"stop_grace_s": 2, "ready_timeout_s": 900, "orphan_timeout_s": 15}
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "1", "OMP_NUM_THREADS": "1"}
@@ -77,10 +75,7 @@ class Site:
 
     def tf(self, *words: str) -> subprocess.CompletedProcess[str]:
         evidence.used(self)
-        return subprocess.run(
-            [sys.executable, "-m", "tfdeploy", *words], cwd=self.folder,
-            capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return command_line.run(*words, cwd=self.folder, env=os.environ)
 
     def ok(self, *words: str) -> str:
         done = self.tf(*words)
@@ -203,11 +198,10 @@ class Command:
     def __init__(self, site: Site, words: tuple[str, ...]) -> None:
         self.site = site
         self.file = site.folder / f"{'-'.join(words)}.txt"
-        command = [sys.executable, "-u", "-m", "tfdeploy", *words]
-        with self.file.open("w") as out:
-            self._process = subprocess.Popen(
-                command, cwd=site.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
+        self.file.unlink(missing_ok=True)
+        self._process = command_line.start_with_output_in(
+            self.file, *words, cwd=site.folder, env=os.environ
+        )
 
     @property
     def output(self) -> str:

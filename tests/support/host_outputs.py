@@ -1,0 +1,31 @@
+"""A chief that has written outputs, and how they are held for transfer."""
+
+from __future__ import annotations
+
+import os
+
+from support.builders import make_launch
+from support.chief import TASK
+from tfdeploy.agent import paths, records
+from tfdeploy.agent.outputs import hold, listing
+from tfdeploy.agent.protocol.outputs import UnitToHold
+from tfdeploy.release.gitignore import to_expressions
+
+
+def start_task(root, *patterns, folders=(), **changes):
+    task = root / "p" / "runs" / "r" / "worker-0"
+    (task / "work").mkdir(parents=True, exist_ok=True)
+    outputs = records.Outputs(to_expressions("outputs", patterns), [*map(os.fspath, folders)])
+    task_launch = records.to_json(make_launch(outputs=outputs, **changes))
+    records.write(paths.launch(os.fspath(task)), task_launch)
+    return task / "work"
+
+
+def hold_outputs(*names):
+    units = [u for u in listing.outputs(*TASK).outputs if u.path in names or not names]
+    requested = [UnitToHold(u.path, u.kind, [path for path, _, _ in u.files]) for u in units]
+    return hold.hold(*TASK, requested)
+
+
+def errors(answer):
+    return {bad.path: bad.error for bad in answer.bad}
