@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 # Its steps mostly sleep. The steps of digits/train.py would use all CPUs of the machine.
-SLEEPING = ROOT / "tests" / "faults" / "scripts" / "train_async.py"
+SLEEPING = ROOT / "tests" / "support" / "scripts" / "train_async.py"
 
 
 def accuracy(project, collected: str) -> subprocess.CompletedProcess[str]:
