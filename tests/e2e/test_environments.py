@@ -34,7 +34,8 @@ def test_init_and_run_are_enough_on_bare_hosts_without_a_network(bare):
     out = bare.ok("init", *HOSTS, "--ssh-config", str(SSH_CONFIG))
     assert "no Python with TensorFlow on ps0, ps1: tfdeploy installs the packages of [env]" in out
     written = inventory.load(bare.folder / "hosts.toml")
-    assert written.env.requirements == ("tensorflow",)
+    packages = [requirement.partition("==")[0] for requirement in written.env.requirements]
+    assert packages == ["tensorflow", "numpy"]
     assert {host.python for host in written.hosts} == {"python3"}
     assert bare.json("run")["result"] == "succeeded"
     assert list(bare.folder.glob("runs/*/checkpoints/model.ckpt-*"))

@@ -8,8 +8,8 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from support.machines import FAULTY, MACHINES, docker, ssh
-from support.sites import PROJECT, RUNS, STUB, training
+from support.machines import FAULTY, MACHINES, ssh
+from support.sites import PROJECT, STUB, training
 from support.waiting import until
 
 from faults import table
@@ -21,7 +21,6 @@ HOSTS = {"ps0": {"ps": 1}, "chief": {"workers": 1}, "worker1": {"workers": 1}}
 BY_PORT = {"ready": "port"}  # for the stub, which answers no health check
 # docker-compose.yml mounts a disk of 8 MiB at /small on each machine.
 SMALL_DISK = "/small/tfdeploy"
-ROOT = "/home/trainer/.tfdeploy"
 # Python runs .pth files when it starts. The times of files are not shifted.
 CLOCK_FILE = "/opt/python/lib/python3.11/site-packages/an_hour_ahead.pth"
 SHIFT_CLOCK = "import time; time.time = lambda now=time.time: now() + 3600"
@@ -96,29 +95,6 @@ def test_a_full_disk_at_push_is_reported_and_the_old_release_stays(tmp_path):
         site.start()
         table.record("19 a disk full at push", detected_s, None, None, site.startup_s)
     MACHINES["worker1"].shell(f"chmod -R u+w {SMALL_DISK}; rm -rf {SMALL_DISK}")
-
-
-@contextmanager
-def read_only_disk(machine):
-    """Let the kernel refuse every write below the machine's root, as after an error of its disk."""
-    machine.shell(f"touch {FAULTY}")
-    mount = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
-    docker("exec", "--privileged", "-u", "root", machine.container, "sh", "-c", mount)
-    try:
-        yield
-    finally:
-        docker("exec", "--privileged", "-u", "root", machine.container, "umount", ROOT)
-        machine.shell(f"rm -f {FAULTY}")
-
-
-def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(tmp_path):
-    with training(tmp_path, STUB, hosts=HOSTS, training=BY_PORT) as site:
-        site.start()
-        with read_only_disk(MACHINES["worker1"]):
-            assert {task["state"] for task in site.tasks().values()} == {"READY"}
-            site.tf("prune", "--keep", "0", "--yes")
-            assert all(MACHINES[host].names(RUNS) == [site.run] for host in HOSTS)
-            assert f"all processes of run {site.run} have exited" in site.ok("stop")
 
 
 def _small_disk_files():

@@ -1,0 +1,39 @@
+"""A host whose disk becomes read-only, in a mount namespace of its own, is shown and stopped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.projects import environment
+
+SCRIPT = """
+set -e
+tfdeploy start
+mount --bind "$1" "$1"
+mount -o remount,ro,bind "$1"
+! touch "$1/file" 2>/dev/null
+tfdeploy status
+tfdeploy prune --keep 0 --yes
+ls "$1"/*/runs
+tfdeploy stop
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lasting", ["local"], indirect=True)
+def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(world):
+    project = world.pushed("--hold")
+    script = SCRIPT.replace("tfdeploy ", f"{sys.executable} -m tfdeploy ")
+    (host,) = project.hosts.values()
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", host["directory"]],
+        cwd=project.folder, env=environment(project.folder), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"\n{task} " in done.stdout for task in ("ps:0", "worker:0", "worker:1"))
+    assert "LOST" not in done.stdout
+    run = project.runs[-1]
+    assert f"\n{run}\n" in done.stdout, "prune keeps the run, which is live"
+    assert f"all processes of run {run} have exited" in done.stdout
