@@ -99,7 +99,7 @@ def _save(candidate: _Candidate) -> RecoveredRun:
         raise RunError(
             f"{fold_names(candidate.hosts)} and {fold_names(candidate.differing)} have different "
             f"records of run {candidate.run.id}",
-            "use the folder runs/ of the controller that started it; or start a new run",
+            "use the folder runs/ of the controller that last started it; or start a new run",
         )
     runs.save(candidate.run)
     return RecoveredRun(candidate.run, candidate.hosts)
