@@ -266,7 +266,7 @@ def test_prune_at_a_terminal_deletes_nothing_unless_the_answer_is_yes(project, a
     code, screen = run_at_terminal(project, answer, "prune", "--keep", "1")
     assert f"run {OLDER}: model.ckpt-3 of worker:0" in screen
     assert code in (1, 130)
-    assert screen.rstrip().endswith("error: not confirmed: nothing was changed")
+    assert screen.rstrip().endswith("nothing was deleted")
     assert {host: listed(project, host) for host in project.hosts} == before
 
 
