@@ -171,9 +171,11 @@ class Run:
         """
         from tfdeploy.commands.resume import resume
 
-        record = self.record
-        changes = self._changes(record, counts, on, without)
-        return resume(record, changes, on_report, cancel=cancel)
+        def act(record: records.Run) -> ResumeResult:
+            changes = self._changes(record, counts, on, without)
+            return resume(record, changes, on_report, cancel=cancel)
+
+        return self._with_newest_record(act)
 
     def scale(
         self,
@@ -189,8 +191,10 @@ class Run:
         """
         from tfdeploy.commands.scale import scale
 
-        record = self.record
-        return scale(record, self._changes(record, counts, on), on_report, cancel=cancel)
+        def act(record: records.Run) -> ScaleResult:
+            return scale(record, self._changes(record, counts, on), on_report, cancel=cancel)
+
+        return self._with_newest_record(act)
 
     def collect(self, *, every: bool = False) -> CollectResult:
         """Fetch the newest checkpoint (or `every` one), outputs, events and all logs.
@@ -219,14 +223,21 @@ class Run:
         return self._ask(stop)
 
     def _ask(self, act: Callable[[Fleet, records.Run], R]) -> R:
-        """Call `act` with the run's hosts and its record; once more if they have a newer one."""
-        try:
-            with _open_fleet(record := self.record) as fleet:
+        """Call `act` with the run's hosts and its newest record."""
+
+        def act_with_fleet(record: records.Run) -> R:
+            with _open_fleet(record) as fleet:
                 return act(fleet, record)
+
+        return self._with_newest_record(act_with_fleet)
+
+    def _with_newest_record(self, act: Callable[[records.Run], R]) -> R:
+        """Call `act` with the run's record; once more if its hosts have a newer one."""
+        try:
+            return act(self.record)
         except OutdatedRecord as outdated:
             take_newer_record(outdated)
-        with _open_fleet(record := self.record) as fleet:
-            return act(fleet, record)
+        return act(self.record)
 
     def _changes(
         self,

@@ -242,10 +242,13 @@ def _ask_which(several: SeveralLiveRuns) -> Run:
 
 
 def take_newer_record(outdated: OutdatedRecord) -> None:
-    """Replace the controller's record of a run by the newer one that its hosts have."""
+    """Replace the controller's record of a run by the newer one that its hosts have, unless another
+    command has done it."""
     from tfdeploy.commands.following import recover_record
     from tfdeploy.output.console import Console
 
+    if recover_record.has_newer_record(outdated):
+        return
     inventory = load_inventory(outdated.hosts_file)
     recovered = recover_record.take_newer_record(inventory, outdated)
     Console().print_newer_record(recovered.run, recovered.hosts)

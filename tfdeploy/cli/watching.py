@@ -110,11 +110,18 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
+
+    def is_over() -> bool:
+        return watched.outdated is not None or started_again(run)
+
     try:
         with open_fleet(run) as fleet, fleet.watch(run, FIRST_LINES) as following:
-            return watched, show(watched, following, console, json, lambda: started_again(run))
+            ending = show(watched, following, console, json, is_over)
     except KeyboardInterrupt:
         return watched, Ending.INTERRUPTED
+    if watched.outdated:
+        raise watched.outdated
+    return watched, ending
 
 
 @add_command(

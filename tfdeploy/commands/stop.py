@@ -95,8 +95,8 @@ def stop_reachable(
     The chief's supervisor stays until all hosts were reached: it tells the tasks on hosts that SSH
     can't reach to end. If `silent`, it does not notify anybody, because this is not the run's end.
     """
-    run = replace(run, launched=launched)
     found, chief = _Answers(run), _chief(run)
+    to_stop = replace(run, launched=launched)
 
     def report(outcomes: Outcomes, waiting: list[str]) -> None:
         tell(_states(outcomes), waiting)
@@ -107,13 +107,15 @@ def stop_reachable(
 
     *first, last = _waves(run)
     for wave in first:
-        found.take(_stop_tasks(fleet, run, wave, report, silent=silent))
+        found.take(_stop_tasks(fleet, to_stop, wave, report, silent=silent))
     # With the last tasks, the chief is asked again: its supervisor exits when all have ended.
     again = [chief] if chief and chief not in last and not found.errors else []
     linger_s = 0.0 if found.errors else LINGER_S
-    found.take(_stop_tasks(fleet, run, [*last, *again], report, silent=silent, linger_s=linger_s))
+    found.take(
+        _stop_tasks(fleet, to_stop, [*last, *again], report, silent=silent, linger_s=linger_s)
+    )
     if chief and not found.errors and not found.chief_left:
-        _stop_tasks(fleet, run, [chief], report, tells=False)
+        _stop_tasks(fleet, to_stop, [chief], report, tells=False)
     unasked = [p for p in run.plan.placements if str(p.task) not in found.states]
     if unasked:
         tell(found.states, [*dict.fromkeys(p.host for p in unasked)])

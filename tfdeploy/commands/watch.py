@@ -16,7 +16,7 @@ from tfdeploy import run as runs
 from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
-from tfdeploy.errors import AgentError, TfdeployError
+from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 
 if TYPE_CHECKING:
@@ -146,6 +146,11 @@ class WatchedRun:
     def errors(self) -> list[TfdeployError]:
         """Return the errors of the hosts that do not report now."""
         return [host.error for host in self.hosts.values() if host.error]
+
+    @property
+    def outdated(self) -> OutdatedRecord | None:
+        """Return the error of a host that has a newer record of the run."""
+        return next((each for each in self.errors if isinstance(each, OutdatedRecord)), None)
 
     @property
     def continues(self) -> bool:

@@ -236,8 +236,8 @@ class Agent:
             if answer.get("busy") is True:
                 raise LeaseConflict(self.host, message, hint, str(answer.get("held_by", "")))
             if answer.get("outdated") is True and self._record:
-                record = self._record
-                raise OutdatedRecord(self.host, message, hint, record.id, record.inventory.file)
+                run, file = self._record, self._record.inventory.file
+                raise OutdatedRecord(self.host, message, hint, run.id, run.starts, file)
             raise AgentError(self.host, message, hint)
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")

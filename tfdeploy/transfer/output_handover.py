@@ -72,7 +72,7 @@ def _fetch_replicas(agent: Agent, old: Run, folder: Path) -> None:
     request = {"project": old.inventory.project, "run": old.id}
     with exclusive(old), disk_errors(agent):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
-        newer = [unit for unit in units if unit.is_safe and not _is_current(folder, unit)]
+        newer = [unit for unit in units if unit.is_safe and not unit.is_in_or_newer(folder)]
         incoming = old.folder / ".incoming-outputs" / agent.host
         task = {**request, "task": REPLICAS}
         run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
@@ -90,17 +90,6 @@ def _units_on_controller(old: Run, new: Run, folder: Path) -> Iterator[Unit]:
             continue
         root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
-
-
-def _is_current(folder: Path, unit: Unit) -> bool:
-    """Return whether `folder` has all files of the unit, none older than on its host."""
-    mtimes = [_mtime_ns(folder / local_path(path)) for path in unit.files]
-    stamps = unit.files.values()
-    return all(own >= mtime_ns for own, (_, mtime_ns) in zip(mtimes, stamps, strict=True))
-
-
-def _mtime_ns(file: Path) -> int:
-    return file.stat().st_mtime_ns if file.is_file() and not file.is_symlink() else -1
 
 
 def _is_newer(unit: Unit, on_host: Unit | None) -> bool:

@@ -2,6 +2,7 @@
 
 Nothing may be deleted that is not proven to be here: a file counts as collected only if the
 controller's copy has its size and its time, which a collect gives to a copy with the same content.
+A replica also counts if the controller's copy is newer.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def _parse(agent: Agent, run_folder: Path, answer: TaskResults) -> Iterator[Stor
 
     for unit in parse_units(agent, answer.results):
         folders = _folders_on_controller(run_folder, answer, unit)
-        collected = any(unit.is_in(folder) for folder in folders)
+        # A replica may be a copy of an older version of the chief's file.
+        is_here = Unit.is_in_or_newer if answer.replica else Unit.is_in
+        collected = any(is_here(unit, folder) for folder in folders)
         yield result(unit.path, unit.size, collected or _is_superseded(run_folder, unit))
     for special in answer.special:
         yield result(special.path, 0, False, special.what)
@@ -90,9 +93,11 @@ def _is_superseded(run_folder: Path, unit: Unit) -> bool:
 
     The run was then resumed on another host.
     """
-    if unit.kind != CHECKPOINT:
+    folder = run_folder / "checkpoints"
+    if unit.kind != CHECKPOINT or not folder.is_dir():
         return False
-    newest = state_file.read(str(run_folder / "checkpoints"))[:1]
+    names = [path.name for path in folder.iterdir()]
+    newest = [name for name in state_file.read(str(folder)) if state_file.file_set(names, name)][:1]
     own_step = state_file.step(newest[0]) if newest else None
     host_step = state_file.step(unit.path)
     return own_step is not None and host_step is not None and own_step > host_step

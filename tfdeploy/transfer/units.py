@@ -80,6 +80,11 @@ class Unit:
         """Return whether `folder` has all files with the same sizes and mtimes."""
         return all(_stamp(folder / local_path(path)) == stamp for path, stamp in self.files.items())
 
+    def is_in_or_newer(self, folder: Path) -> bool:
+        """Return whether `folder` has all files, none of them older."""
+        found = [(_stamp(folder / local_path(path)), stamp) for path, stamp in self.files.items()]
+        return all(own is not None and own[1] >= mtime_ns for own, (_, mtime_ns) in found)
+
 
 def parse_units(agent: Agent, answers: Sequence[OutputUnit]) -> list[Unit]:
     """Return the units that a host listed. Raises AgentError if one is invalid."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 
 from .. import TYPE_CHECKING
 from ..protocol.outputs import OutputUnit
@@ -96,11 +97,12 @@ class Walk:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, path))
                     elif entry.is_file(follow_symlinks=False):
-                        info = entry.stat(follow_symlinks=False)
-                        files[path] = (info.st_size, info.st_mtime_ns)
+                        with suppress(FileNotFoundError):  # it was removed
+                            info = entry.stat(follow_symlinks=False)
+                            files[path] = (info.st_size, info.st_mtime_ns)
                     else:
                         self.special.append((entry.path, path))
-        except FileNotFoundError:  # it was removed
+        except FileNotFoundError:  # the folder was removed
             pass
         except OSError as error:
             self.unread.append("{}: {}".format(name or ".", error.strerror))

@@ -280,8 +280,8 @@ class ResultsAnswer(Message):
 
 
 class TaskResults(ResultsAnswer):
-    """What a task of a run has written in the run's folder; replicas count as the chief's.
-    `incomplete` says why there may be more, "" if all is listed."""
+    """What a task of a run has written in the run's folder; a `replica` counts as the
+    chief's. `incomplete` says why there may be more, "" if all is listed."""
 
     run: str
     task: str
@@ -289,6 +289,7 @@ class TaskResults(ResultsAnswer):
     results: List[OutputUnit]
     special: List[SpecialFile]
     incomplete: str
+    replica: bool = False
 
 
 class ListResults(Request[ResultsAnswer]):

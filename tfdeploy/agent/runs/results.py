@@ -53,11 +53,12 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
 
 
 def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:
-    outputs = output_replicas.replicated_outputs(project, run).outputs
-    checkpoint = _newest_checkpoint(replicas.replica_dir(project, run))
-    listed = [*outputs, *(unit.to_message() for unit in checkpoint)]
-    if listed:
-        yield TaskResults(run, chief, True, listed, [], incomplete="")
+    walk = Walk()
+    units = list(output_replicas.replica_units(walk, project, run))
+    units += _newest_checkpoint(replicas.replica_dir(project, run))
+    if units or walk.incomplete:
+        listed = [unit.to_message() for unit in units]
+        yield TaskResults(run, chief, True, listed, [], walk.incomplete, replica=True)
 
 
 def _newest_checkpoint(folder: str) -> List[Unit]:

@@ -72,6 +72,12 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
     raise _not_found(missing, errors_of(outcomes))
 
 
+def has_newer_record(outdated: OutdatedRecord) -> bool:
+    """Return whether the controller has a newer record by now: another command has resumed or
+    scaled the run meanwhile."""
+    return runs.load(outdated.hosts_file, outdated.run).starts > outdated.starts
+
+
 def take_newer_record(inventory: Inventory, outdated: OutdatedRecord) -> RecoveredRun:
     """Replace the controller's record of a run by the newer one of its hosts. Raises as
     `recover_record` does."""
@@ -93,7 +99,7 @@ def _save(candidate: _Candidate) -> RecoveredRun:
         raise RunError(
             f"{fold_names(candidate.hosts)} and {fold_names(candidate.differing)} have different "
             f"records of run {candidate.run.id}",
-            "use the folder runs/ of the controller that started it; or start a new run",
+            "use the folder runs/ of the controller that last started it; or start a new run",
         )
     runs.save(candidate.run)
     return RecoveredRun(candidate.run, candidate.hosts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -149,6 +150,22 @@ def test_a_list_without_a_folder_that_can_not_be_read_says_so(work):
         os.close(parent)
     os.close(folder)
     assert listing.outputs(*TASK).incomplete.endswith("File name too long")
+
+
+def test_a_file_that_is_deleted_meanwhile_hides_no_other_file(work, monkeypatch):
+    write(work, *"abcd")
+    scandir = os.scandir
+
+    @contextmanager
+    def scandir_before_a_deletion(folder):
+        with scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        if folder == str(work):
+            (work / "a").unlink()
+        yield found
+
+    monkeypatch.setattr(units.os, "scandir", scandir_before_a_deletion)
+    assert {*list_outputs()} == {*"bcd"}
 
 
 def test_what_is_neither_file_nor_folder_is_named_except_links_to_what_stays(work):

@@ -15,7 +15,7 @@ import os
 from ... import TYPE_CHECKING, paths
 from ...machine import filesystem
 from ...outputs import delivery, integrity, listing
-from ...outputs.units import Walk
+from ...outputs.units import Unit, Walk
 from ...protocol.message import parse
 from ...protocol.outputs import OutputUnit, ReplicatedOutputs
 from ...protocol.record import to_json
@@ -23,7 +23,7 @@ from .. import heartbeat, signing
 from . import evaluator_files
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Dict, Iterator, List, Tuple
 
     from ...records import Launch
 
@@ -112,8 +112,12 @@ def fetch(launch: Launch, offer: Json) -> None:
 
 def replicated_outputs(project: str, run: str) -> ReplicatedOutputs:
     """List this host's replica. The verb `hold` takes its units as those of a task called TASK."""
-    folder = paths.work(paths.task(project, run, TASK))
-    return ReplicatedOutputs([unit.to_message() for unit in Walk().units(folder, "")])
+    return ReplicatedOutputs([unit.to_message() for unit in replica_units(Walk(), project, run)])
+
+
+def replica_units(walk: Walk, project: str, run: str) -> Iterator[Unit]:
+    """Yield the units of this host's replica."""
+    return walk.units(paths.work(paths.task(project, run, TASK)), "")
 
 
 def _newest(units: Units, limit_bytes: int) -> Units:

@@ -1,0 +1,24 @@
+"""When the controller asks the hosts for a newer record of a run."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import make_inventory
+
+from tfdeploy import run as runs
+from tfdeploy.commands.following.recover_record import has_newer_record
+from tfdeploy.errors import OutdatedRecord
+from tfdeploy.planning import placing
+
+RUN = "20260101-120000-abcd"
+HOST = '[hosts.a]\naddress = "10.0.0.1"\nworkers = 1\n'
+
+
+@pytest.mark.parametrize(("known", "newer"), [(1, True), (2, False)])
+def test_a_record_that_another_command_has_written_meanwhile_is_kept(tmp_path, known, newer):
+    file = tmp_path / "hosts.toml"
+    file.touch()
+    inventory = make_inventory(HOST).model_copy(update={"file": file})
+    plan = placing.make_plan_from_addresses(inventory)
+    runs.save(runs.Run(RUN, "f00d", "a9e", inventory, plan, starts=2))
+    assert has_newer_record(OutdatedRecord("a", "outdated", "", RUN, known, file)) is newer
