@@ -28,6 +28,13 @@ def scripts(training: Training) -> list[str]:
     return list(dict.fromkeys(word for command in commands for word in script_words(command)))
 
 
+def notebooks(training: Training) -> list[str]:
+    """Return the paths in the source at which the notebooks may be that the commands run."""
+    commands = (training.command_and_args(job)[0] for job in JOBS)
+    words = (word.removeprefix("./") for command in commands for word in command)
+    return [w for w in dict.fromkeys(words) if w.endswith(".ipynb") and not w.startswith("/")]
+
+
 def script_words(command: Sequence[str]) -> Iterator[str]:
     """Yield the words that are Python files, and the files that the module after -m may be."""
     for before, word in zip(("", *command), command, strict=False):
