@@ -132,6 +132,7 @@ class TrainingHistory:
 
 
 def _age_s(report: TaskReport) -> float:
-    """Return how long ago the task wrote what it reported."""
-    age_s = report.quiet_s if report.log_progress and report.step is None else report.step_age_s
-    return age_s or 0.0
+    """Return how long ago the task wrote what `position_of` reads."""
+    said = report.log_progress
+    is_of_log = said and (report.step is None or (said.epoch is not None and said.epochs))
+    return (report.quiet_s if is_of_log else report.step_age_s) or 0.0
