@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import PROCESS, SERVER
@@ -36,11 +37,13 @@ def notebooks(training: Training) -> list[str]:
 
 
 def script_words(command: Sequence[str]) -> Iterator[str]:
-    """Yield the words that are Python files, and the files that the module after -m may be."""
+    """Yield the words that are Python files, and the files that the module after -m may be, with
+    its packages."""
     for before, word in zip(("", *command), command, strict=False):
         if before == "-m":
-            path = word.replace(".", "/")
-            yield from (f"{path}.py", f"{path}/__main__.py")
+            paths = list(accumulate(word.split("."), "{}/{}".format))
+            yield from (f"{path}/__init__.py" for path in paths)
+            yield from (f"{paths[-1]}.py", f"{paths[-1]}/__main__.py")
         elif word.endswith(".py"):
             yield word.removeprefix("./")
 
