@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class SeveralLiveRuns(RunError):
-    """A name means several live runs: `live`, the newest first; with `silent`, hosts that do not
-    answer, some of them only may be live."""
+    """A name means several live runs: `live`, the newest first. If there are `silent` hosts, which
+    do not answer, some of these runs are only possibly live."""
 
     def __init__(self, live: list[Run], silent: Collection[str] = ()) -> None:
         lines = (f"\n  {number}  {_describe(run)}" for number, run in enumerate(live, 1))
-        kind = f"runs that live, or may live on {fold_names(silent)}," if silent else "live runs"
+        kind = f"runs that are live, or may be on {fold_names(silent)}," if silent else "live runs"
         super().__init__(
             f'{len(live)} {kind} are named "{live[0].name}":{"".join(lines)}',
             f"type the id of one instead of the name, such as {live[0].id}",

@@ -36,4 +36,4 @@ def test_a_name_means_its_live_run_unless_a_newer_one_may_live_on_a_silent_host(
 
 def test_runs_that_only_may_live_are_listed_as_such(named):
     message = SeveralLiveRuns(named[:2], ["new"]).message
-    assert message.startswith("2 runs that live, or may live on new, are named")
+    assert message.startswith("2 runs that are live, or may be on new, are named")
