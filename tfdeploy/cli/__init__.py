@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _run_with_newest_record(arguments: list[str]) -> None:
-    """Run the command; once more if a host knew better what has become of the run."""
+    """Run the command; once more if a host has a newer record of the run than the controller."""
     try:
         command.run(arguments)
     except OutdatedRecord as outdated:

@@ -260,7 +260,8 @@ def _output_files() -> list[tuple[int, int]]:
 
 def _excluded(inventory: Inventory) -> tuple[str, ...]:
     """Return patterns of what is not source: the results of runs, the directories of local hosts,
-    the data sets, and the hosts file (no task reads it, and a changed timeout needs no push)."""
+    the data sets, and the hosts file (no task reads it, and a changed timeout needs no push). A
+    notebook that a command runs is source."""
     root = inventory.source_root
     local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
     own = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
@@ -268,7 +269,8 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     data = (gitignore.literal(path) for path in _data_in_source(inventory))
     files = {inventory.file, inventory.file.resolve()}
     hosts = (gitignore.literal(f.relative_to(root)) for f in files if f.is_relative_to(root))
-    return (*inventory.source.exclude, *folders, *data, *hosts)
+    notebooks = (f"!{gitignore.literal(path)}" for path in frameworks.notebooks(inventory.training))
+    return (*notebooks, *inventory.source.exclude, *folders, *data, *hosts)
 
 
 def _data_in_source(inventory: Inventory) -> Iterator[Path]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 PACKAGES = {
     "absl": "absl-py",
     "attr": "attrs",
+    "Bio": "biopython",
     "bs4": "beautifulsoup4",
     "Crypto": "pycryptodome",
     "cv2": "opencv-python-headless",
@@ -24,22 +25,30 @@ PACKAGES = {
     "dotenv": "python-dotenv",
     "faiss": "faiss-cpu",
     "fitz": "pymupdf",
+    "gflags": "python-gflags",
+    "gin": "gin-config",
     "git": "gitpython",
     "google.protobuf": "protobuf",
     "googleapiclient": "google-api-python-client",
     "grpc": "grpcio",
+    "hydra": "hydra-core",
+    "imblearn": "imbalanced-learn",
     "mpl_toolkits": "matplotlib",
     "official": "tf-models-official",
     "OpenSSL": "pyopenssl",
     "PIL": "pillow",
     "pkg_resources": "setuptools",
     "pylab": "matplotlib",
+    "pywt": "pywavelets",
     "ruamel": "ruamel.yaml",
     "serial": "pyserial",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
+    "skopt": "scikit-optimize",
     "slugify": "python-slugify",
     "snappy": "python-snappy",
+    "sonnet": "dm-sonnet",
+    "tree": "dm-tree",
     "umap": "umap-learn",
     "yaml": "pyyaml",
     "zmq": "pyzmq",
@@ -56,6 +65,16 @@ def find(program: Mapping[str, Module]) -> dict[str, tuple[str, Import]]:
             if not each.is_optional and each.top not in sys.stdlib_module_names:
                 found.setdefault(package_of(each.full_name), (path, each))
     return found
+
+
+def missing(program: Mapping[str, Module], file: str, line: int, module: str) -> str:
+    """Return the package to install if an import in a line of a program does not find a module.
+
+    The module may be only the start of what the line names: `google` of google.cloud.storage.
+    """
+    written = program[file].foreign if file in program else ()
+    names = [each.full_name for each in written if each.line == line]
+    return package_of(next((n for n in names if f"{n}.".startswith(f"{module}.")), module))
 
 
 def package_of(module: str) -> str:

@@ -60,7 +60,9 @@ def explore(
     answered = {h: f for h, f in found.items() if not isinstance(f, TfdeployError)}
     sharing = _find_sharing(fleet, {host: survey.here for host, (_, survey) in answered.items()})
     return {
-        host: each if isinstance(each, TfdeployError) else replace(each[0], sharing=sharing)
+        host: each
+        if isinstance(each, TfdeployError)
+        else replace(each[0], sharing=sharing, missing=_missing(each[1], program))
         for host, each in found.items()
     }
 
@@ -143,16 +145,20 @@ def _machine(
         python_version=versions.get(python, survey.version),
         tensorflow="" if import_error else _tensorflow(survey).version,
         import_error=import_error,
-        missing=_missing(survey),
         architecture=facts.machine,
         libc=facts.libc,
         addresses=tuple(facts.addresses),
     )
 
 
-def _missing(survey: HostFacts) -> tuple[str, ...]:
-    modules = [each.missing for each in survey.program if each.missing]
-    return tuple(dict.fromkeys(map(packages.package_of, modules)))
+def _missing(survey: HostFacts, program: Program) -> tuple[str, ...]:
+    """Return the packages of the program that a host lacks."""
+    names = (
+        packages.missing(program.files, each.file, each.line, each.missing)
+        for each in survey.program
+        if each.missing
+    )
+    return tuple(dict.fromkeys(names))
 
 
 def _find_sharing(fleet: Fleet, ids: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,11 @@ def _script(folder: Path, wanted: Path | None) -> Path:
             raise InventoryError(
                 f"--script: {wanted} is outside of {folder}, the folder that is sent to the hosts",
                 "write hosts.toml beside the script: --hosts FOLDER/hosts.toml",
+            )
+        if script.suffix == ".ipynb":
+            raise InventoryError(
+                f"--script: {wanted} is a notebook; expected a Python script",
+                f"convert it: jupyter nbconvert --to script {shlex.quote(str(wanted))}",
             )
         return script
     for name in USUAL_NAMES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import ENDED, READY, RUNNING, STOPPED, SUCCEEDED
+from tfdeploy.commands.following.training_history import progress_age_s
 
 if TYPE_CHECKING:
     from tfdeploy.agent.records import TaskReport
@@ -41,8 +42,8 @@ def is_healthy(report: TaskReport) -> bool:
 
 
 def is_stalled(report: TaskReport) -> bool:
-    """Return whether the task trains, and for STALLED_S has neither reported a step nor, as after a
-    resume, changed its state."""
+    """Return whether the task trains, and for STALLED_S has neither reported a step, or a batch of
+    Keras, nor, as after a resume, changed its state."""
     trains = report.state in (READY, RUNNING) and report.step is not None
-    age_s = min(report.step_age_s or 0.0, report.age_s)
+    age_s = min(progress_age_s(report), report.age_s)
     return trains and age_s > STALLED_S

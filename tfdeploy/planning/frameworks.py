@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import PROCESS, SERVER
@@ -28,12 +29,21 @@ def scripts(training: Training) -> list[str]:
     return list(dict.fromkeys(word for command in commands for word in script_words(command)))
 
 
+def notebooks(training: Training) -> list[str]:
+    """Return the paths in the source at which the notebooks may be that the commands run."""
+    commands = (training.command_and_args(job)[0] for job in JOBS)
+    words = (word.removeprefix("./") for command in commands for word in command)
+    return [w for w in dict.fromkeys(words) if w.endswith(".ipynb") and not w.startswith("/")]
+
+
 def script_words(command: Sequence[str]) -> Iterator[str]:
-    """Yield the words that are Python files, and the files that the module after -m may be."""
+    """Yield the words that are Python files, and the files that the module after -m may be, with
+    its packages."""
     for before, word in zip(("", *command), command, strict=False):
         if before == "-m":
-            path = word.replace(".", "/")
-            yield from (f"{path}.py", f"{path}/__main__.py")
+            paths = list(accumulate(word.split("."), "{}/{}".format))
+            yield from (f"{path}/__init__.py" for path in paths)
+            yield from (f"{paths[-1]}.py", f"{paths[-1]}/__main__.py")
         elif word.endswith(".py"):
             yield word.removeprefix("./")
 

@@ -38,6 +38,7 @@ def read(root: Path, scripts: Iterable[str], has: Callable[[str], bool]) -> dict
     waiting = list(dict.fromkeys(scripts))
     first = list(dict.fromkeys(_above(path)[0] for path in waiting))
     folders = list(dict.fromkeys(folder for path in waiting for folder in _above(path)))
+    added: list[str] = []
     found: dict[str, Module] = {}
     while waiting and len(found) < MAX_MODULES:
         path = waiting.pop(0)
@@ -46,9 +47,10 @@ def read(root: Path, scripts: Iterable[str], has: Callable[[str], bool]) -> dict
         except SyntaxError as error:
             found[path] = Module(syntax.Syntax(), (), f"line {error.lineno}: {error.msg}")
             continue
+        added += [posixpath.join(f, word) for f in folders for word in content.added_folders]
         foreign = []
         for each in content.imports:
-            places = first if each.top in sys.stdlib_module_names else [*folders, *FOLDERS]
+            places = first if each.top in sys.stdlib_module_names else [*folders, *FOLDERS, *added]
             own = [*_files(each, _above(path)[:1] if each.level else places, has)]
             is_foreign = not own and not each.level and MAIN not in each.full_name.split(".")
             foreign += [each] if is_foreign else []

@@ -119,6 +119,7 @@ def _read(tree: _Tree) -> Release:
         if (info.st_dev, info.st_ino) not in tree.excluded_inodes
         and not _is_by_product(tree, path, info)
     }
+    _refuse_virtual_environment(tree, infos)
     if tree.is_code:
         _refuse_large_files(tree, infos)
     if not infos:
@@ -182,6 +183,16 @@ def _is_asked_for(tree: _Tree, path: str) -> bool:
     return False in decisions
 
 
+def _refuse_virtual_environment(tree: _Tree, paths: Iterable[str]) -> None:
+    """Raise PlanError for a folder with a Python of this machine, and with large libraries."""
+    for folder, _, name in (path.rpartition("/") for path in paths):
+        if folder and name == "pyvenv.cfg":
+            raise PlanError(
+                f"{folder}/ is a Python virtual environment, which runs only on this machine",
+                f'add "{folder}/" to {tree.key}.exclude; [env] builds one on each host',
+            )
+
+
 def _refuse_large_files(tree: _Tree, infos: Mapping[str, os.stat_result]) -> None:
     large = [
         path
@@ -240,23 +251,11 @@ def _target(tree: _Tree, path: str) -> str:
     target = os.readlink(tree.root / path)  # noqa: PTH115 - a Path would normalize the text
     inside = os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120
     if target.startswith("/") or inside == ".." or inside.startswith("../"):
-        environment = _virtual_environment(tree, path)
-        if environment:
-            raise PlanError(
-                f"{environment}/ is a Python virtual environment, which runs only on this machine",
-                f'add "{environment}/" to {tree.key}.exclude; [env] builds one on each host',
-            )
         raise PlanError(
             f"{path} links to {target}, which is outside of {tree.root} and so not on the hosts",
             f'copy it in, or add "{path}" to {tree.key}.exclude',
         )
     return target
-
-
-def _virtual_environment(tree: _Tree, path: str) -> str:
-    """Return the folder of the virtual environment that has the file; "" if there is none."""
-    folders = [str(folder) for folder in PurePosixPath(path).parents][:-1]
-    return next((f for f in folders if (tree.root / f / "pyvenv.cfg").is_file()), "")
 
 
 def _hash(file: Path, info: os.stat_result) -> str:

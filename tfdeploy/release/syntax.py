@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ DEFINE_FLAG = {"add_argument", "add_option", "option"}
 ABSL_PREFIX = "DEFINE_"  # of the functions of absl.flags and tf.app.flags
 REQUIRE_FLAG = {"mark_flag_as_required", "mark_flags_as_required"}  # of absl.flags
 CHECKPOINT_DIR = "checkpoint_dir"
+ADD_TO_LIST = {"append", "insert", "extend"}
+FOLDER = re.compile(r"(?!/)[\w./-]{1,100}")
 JOBS = {"ps", "worker", "chief", "master", "evaluator"}
 
 
@@ -30,7 +33,8 @@ class Syntax:
     order, with whether they are required. `positionals` are argparse's arguments without dashes.
     `argv_words` is the number of words that it takes from sys.argv by their position.
     `checkpoint_dir` is the text that it uses under this name, "" if it has none. `workers` is the
-    number of workers in a cluster that the text lists, 0 if it lists none.
+    number of workers in a cluster that the text lists, 0 if it lists none. `added_folders` are
+    names of folders that it adds to Python's path, such as "lib".
     """
 
     names: frozenset[str] = frozenset()
@@ -41,6 +45,7 @@ class Syntax:
     argv_words: int = 0
     checkpoint_dir: str = ""
     workers: int = 0
+    added_folders: tuple[str, ...] = ()
 
 
 def read(text: str) -> Syntax:
@@ -68,6 +73,7 @@ def read(text: str) -> Syntax:
         argv_words=max(map(_argv_words, nodes), default=0),
         checkpoint_dir=next(_checkpoint_dirs(nodes), ""),
         workers=max(map(_workers, nodes), default=0),
+        added_folders=tuple(_added_folders(nodes)),
     )
 
 
@@ -135,6 +141,16 @@ def _checkpoint_dirs(nodes: list[ast.AST]) -> Iterator[str]:
             yield _text(node.value)
         elif isinstance(node, ast.Assign) and CHECKPOINT_DIR in map(_name, node.targets):
             yield from filter(None, [_text(node.value)])
+
+
+def _added_folders(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the texts in calls such as sys.path.append(os.path.join(here, "lib"))."""
+    for node in nodes:
+        match node:
+            case ast.Call(ast.Attribute(owner, attr), args) if _name(owner) == "path":
+                parts = args if attr in ADD_TO_LIST else []
+                words = (_text(each) for part in parts for each in ast.walk(part))
+                yield from filter(FOLDER.fullmatch, words)
 
 
 def _workers(node: ast.AST) -> int:

@@ -59,12 +59,18 @@ def test_a_script_below_the_folder_keeps_its_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("../x.py", "is outside of"), ("none.py", "there is no file")]
+    ("name", "message"),
+    [
+        ("../x.py", "is outside of"),
+        ("none.py", "there is no file"),
+        ("a.ipynb", "is a notebook; expected a Python script"),
+    ],
 )
-def test_a_script_elsewhere_is_refused(tmp_path, name, message):
+def test_a_script_elsewhere_or_a_notebook_is_refused(tmp_path, name, message):
     folder = tmp_path / "project"
     folder.mkdir()
     (tmp_path / "x.py").touch()
+    (folder / "a.ipynb").write_text('{"cells": []}')
     with pytest.raises(InventoryError, match=message):
         program.find(folder, folder / name)
 

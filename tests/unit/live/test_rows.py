@@ -8,10 +8,11 @@ from tfdeploy.agent.records import LogProgress
 from tfdeploy.errors import Unreachable
 from tfdeploy.live.columns import layout
 from tfdeploy.live.rows import COLUMNS, note_of, rows, state_text
-from unit.live.samples import GB, gpu, host_use, sample, task_use, watched_run
+from unit.live.samples import GB, gpu, host_use, keras, sample, task_use, watched_run
 from unit.output.samples import make_report
 
 FLEET = '[hosts.p]\nps = 1\n[hosts."w[001-200]"]\ngpus = 1\nworkers = 1'
+SILENT = {"step": 1, "step_age_s": 500.0, "age_s": 500.0}
 
 
 def cells(row, *names):
@@ -127,7 +128,9 @@ def test_more_kinds_of_tasks_than_lines_are_counted():
     [
         ({}, "READY"),
         ({"health": "FROZEN"}, "FROZEN"),
-        ({"step": 1, "step_age_s": 500.0, "age_s": 500.0}, "STALLED"),
+        (SILENT, "STALLED"),
+        ({**SILENT, "quiet_s": 1.0, "log_progress": keras(1, 20)}, "READY"),
+        ({**SILENT, "quiet_s": 1.0, "log_progress": LogProgress(loss="0.5")}, "STALLED"),
         ({"state": "BACKOFF", "health": "-"}, "BACKOFF"),
         ({"health": "x\x1b[2Jy"}, "x\\x1b[2Jy"),
     ],

@@ -41,7 +41,11 @@ def test_the_imports_of_a_script_are_tensorflow_unless_it_imports_only_others(te
         ('worker.command = "torchrun --nnodes=2 ./eval.py"', ["train.py", "eval.py"]),
         (
             'worker.command = "python -m pkg.train a"',
-            ["train.py", "pkg/train.py", "pkg/train/__main__.py"],
+            [
+                "train.py",
+                *("pkg/__init__.py", "pkg/train/__init__.py"),
+                *("pkg/train.py", "pkg/train/__main__.py"),
+            ],
         ),
     ],
 )

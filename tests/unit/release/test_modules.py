@@ -53,6 +53,26 @@ def test_modules_of_a_package_are_found_by_dots_and_by_full_names(tmp_path):
     assert foreign(program, "pkg/train.py") == foreign(program, "pkg/a.py") == []
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "sys.path.append('common')",
+        "sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))",
+        "path.append(str(Path(__file__).parent.parent / 'common'))",
+    ],
+)
+def test_modules_in_a_folder_that_the_script_adds_to_the_path_are_its_own(tmp_path, statement):
+    program = read(
+        tmp_path,
+        script="jobs/train.py",
+        jobs__train=f"{statement}\nimport helper, pandas",
+        common__helper="import other",
+        common__other="",
+    )
+    assert [*program] == ["jobs/train.py", "common/helper.py", "common/other.py"]
+    assert foreign(program, "jobs/train.py") == ["import pandas"]
+
+
 def test_a_file_around_the_script_hides_no_module_of_python(tmp_path):
     assert [*read(tmp_path, script="a/train.py", a__train="import json", json="")] == ["a/train.py"]
     assert [*read(tmp_path, train="import json", json="")] == ["train.py", "json.py"]

@@ -238,6 +238,8 @@ def test_a_virtual_environment_is_refused_as_a_whole(tree):
     (tree / "lab/.venv/bin").mkdir(parents=True)
     (tree / "lab/.venv/pyvenv.cfg").write_text("")
     (tree / "lab/.venv/bin/python").symlink_to("/usr/bin/python3")
+    with (tree / "lab/.venv/libtensorflow.so").open("wb") as library:
+        library.truncate(snapshot.MAX_CODE_BYTES + 1)
     assert refusal(tree) == (
         "lab/.venv/ is a Python virtual environment, which runs only on this machine",
         'add "lab/.venv/" to source.exclude; [env] builds one on each host',

@@ -54,6 +54,13 @@ def _keras_position(said: LogProgress, epoch: int, epochs: int) -> Position:
     return Position("epoch", epoch - 1, epochs)
 
 
+def progress_age_s(report: TaskReport) -> float:
+    """Return how long ago the task wrote what `position_of` reads."""
+    said = report.log_progress
+    is_of_log = said and (report.step is None or (said.epoch is not None and said.epochs))
+    return (report.quiet_s if is_of_log else report.step_age_s) or 0.0
+
+
 class TrainingHistory:
     """What one task reported about the training, each time that it moved. Times are seconds of any
     clock, the same for all calls."""
@@ -71,7 +78,7 @@ class TrainingHistory:
         if position is None or position == self.position:
             return
         before, self.position = self.position, position
-        age_s = _age_s(report)
+        age_s = progress_age_s(report)
         is_same_kind = before and (before.unit, before.end) == (position.unit, position.end)
         if not (before and is_same_kind and position.reached > before.reached):
             self._points.clear()
@@ -129,9 +136,3 @@ class TrainingHistory:
             return
         if math.isfinite(loss):
             self.losses.append(loss)
-
-
-def _age_s(report: TaskReport) -> float:
-    """Return how long ago the task wrote what it reported."""
-    age_s = report.quiet_s if report.log_progress and report.step is None else report.step_age_s
-    return age_s or 0.0

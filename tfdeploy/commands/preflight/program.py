@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import Statement
-from tfdeploy.environments.packages import find, package_of
+from tfdeploy.environments import packages
 from tfdeploy.errors import AgentError
 from tfdeploy.planning import frameworks
 from tfdeploy.planning.frameworks import title
@@ -58,19 +58,20 @@ def errors(intent: Intent, facts: HostFacts) -> Iterator[AgentError]:
         return  # another version of Python compiled it
     lacking: dict[str, ProgramError] = {}
     for each in facts.program:
-        cause = each.missing or each.error
+        is_of_package = _is_of_package(facts, each.missing)
+        cause = _package(intent, each) if is_of_package else each.missing or each.error
         if cause in said or _is_in_source(intent, each.missing):
             continue
         said.add(cause)
-        if _is_of_package(facts, each.missing) and not _is_excluded(intent, each.missing):
-            lacking[each.missing] = each
+        if is_of_package and not _is_excluded(intent, each.missing):
+            lacking[cause] = each
         else:
             yield AgentError(facts.host, *_explain(intent, facts, each))
     if lacking:
         places = ", ".join(_needed(intent, each) for each in lacking.values())
         absent = [name for name, each in facts.imports.items() if NOT_FOUND in each.error]
-        packages = list(dict.fromkeys(map(package_of, [*absent, *lacking])))
-        hint = _add_to_requirements(intent, packages)
+        names = [*map(packages.package_of, absent), *lacking]
+        hint = _add_to_requirements(intent, list(dict.fromkeys(names)))
         yield AgentError(facts.host, f"{facts.python_name} has no {places}", hint)
 
 
@@ -114,17 +115,21 @@ def _needed(intent: Intent, error: ProgramError) -> str:
     found = (each for each in module.foreign if each.line == error.line) if module else ()
     feature = next((each.feature for each in found if each.module == error.missing), "")
     needed_for = f" for {feature}" if feature else ""
-    return f"{package_of(error.missing)} ({error.file}, line {error.line}{needed_for})"
+    return f"{_package(intent, error)} ({error.file}, line {error.line}{needed_for})"
 
 
-def _add_to_requirements(intent: Intent, packages: list[str]) -> str:
+def _package(intent: Intent, error: ProgramError) -> str:
+    return packages.missing(intent.modules, error.file, error.line, error.missing)
+
+
+def _add_to_requirements(intent: Intent, names: list[str]) -> str:
     """Return what to write, so that the hosts get these packages."""
     env = intent.inventory.env
     if env and isinstance(env.requirements, str):
-        return f"add to {env.requirements}: {', '.join(packages)}"
+        return f"add to {env.requirements}: {', '.join(names)}"
     if env:
-        return f"in [env] of hosts.toml: {_line([*env.requirements, *packages])}"
-    of_program = {name: each.module for name, (_, each) in find(intent.modules).items()}
+        return f"in [env] of hosts.toml: {_line([*env.requirements, *names])}"
+    of_program = {name: each.module for name, (_, each) in packages.find(intent.modules).items()}
     foreign = [
         name
         for name, module in of_program.items()

@@ -84,6 +84,18 @@ def test_a_report_counts_from_the_time_at_which_the_task_wrote_it():
     assert history.rate(120) == 10
 
 
+def test_the_batches_of_keras_count_from_its_log_not_from_its_last_events():
+    """Its TensorBoard callback writes only at the end of an epoch."""
+    history = history_of(
+        *(
+            (now, {"step": 0, "step_age_s": now + 9.0, "age_s": now, "log_progress": keras(1, now)})
+            for now in range(0, 61, 2)
+        )
+    )
+    assert history.rate(60) == 1
+    assert history.late_s(60) is None
+
+
 def test_a_training_that_falls_back_has_no_rate_until_it_moves_again():
     history = steps((0, 0), (10, 100), (20, 50))
     assert history.rate(20) is None
