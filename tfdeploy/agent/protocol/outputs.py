@@ -75,6 +75,7 @@ class Pin(Request[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -102,6 +103,7 @@ class ListEvents(Request[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -148,6 +150,7 @@ class ListOutputs(Request[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -176,6 +179,7 @@ class FindFiles(Request[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
