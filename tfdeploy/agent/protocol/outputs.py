@@ -136,14 +136,15 @@ class SpecialFile(Message):
 
 class TaskOutputs(Message):
     """The newest unit first. `others` are files that the task's launch does not ask for;
-    `incomplete` says why there may be more files, "" if there are none. None from an older agent:
-    `special`."""
+    `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
+    deleted its own directory. None from an older agent: `special`."""
 
     folder: str
     outputs: List[OutputUnit]
     others: Total
     incomplete: str = ""
     special: Optional[List[SpecialFile]] = None
+    deleted: bool = False
 
 
 class ListOutputs(Request[TaskOutputs]):
