@@ -91,6 +91,7 @@ def test_durations_have_at_most_two_units(seconds, text):
         (b"new\nline\t", r"$'new\012line\011'"),
         (b"\x1b[31mred", r"$'\033[31mred'"),
         (b"bad\xff\\'", r"$'bad\377\134\047'"),
+        (b"\xf0\x9f\x98\x80\n", r"$'\360\237\230\200\012'"),
         ("ö\n".encode(), r"$'\303\266\012'"),
     ],
 )
