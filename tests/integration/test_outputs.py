@@ -179,15 +179,30 @@ def test_run_says_if_the_run_wrote_nothing(world):
 
 
 @LOCAL_ONLY
-def test_a_file_name_with_escape_sequences_is_neither_stored_nor_printed(world):
+def test_a_file_name_with_escape_sequences_is_neither_stored_nor_printed_and_can_be_renamed(world):
     project = training(world, "--hold")
-    (project.work("worker:0") / "\x1b[31mred").write_text("x")
+    name = os.fsdecode(b"\x1b[31mred\n'\t\xff")
+    (project.work("worker:0") / name).write_text("x")
     output = project.ok("collect")
+    quoted = r"$'\033[31mred\012\047\011\377'"
     assert (
-        r"skipped on here: \x1b[31mred of worker:0 (1 B): its name is not allowed on the controller"
-        in output
-    )
+        f"skipped on here: {quoted} of worker:0 (1 B): its name is not allowed on the controller; "
+        f"rename it: tfdeploy exec worker:0 --run {project.runs[-1]} -- mv {quoted} NAME"
+    ) in output
     assert not (project.run_folder / "outputs").exists()
+    project.ok("exec", "worker:0", "--", "mv", name, "red")
+    project.ok("collect")
+    assert (project.run_folder / "outputs/red").read_text() == "x"
+
+
+@LOCAL_ONLY
+def test_a_chief_that_deletes_its_directory_is_named(world):
+    command = ["python", "-c", "import os, shutil; shutil.rmtree(os.getcwd())"]
+    project = world.project(hosts=workers(world, 1), training={"command": command})
+    assert (
+        "worker:0 on here deleted its own directory, with everything that it wrote there"
+        in project.ok("run")
+    )
 
 
 KERAS = """

@@ -349,3 +349,27 @@ def test_a_file_that_was_written_again_with_equal_content_is_collected(uncollect
     project.ok("collect")
     after = document(project, "runs")["runs"][0]["results_collected"]
     assert after == before + len(names)
+
+
+def test_every_command_says_that_a_run_was_deleted_and_a_resume_still_starts_it(local):
+    project = local.pushed()
+    project.ok("run")
+    project.ok("prune", "--keep", "0", "--yes")
+    deleted = f"run {project.runs[-1]} was deleted from its hosts on "
+    for words in (
+        ["status"],
+        ["collect"],
+        ["attach"],
+        ["logs"],
+        ["fetch", "worker:0", "x"],
+        ["exec", "worker:0", "--", "ls"],
+    ):
+        done = project.tf(*words)
+        assert done.returncode == 1, words
+        assert deleted in done.stderr, (words, done.stderr)
+        assert "by tfdeploy prune of " in done.stderr
+        assert "Errno" not in done.stderr
+        assert "continues" not in done.stderr
+    stopped = project.ok("stop")
+    assert "UNKNOWN   worker:0  its host has no record and no process of it" in stopped
+    assert "resumes from model.ckpt-3" in project.ok("resume")

@@ -9,6 +9,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <store>/<project>/manifests/<release>.json    what a release contains
 <store>/<project>/envs/<environment>/         a Python environment, see environments/
 <root>/agent/<hash>/                          one version of the agent
+<root>/<project>/removals.jsonl               which runs were deleted, when, by whom
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
 <root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
@@ -142,6 +143,11 @@ def runs_of_all_hosts(project: str) -> List[str]:
 
 def run(project: str, run_id: str) -> str:
     return os.path.join(runs(project), run_id)
+
+
+def removals(project: str) -> str:
+    """Return the file that says which runs were deleted from this host."""
+    return os.path.join(root(), project, "removals.jsonl")
 
 
 def record(project: str, run_id: str) -> str:

@@ -23,6 +23,7 @@ SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
+UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
 SERVER, PORT, PROCESS = "server", "port", "process"
 GUARDED, OPEN = "guarded", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text

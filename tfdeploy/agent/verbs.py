@@ -17,7 +17,7 @@ from .protocol.record import to_json
 from .refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
     Body = Dict[str, Any]
 
@@ -170,12 +170,16 @@ def _answer(verb: str, body: Body) -> None:
         for answer in _answers(*_call(verb, body)):
             _send(answer)
     except Refusal as refusal:
-        _send({"refused": refusal.message, **_reasons(refusal)})
+        _send(_refused(refusal))
     except BrokenPipeError:
         raise
     except Invalid as error:
         _send({"failed": "invalid request {}: {}".format(verb, error)})
     except Exception as error:
+        removed = _removed(body)  # its run was deleted meanwhile
+        if removed:
+            _send(_refused(removed))
+            return
         import traceback  # costs as much as Python's own start
 
         _send({"failed": "{}: {}".format(type(error).__name__, error)})
@@ -201,16 +205,26 @@ def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
         yield {"end": True}
 
 
-def _reasons(refusal: Refusal) -> Body:
-    busy = {"busy": refusal.busy, "held_by": refusal.held_by}
-    return {"hint": refusal.hint, "outdated": refusal.outdated, **busy}
+def _refused(refusal: Refusal) -> Body:
+    reasons = {"hint": refusal.hint, "outdated": refusal.outdated, "busy": refusal.busy}
+    return {"refused": refusal.message, **reasons, "held_by": refusal.held_by}
+
+
+def _removed(body: Body) -> Optional[Refusal]:
+    """Return the refusal of a request for a run that was deleted from this host, if it is one."""
+    if not {"project", "run"} <= body.keys():
+        return None
+    from .runs import removal_log  # rarely needed
+
+    return removal_log.refusal(str(body["project"]), str(body["run"]))
 
 
 def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
     """Return the function that answers a request, and its arguments. Raises Invalid.
 
     A controller of another version says so: it may use fields that this agent does not know. One
-    that asks for the first time says which record of the run it has; raises Refusal for an old one.
+    that asks for the first time says which record of the run it has; raises Refusal for an old one,
+    and for a run that was deleted.
     """
     from_another_version = body.pop(ANOTHER_VERSION, False)
     record = body.pop(RECORD, None)
@@ -219,6 +233,9 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
 
         refuse_outdated(*record)
     request, function = (resolve(path) for path in VERBS[verb])
+    removed = _removed(body) if request.READS_RUN else None
+    if removed:
+        raise removed
     return function, arguments(parse(request, body, strict=not from_another_version))
 
 

@@ -5,12 +5,12 @@ Files are not checked for damage, and what `collect` fetched is not touched.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
+from tfdeploy.formatting.humanize import quote_word
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
@@ -112,7 +112,8 @@ def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) ->
     if answer.missing:
         links = [each.link for each in answer.missing if each.link]
         flags = " ".join(filter(None, (str(placement.task), run.flags)))
-        hint = f"to fetch it: tfdeploy fetch {flags} {shlex.join(links)}" if links else ""
+        words = " ".join(map(quote_word, links))
+        hint = f"to fetch it: tfdeploy fetch {flags} {words}" if links else ""
         raise RunError("\n".join(_missing(placement, each) for each in answer.missing), hint)
     return answer.found
 

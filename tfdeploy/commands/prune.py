@@ -3,6 +3,9 @@ controller."""
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +173,8 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
     """
 
     def ask(agent: Agent) -> Removed:
-        return agent.ask(Remove(**removals[agent.host].request(project)), TIMEOUT_S)
+        request = Remove(**removals[agent.host].request(project), by=_who("prune"))
+        return agent.ask(request, TIMEOUT_S)
 
     # A host removes the releases of a store only after the others have removed the runs that use
     # them.
@@ -189,8 +193,17 @@ def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneR
 
 def remove_run(fleet: Fleet, project: str, run: str, hosts: Iterable[str]) -> None:
     """Delete one run that has ended. Raises nothing: a later `prune` deletes what stayed."""
-    request = Remove(project, [run], [], [])
+    request = Remove(project, [run], [], [], by=_who("sweep"))
     fleet.outcomes(hosts, lambda agent: agent.ask(request, TIMEOUT_S))
+
+
+def _who(command: str) -> str:
+    """Return who deletes, for those who ask for it later."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"tfdeploy {command} of {user}@{socket.gethostname()}"
 
 
 def _newest_releases(disks: Mapping[str, HostDisk], keep: int) -> list[str]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.preflight import Going
 from tfdeploy.agent.protocol.runs import Stop, StoppedTask
-from tfdeploy.agent.records import ENDED, STOPPED
-from tfdeploy.agent.runs.stop import UNKNOWN
+from tfdeploy.agent.records import ENDED, STOPPED, UNKNOWN
 from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all

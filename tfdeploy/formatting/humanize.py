@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 KILO = 1000
+NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # what os.fsdecode never returns
 MAX_NAMES_WIDTH = 40  # characters for names that share a line with other text
 URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s@\"']*@)?([^/\s?#\"']*)[^\s\"']*")
 
@@ -39,6 +41,17 @@ def escape_line(text: str) -> str:
     """Return `text` as `escape_control`, in one line: a value from a host can't look like a row of
     its own."""
     return escape_control(text).replace("\n", "\\n")
+
+
+def quote_word(text: str) -> str:
+    """Return `text` as one word of a command that bash, zsh and ksh read, in one line; bytes that
+    are no UTF-8, as os.fsdecode returns them, are read as they were."""
+    if text.isprintable():
+        return shlex.quote(text)
+    text = NO_BYTE.sub("?", text)
+    data = text.encode(errors="surrogateescape").decode("latin-1")
+    escaped = (c if " " <= c <= "~" and c not in "\\'" else f"\\{ord(c):03o}" for c in data)
+    return f"$'{''.join(escaped)}'"
 
 
 def mask_urls(text: str) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import escape_control, format_count, format_size, shorten_names
+from tfdeploy.formatting.humanize import (
+    escape_control,
+    format_count,
+    format_size,
+    quote_word,
+    shorten_names,
+)
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -158,12 +163,13 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
         total = format_size(sum(output.size for output in fetched))
         yield f"{format_count(len(fetched), 'output')} ({total}) in {collected.folder}/outputs"
     for skipped in outputs.skipped[:MAX_FILE_LINES]:
-        arguments = f"{skipped.task} {skipped.path} {collected.flags}"
-        yield f"{_skipped_text(skipped)}; tfdeploy fetch {arguments}"
+        yield f"{_skipped_text(skipped)}; {_how_to_fetch(skipped, collected.flags)}"
     more = outputs.skipped[MAX_FILE_LINES:]
     if more:
         total = format_size(sum(skipped.size for skipped in more))
         yield f"and {format_count(len(more), 'more file')} ({total}) skipped"
+    for place in outputs.deleted:
+        yield f"{place} deleted its own directory, with everything that it wrote there"
     for saved in collected.elsewhere:
         if saved.exists or not (fetched or collected.checkpoints):
             yield _elsewhere_text(saved, collected.flags)
@@ -178,8 +184,18 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
 
 
 def _skipped_text(skipped: SkippedOutput) -> str:
-    file = f"{skipped.path} of {skipped.task} ({format_size(skipped.size)})"
+    path = skipped.path if skipped.path.isprintable() else quote_word(skipped.path)
+    file = f"{path} of {skipped.task} ({format_size(skipped.size)})"
     return f"skipped on {skipped.host}: {file}: {skipped.why}"
+
+
+def _how_to_fetch(skipped: SkippedOutput, flags: str) -> str:
+    """Return the command that fetches a file, or, if the controller does not allow its name, one
+    that renames it on its host."""
+    path = quote_word(skipped.path)
+    if skipped.path.isprintable():
+        return f"tfdeploy fetch {skipped.task} {path} {flags}".rstrip()
+    return f"rename it: tfdeploy exec {skipped.task} {flags}".rstrip() + f" -- mv {path} NAME"
 
 
 def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
@@ -188,7 +204,7 @@ def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
             f"{saved.task} on {saved.host} saved in {saved.path}, which was deleted: "
             "save in checkpoint_dir, or add the folder to `outputs`"
         )
-    fetch = f"tfdeploy fetch {saved.task} {shlex.quote(saved.path)} {flags}".rstrip()
+    fetch = f"tfdeploy fetch {saved.task} {quote_word(saved.path)} {flags}".rstrip()
     return (
         f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: {fetch}; "
         "a folder whose path does not change can be added to `outputs`"

@@ -6,7 +6,7 @@ import atexit
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED
+from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED, UNKNOWN
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import (
@@ -157,7 +157,8 @@ class RunEvents(LogTerminal):
         new = {task: state for task, state in states.items() if task not in self._ended}
         self._ended |= new.keys()
         for state, task in status_table.end_rows(new):
-            self.print_text(f"{state:<9} {task}")
+            why = "  its host has no record and no process of it" if state == UNKNOWN else ""
+            self.print_text(f"{state:<9} {task}{why}")
 
     def print_stopped(self, run: Run, stopped: StopResult) -> None:
         self._print_ends(stopped.states)

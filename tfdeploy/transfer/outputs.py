@@ -69,12 +69,14 @@ class UnlistedFiles:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What tasks wrote: fetched now, on the controller before, skipped, and not listed."""
+    """What tasks wrote: fetched now, on the controller before, skipped, and not listed. `deleted`
+    are the tasks, with their hosts, that have deleted their own directory."""
 
     fetched: tuple[Output, ...] = ()
     unchanged: tuple[Output, ...] = ()
     skipped: tuple[SkippedOutput, ...] = ()
     unlisted: tuple[UnlistedFiles, ...] = ()
+    deleted: tuple[str, ...] = ()
 
     def __add__(self, more: Outputs) -> Outputs:
         return Outputs(
@@ -82,6 +84,7 @@ class Outputs:
             self.unchanged + more.unchanged,
             self.skipped + more.skipped,
             self.unlisted + more.unlisted,
+            self.deleted + more.deleted,
         )
 
 
@@ -111,6 +114,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
         tuple(Output(task, str(dest), local_path(u.path), u.size) for u in unchanged),
         tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
         (unlisted,) if unlisted.files else (),
+        (f"{task} on {agent.host}",) if answer.deleted else (),
     )
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tfdeploy.formatting.humanize import escape_control, escape_json, format_duration, format_size
+from tfdeploy.formatting.humanize import (
+    escape_control,
+    escape_json,
+    format_duration,
+    format_size,
+    quote_word,
+)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +81,19 @@ def test_sizes_have_at_most_three_digits_before_the_point(count):
 )  # fmt: skip
 def test_durations_have_at_most_two_units(seconds, text):
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        (b"plain", "plain"),
+        (b"a b", "'a b'"),
+        (b"new\nline\t", r"$'new\012line\011'"),
+        (b"\x1b[31mred", r"$'\033[31mred'"),
+        (b"bad\xff\\'", r"$'bad\377\134\047'"),
+        (b"\xf0\x9f\x98\x80\n", r"$'\360\237\230\200\012'"),
+        ("ö\n".encode(), r"$'\303\266\012'"),
+    ],
+)
+def test_a_quoted_word_is_one_printable_line_with_every_byte(name, word):
+    assert quote_word(os.fsdecode(name)) == word

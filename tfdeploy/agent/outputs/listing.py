@@ -42,6 +42,7 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
         ),
         incomplete=walk.incomplete,
         special=special_files(walk, task_dir, launch),
+        deleted=not os.path.isdir(paths.work(task_dir)),
     )
 
 

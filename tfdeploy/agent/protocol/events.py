@@ -43,6 +43,7 @@ class FollowEvents(Request[EventBatch]):
     controller has of each file: task, path, size, and the SHA-256 of its content."""
 
     VERB = "follow_events"
+    READS_RUN = True
     MAX_ANSWER_BYTES = 48 << 20  # the longest record that is sent, and a batch, in base64
     project: str
     run: str

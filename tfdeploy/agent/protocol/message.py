@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     class Request(Message, Generic[A]):
         VERB: ClassVar[str]
         REPEATABLE: ClassVar[bool]
+        READS_RUN: ClassVar[bool]
         MAX_ANSWER_BYTES: ClassVar[int]
         ANSWER: ClassVar[Tuple[Type[Any], ...]]
 
@@ -31,9 +32,11 @@ else:
     class Request(Message):
         """`VERB` is its name on the wire. `Request[Answer]` is answered by `Answer`, or, if that
         has subclasses, by a stream of them. A longer answer than MAX_ANSWER_BYTES is refused. A
-        REPEATABLE request does nothing more if a host gets it twice."""
+        REPEATABLE request does nothing more if a host gets it twice. One that READS_RUN is refused
+        if its run was deleted from the host."""
 
         REPEATABLE = False
+        READS_RUN = False
         MAX_ANSWER_BYTES = 4 << 20
 
         def __class_getitem__(cls, answer: type) -> type:

@@ -75,6 +75,7 @@ class Pin(Request[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
 
     VERB = "pin"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -102,6 +103,7 @@ class ListEvents(Request[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -134,20 +136,22 @@ class SpecialFile(Message):
 
 class TaskOutputs(Message):
     """The newest unit first. `others` are files that the task's launch does not ask for;
-    `incomplete` says why there may be more files, "" if there are none. None from an older agent:
-    `special`."""
+    `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
+    deleted its own directory. None from an older agent: `special`."""
 
     folder: str
     outputs: List[OutputUnit]
     others: Total
     incomplete: str = ""
     special: Optional[List[SpecialFile]] = None
+    deleted: bool = False
 
 
 class ListOutputs(Request[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -176,6 +180,7 @@ class FindFiles(Request[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str

@@ -20,6 +20,7 @@ class Status(Request[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
     VERB = "status"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -38,6 +39,7 @@ class Logs(Request[LogFiles]):
     """Ask which log files a host has of a run."""
 
     VERB = "logs"
+    READS_RUN = True
     REPEATABLE = True
     project: str
     run: str
@@ -120,6 +122,7 @@ class Follow(Request[RunEvent]):
     """
 
     VERB = "follow"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
@@ -138,6 +141,7 @@ class SelectLines(Request[RunEvent]):
     these the last `lines` of each log."""
 
     VERB = "select"
+    READS_RUN = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str

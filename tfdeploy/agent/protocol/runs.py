@@ -46,6 +46,7 @@ class Enter(Request[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
     VERB = "enter"
+    READS_RUN = True
     REPEATABLE = True
     project: str
     run: str
@@ -220,13 +221,15 @@ class Removed(Message):
 
 
 class Remove(Request[Removed]):
-    """Delete runs, releases and environments, unless they are in use."""
+    """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
+    in words for users."""
 
     VERB = "remove"
     project: str
     runs: List[str]
     releases: List[str]
     environments: List[str]
+    by: str = ""
 
 
 class CheckpointCopies(Message):

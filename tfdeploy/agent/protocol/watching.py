@@ -60,6 +60,7 @@ class Watch(Request[HostSample]):
     its last `lines` lines. `chief` is "" if the chief is on another host."""
 
     VERB = "watch"
+    READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     project: str

@@ -17,7 +17,7 @@ from ..machine import lock, process
 from ..protocol.runs import Kept, Removed, Weight
 from ..refusal import Refusal
 from ..releases.staging import make_writable
-from . import disk
+from . import disk, removal_log
 
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Tuple
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
 
 
-def remove(project: str, runs: List[str], releases: List[str], environments: List[str]) -> Removed:
+def remove(
+    project: str, runs: List[str], releases: List[str], environments: List[str], by: str = ""
+) -> Removed:
     """Remove these runs, releases and environments, and all leftovers of interrupted removals,
-    pushes and builds. With environments, the cache of installers is emptied too.
+    pushes and builds. With environments, the cache of installers is emptied too. `by` is recorded.
 
     What can't be removed does not stop the rest. Raises Refusal, before anything is deleted, for a
     name that leads elsewhere.
@@ -46,6 +48,8 @@ def remove(project: str, runs: List[str], releases: List[str], environments: Lis
     for name, path, why_needed in candidates:
         size, why = 0, why_needed(project, name)
         if not why:
+            if path == paths.run(project, name) and os.path.isdir(path):
+                removal_log.add(project, name, by)
             size, why = _remove_tree(path)
         freed += size
         if why:

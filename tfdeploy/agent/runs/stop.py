@@ -11,14 +11,13 @@ from .. import TYPE_CHECKING, parallel, paths, records
 from ..machine import lock, process
 from ..outputs import state_file
 from ..protocol.runs import SavedCheckpoint, Stopped, StoppedTask
-from ..records import ENDED, Launch, TaskState
+from ..records import ENDED, UNKNOWN, Launch, TaskState
 from . import start_lease
 
 if TYPE_CHECKING:
     from typing import List, Optional
 
 MARGIN_S = 10.0
-UNKNOWN = "UNKNOWN"  # this host never had the task
 
 
 def stop(

@@ -8,13 +8,14 @@ import sys
 import time
 
 from .. import TYPE_CHECKING
+from ..records import FAILED
 from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
 from .replication import replicas
 from .run_progress import RunProgress
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Union
+    from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
     from ..records import Launch, TaskState
     from .termination import Order
@@ -82,6 +83,13 @@ class ChiefMembership:
 
     def run_has_ended(self) -> bool:
         return False
+
+    def failed_task(self) -> Tuple[str, str]:
+        """Return another task that has failed permanently by itself, and why; "" if none has."""
+        for task, last in self._server.reports.items():
+            if last.state == FAILED and not last.cause:
+                return task, str(last.reason)
+        return "", ""
 
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""
@@ -166,6 +174,10 @@ class OtherMembership:
 
     def run_has_ended(self) -> bool:
         return self._client.ended_at is not None
+
+    def failed_task(self) -> Tuple[str, str]:
+        """Return "" twice: only the chief decides whether the run goes on without a task."""
+        return "", ""
 
     def order(self) -> Optional[Order]:
         """Return the order for this task, or None while it may continue."""

@@ -33,7 +33,8 @@ class Attempt(Record):
     its port, or, without a port, lived for a while. `failure` is the traceback that ended it, or,
     without one, the description of its exit code; "" if it did not fail by itself, or if a restart
     can help. `cause` is what TensorFlow prints below that traceback. `progress` is the count of
-    run_progress.py at its end; None if unknown.
+    run_progress.py at its end; None if unknown. `lost_peer` says that it lost its connection to
+    another task, while a task of the run had failed permanently.
     """
 
     started_at: float
@@ -41,6 +42,7 @@ class Attempt(Record):
     failure: str = ""
     cause: str = ""
     progress: Optional[int] = None
+    lost_peer: bool = False
 
 
 class Exit(Record):
@@ -48,7 +50,8 @@ class Exit(Record):
 
     `code` is negative for a signal. `stopped` means that it was stopped on request. `reason` says
     more than the code, for example that the task was FROZEN. `final` means that a restart cannot
-    help. `error` is the one of PEER_ERRORS that ended it, or "".
+    help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another task that
+    has failed permanently, with its reason in `why_failed`; "" if there is none.
     """
 
     code: int
@@ -56,14 +59,18 @@ class Exit(Record):
     reason: str = ""
     final: bool = False
     error: str = ""
+    failed_task: str = ""
+    why_failed: str = ""
 
 
 class Decision(Record):
-    """The task's next state, its reason, and for BACKOFF the seconds until the restart."""
+    """The task's next state, its reason, and for BACKOFF the seconds until the restart. `cause` is
+    the other task whose failure made this one fail, if any."""
 
     state: str
     delay_s: float
     reason: str
+    cause: str = ""
 
 
 def decide(
@@ -82,7 +89,8 @@ def decide(
         return Decision(SUCCEEDED, 0.0, reason)
     refusal = _refusal(policy, history, ended, now)
     if refusal is not None:
-        return Decision(FAILED, 0.0, reason + refusal)
+        cause = ended.failed_task if history[-1].lost_peer else ""
+        return Decision(FAILED, 0.0, reason + refusal, cause)
     nth = _restarts_within(policy.window_s, history, now) + 1
     # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
     ran_long = now - history[-1].started_at >= policy.max_delay_s
@@ -139,16 +147,21 @@ def record_failure(
     code: int,
     output: bytes,
     get_progress: Callable[[], Optional[int]],
+    failed_task: str = "",
 ) -> List[Attempt]:
     """Return the history with the failure of its last attempt, which exited with `code`.
 
-    `get_progress` is called only if the attempt failed by itself.
+    `get_progress` is called only if the attempt failed by itself, or lost a peer that may be
+    `failed_task`, which has failed permanently.
     """
     failure = _failure(code, output)
-    if not failure:
+    lost_peer = bool(failed_task) and not failure and code not in SHELL_SIGNALS
+    if not failure and not lost_peer:
         return [*history]
-    cause = graph_error_cause(output)
-    last = replace(history[-1], failure=failure, cause=cause, progress=get_progress())
+    cause, progress = graph_error_cause(output), get_progress()
+    last = replace(
+        history[-1], failure=failure, cause=cause, progress=progress, lost_peer=lost_peer
+    )
     return [*history[:-1], last]
 
 
@@ -175,6 +188,9 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
         return ", which is not retried"
     if not ended.reason and _repeats(history):
         failure = history[-1].failure
+        if not failure:
+            root = "{} failed: {}".format(ended.failed_task, ended.why_failed)
+            return ", twice after a lost connection and with no progress in between; " + root
         if failure == describe_exit(ended.code):
             return ", twice with no progress in between"
         exception = " ".join(filter(None, (failure.rpartition("\n")[2], history[-1].cause)))
@@ -193,10 +209,10 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
 def _repeats(history: Sequence[Attempt]) -> bool:
     """Return whether an earlier attempt failed like the last one, without progress since then."""
     *earlier, last = history
-    if not last.failure or last.progress is None:
+    if last.progress is None or not (last.failure or last.lost_peer):
         return False
-    failure = (last.failure, last.progress)
-    return any((attempt.failure, attempt.progress) == failure for attempt in earlier)
+    failure = (last.failure, last.lost_peer, last.progress)
+    return any((each.failure, each.lost_peer, each.progress) == failure for each in earlier)
 
 
 def _is_retried(exits: Sequence[object], ended: Exit) -> bool:

@@ -111,7 +111,7 @@ class Supervisor:
                 decision.state,
                 exit=outcome.code,
                 reason=decision.reason,
-                cause=cause,
+                cause=cause or decision.cause,
                 planned=planned,
             )
             if decision.state != BACKOFF or not self._wait_for_restart(decision.delay_s):
@@ -182,12 +182,13 @@ class Supervisor:
         reason = self._final_reason(code, survivors)
         if reason:
             return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
-        if code > 0:
-            self.attempts = restart.record_failure(
-                self.attempts, code, self.log.tail, self.membership.progress_count
-            )
-        error = restart.peer_error(self.log.tail) if code > 0 else ""
-        return Exit(code, final=self.membership.run_has_ended(), error=error)
+        is_final, (failed, why) = self.membership.run_has_ended(), self.membership.failed_task()
+        if code < 0:
+            return Exit(code, final=is_final)
+        tail, count = self.log.tail, self.membership.progress_count
+        self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
+        error = restart.peer_error(tail)
+        return Exit(code, final=is_final, error=error, failed_task=failed, why_failed=why)
 
     def _final_reason(self, code: int, survivors: List[int]) -> str:
         """Return why a restart would not help after this exit code; "" if it might."""

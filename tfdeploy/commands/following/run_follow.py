@@ -174,9 +174,8 @@ class _Progress:
 
     def _take_error(self, host: str, error: HostError) -> None:
         if host == self.run.plan.chief.host and not may_return(error):
-            raise error.with_hint(
-                f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
-            )
+            again = f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
+            raise error.with_hint(error.hint or again)
         self._silent.setdefault(host, (time.monotonic(), error))
         self.watcher.on_lost(error)
 

@@ -137,6 +137,20 @@ def test_the_chief_continues_when_a_task_fails_that_it_does_not_need(run):
     assert chief.wait_for_end().state == "STOPPED"
 
 
+def test_a_chief_that_loses_its_connections_again_fails_with_the_task_that_has_failed(run):
+    lost = "raise type('CancelledError', (Exception,), {})('step')"
+    policy = make_policy(exits=[1], attempts=10, delay_s=0.01)
+    chief = f"wait_until('FAILED', 'worker-1'); become_ready(); {lost}"
+    ps, worker, chief = wait_for_ends(run(chief, worker=CRASH, policy=policy))
+    reason = (
+        "exit 1, twice after a lost connection and with no progress in between; "
+        "worker:1 failed: exit 7, which is not retried"
+    )
+    assert worker == ("FAILED", "exit 7, which is not retried", "")
+    assert chief == ("FAILED", reason, "worker:1")
+    assert ps[:2] == ("STOPPED", "the run has ended: worker:0 failed, killed by SIGTERM")
+
+
 def test_the_chief_is_not_restarted_with_a_task_that_it_needs(run):
     crash_once = "first = attempt() == 1; become_ready(); first and sys.exit(7); time.sleep(60)"
     policy = make_policy(delay_s=0.2, exits=[7])

@@ -168,6 +168,43 @@ def test_a_lost_peer_in_between_does_not_hide_a_repeated_failure():
     assert decision(Exit(1), [FIRST, lost_peer, again]).state == "FAILED"
 
 
+CANCELLED = BOOM.replace(b"ValueError: boom", b"CancelledError: step was cancelled")
+
+
+def lose_connection(progress, failed_task="worker:1", code=1):
+    """Return the attempt of a chief that lost its connection while `failed_task` had failed."""
+    (attempt,) = restart.record_failure(
+        [READY], code, CANCELLED, lambda: progress, failed_task=failed_task
+    )
+    return attempt
+
+
+def test_a_lost_connection_twice_without_progress_is_not_retried_if_another_task_has_failed():
+    ended = Exit(1, failed_task="worker:1", why_failed="exit 3, which is not retried")
+    assert decision(ended, [lose_connection(4)]).state == "BACKOFF"  # a ps may have restarted
+    assert decision(ended, [lose_connection(4), lose_connection(4)]) == Decision(
+        "FAILED",
+        0.0,
+        "exit 1, twice after a lost connection and with no progress in between; "
+        "worker:1 failed: exit 3, which is not retried",
+        "worker:1",
+    )
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lose_connection(5),
+        lose_connection(None),
+        lose_connection(4, failed_task=""),
+        lose_connection(4, code=137),
+    ],
+)
+def test_a_lost_connection_is_retried_after_progress_or_while_no_task_has_failed(again):
+    history = [READY, lose_connection(4), again]
+    assert decision(Exit(1, failed_task="worker:1"), history).state == "BACKOFF"
+
+
 def test_a_frozen_task_is_retried_whatever_it_had_printed():
     again = Attempt(60.0, True, FIRST.failure, progress=4)
     frozen = Exit(-6, reason="FROZEN: no answer")
