@@ -60,3 +60,16 @@ def test_all_commands_take_the_newer_record(controllers):
         record.write_text(old)
         done = first.tf(*words)
         assert TAKEN in done.stderr, (words, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lasting", ["ssh"], indirect=True)
+def test_stop_ends_what_it_knows_if_the_hosts_disagree_about_a_newer_record(world):
+    project = world.started("--hold")
+    file = project.on("one") / "runs" / project.runs[-1] / "record.json"
+    record = json.loads(file.read_text())
+    file.write_text(json.dumps({**record, "starts": record["starts"] + 1}))
+    done = project.tf("stop")
+    assert (done.returncode, project.processes()) == (1, {})
+    assert "one and two have different records of run" in done.stderr
+    assert "have exited" not in done.stdout

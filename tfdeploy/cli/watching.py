@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,7 @@ from tfdeploy.cli.options import (
     exit_interrupted,
     find_run,
     open_fleet,
+    take_newer_record,
 )
 from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
+    from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
+    from tfdeploy.errors import OutdatedRecord
+    from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
@@ -293,21 +298,45 @@ def stop(
     named: RunArgument = None, hosts: Hosts = HOSTS, run_id: RunId = None, json: Json = False
 ) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
-    from tfdeploy.commands import stop as command
+    from tfdeploy.errors import OutdatedRecord
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, named or run_id)
     console = Console(for_json=json)
     try:
-        with open_fleet(run) as fleet:
-            stopped = command.stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
+        try:
+            stopped = _stop(run, open_fleet(run), console)
+        except OutdatedRecord as outdated:
+            stopped = _stop_what_is_known(run, outdated, console)
         console.print_stopped(run, stopped)
         if json:
             print_json(json_output.stop_document(run, stopped))
         exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
         exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))
+
+
+def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
+    from tfdeploy.commands.stop import stop_reachable
+
+    with fleet:
+        return stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
+
+
+def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:
+    """Stop by the controller's own record if the hosts disagree about the newer one, as after a
+    resume elsewhere that failed half way; this is among the errors. Raises `outdated` if they
+    agree."""
+    from tfdeploy.errors import RunError
+    from tfdeploy.hosts.fleet import Fleet
+
+    try:
+        take_newer_record(outdated)
+    except RunError as differing:
+        stopped = _stop(run, Fleet(run.inventory, version=run.agent), console)
+        return replace(stopped, errors=(*stopped.errors, differing))
+    raise outdated
 
 
 def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResult:
