@@ -216,12 +216,12 @@ def _choices(large: Sequence[str]) -> str:
     literal = [gitignore.literal(path) for path in large]
     choices = {
         **{f"[data.{json.dumps(folder)}]": "makes the folder a data set" for folder in folders},
-        f"[source] exclude = {json.dumps(literal)}": f"leaves {them} out",
-        f"[source] exclude = {json.dumps(['!' + each for each in literal])}": f"sends {them}",
+        f"exclude = {json.dumps(literal)}": f"leaves {them} out",
+        f"exclude = {json.dumps(['!' + each for each in literal])}": f"sends {them}",
     }
     width = max(map(len, choices))
     lines = (f"\n    {choice:{width}}  {effect}" for choice, effect in choices.items())
-    return "write one of these in hosts.toml:" + "".join(lines)
+    return "write one of these in hosts.toml, exclude below [source]:" + "".join(lines)
 
 
 def _info(tree: _Tree, path: str) -> os.stat_result:

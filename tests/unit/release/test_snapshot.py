@@ -135,8 +135,8 @@ def test_a_file_that_is_too_large_for_code_is_pushed_only_if_asked_for(tree, mon
     assert message == "data/#1.bin (100.0 kB): larger than 100.0 kB, so not sent unless asked for"
     assert [line.split("  ")[2] for line in hint.splitlines()[1:]] == [
         '[data."data"]',
-        r'[source] exclude = ["/data/\\#1.bin"]',
-        r'[source] exclude = ["!/data/\\#1.bin"]',
+        r'exclude = ["/data/\\#1.bin"]',
+        r'exclude = ["!/data/\\#1.bin"]',
     ]
     assert paths(tree, r"/data/\#1.bin") == ["train.py"]
     for asked in (r"!/data/\#1.bin", "!data/", "!*.bin"):
