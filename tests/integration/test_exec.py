@@ -140,7 +140,7 @@ def test_a_run_that_has_ended_can_be_entered_and_a_stop_ends_no_command(local):
     project.ok("prune", "--keep", "0", "--yes")
     done = project.tf("exec", "worker:0", "--", "ls")
     assert done.returncode == 1
-    assert f"it has no directory of worker:0 of run {run}" in done.stderr
+    assert f"run {run} was deleted from its hosts" in done.stderr
 
 
 def test_a_command_ends_with_its_connection(by_ssh, held_by_ssh):

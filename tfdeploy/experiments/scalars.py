@@ -26,7 +26,7 @@ PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
 EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
 # The folders of Estimator, Keras and tf_models, and of loops by hand.
 EVALUATION = re.compile(r"(^|/)(eval|validation|(val|test)(?=[/_]|$))")
-PART = re.compile(r"^(eval[^/]*/|validation[^/]*/|(?:val|test|train)(?:/|_))")
+PART = re.compile(r"^(?:.*/)?(?:eval[^/]*/|validation[^/]*/|(?:val|test|train)(?:/|_))")
 # The fields that are read. Others are skipped.
 WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
 TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8

@@ -39,6 +39,7 @@ def test_each_metric_has_its_training_and_its_validation():
         ("train/loss", "val/loss"),
         ("loss", "evaluator-0/eval/loss"),
         ("loss", "eval_holdout/loss"),
+        ("loss", "logs/fit/validation/loss"),
     ],
 )
 def test_validations_are_found_however_they_are_called(names):
