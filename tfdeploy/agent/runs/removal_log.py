@@ -1,4 +1,4 @@
-"""Which runs were deleted from this host, when, and by whom: what requests for them are told."""
+"""Which runs were deleted from this host, when, and by whom: the answer to requests for them."""
 
 from __future__ import annotations
 
