@@ -24,7 +24,8 @@ tfdeploy stop
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", ["local"], indirect=True)
 def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(world):
-    project = world.pushed("--hold")
+    project = world.project("--hold")  # its name, and so its runs, are of no other test
+    project.ok("push")
     script = SCRIPT.replace("tfdeploy ", f"{sys.executable} -m tfdeploy ")
     (host,) = project.hosts.values()
     done = subprocess.run(
