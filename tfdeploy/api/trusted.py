@@ -44,14 +44,10 @@ def _refuse_untrusted_record(run: records.Run) -> None:
 
 
 def take_newer_record(outdated: OutdatedRecord) -> None:
-    """Replace the controller's record of a run by the newer one that its hosts have, unless another
-    command has done it. Raises as `find_run` does."""
+    """Take the newer record that the run's hosts have. Raises as `find_run` does."""
     from tfdeploy.commands.following import recover_record
 
-    if recover_record.has_newer_record(outdated):
-        return
-    inventory = load_inventory(outdated.hosts_file)
-    recover_record.take_newer_record(inventory, outdated)
+    recover_record.take_newer_record(outdated, load_inventory)
 
 
 def refuse_untrusted(inventory: Inventory) -> None:

@@ -242,16 +242,13 @@ def _ask_which(several: SeveralLiveRuns) -> Run:
 
 
 def take_newer_record(outdated: OutdatedRecord) -> None:
-    """Replace the controller's record of a run by the newer one that its hosts have, unless another
-    command has done it."""
+    """Take the newer record that the run's hosts have, and say so."""
     from tfdeploy.commands.following import recover_record
     from tfdeploy.output.console import Console
 
-    if recover_record.has_newer_record(outdated):
-        return
-    inventory = load_inventory(outdated.hosts_file)
-    recovered = recover_record.take_newer_record(inventory, outdated)
-    Console().print_newer_record(recovered.run, recovered.hosts)
+    recovered = recover_record.take_newer_record(outdated, load_inventory)
+    if recovered:
+        Console().print_newer_record(recovered.run, recovered.hosts)
 
 
 def _require_trust(inventory: Inventory, name: str, flags: str) -> None:

@@ -20,7 +20,8 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, errors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
@@ -78,11 +79,15 @@ def has_newer_record(outdated: OutdatedRecord) -> bool:
     return runs.load(outdated.hosts_file, outdated.run).starts > outdated.starts
 
 
-def take_newer_record(inventory: Inventory, outdated: OutdatedRecord) -> RecoveredRun:
-    """Replace the controller's record of a run by the newer one of its hosts. Raises as
-    `recover_record` does."""
+def take_newer_record(
+    outdated: OutdatedRecord, load_inventory: Callable[[Path], Inventory]
+) -> RecoveredRun | None:
+    """Replace the controller's record of a run by the newer one of its hosts; return None if
+    another command has done it. Raises as `recover_record` and `load_inventory` do."""
+    if has_newer_record(outdated):
+        return None
     missing = RunError(outdated.message, outdated.hint)
-    return recover_record(inventory, outdated.run, missing)
+    return recover_record(load_inventory(outdated.hosts_file), outdated.run, missing)
 
 
 @dataclass(frozen=True)
