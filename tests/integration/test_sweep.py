@@ -139,6 +139,16 @@ def test_examples_are_counted_without_measuring_again(measured_project):
 
 
 @ONCE
+def test_prices_follow_from_what_was_measured(measured_project):
+    runs = measured_runs(measured_project)
+    sweep = ("sweep", "--workers", "1,2", *SHORT, "--price-per-hour", "3.6")
+    assert "PRICE/M STEPS" in measured_project.ok(*sweep)
+    cell = json.loads(measured_project.ok(*sweep, "--json"))["cells"][0]
+    assert cell["price_per_million"] == pytest.approx(1000 / cell["steps_per_s"])
+    assert measured_runs(measured_project) == runs
+
+
+@ONCE
 def test_a_sweep_with_other_terms_is_refused_with_what_differs(measured_project):
     before = (measured_project.folder / "sweep/sweep.json").read_bytes()
     other = measured_project.tf("sweep", "--workers", "1,2", "--seconds", "3", *ONE_RUN)
@@ -271,27 +281,6 @@ def test_repeats_are_interleaved_continued_and_compared(world):
 
 
 @ONCE
-def test_prices_and_a_prediction_follow_from_what_was_measured(world):
-    project = make_project(world)
-    sweep = ("sweep", "--workers", "1,2,3", *SHORT)
-    few = project.tf("sweep", "--workers", "1,2", *SHORT, "--predict", "64")
-    assert few.returncode == 2
-    assert "--predict: a prediction needs at least 3 cells with ps; found 2" in few.stderr
-    project.ok(*sweep)
-    runs = measured_runs(project)
-    options = ("--price-per-hour", "3.6", "--predict", "64")
-    output = project.ok(*sweep, *options)
-    assert "predicted, not measured: the speed-up over 1 ps, 1 worker" in output
-    assert "PRICE/M STEPS" in output
-    assert "predicted, not measured" in (project.folder / "sweep/speedup.svg").read_text()
-    document = json.loads(project.ok(*sweep, *options, "--json"))
-    assert document["prediction"]["cells"][-1]["workers"] == 64
-    cell = document["cells"][0]
-    assert cell["price_per_million"] == pytest.approx(1000 / cell["steps_per_s"])
-    assert measured_runs(project) == runs
-
-
-@ONCE
 def test_a_training_without_events_is_measured_by_its_log(world):
     project = make_project(world, "--no-events")
     output = project.ok("sweep", "--workers", "1", "--seconds", "3", *ONE_RUN)
@@ -299,31 +288,6 @@ def test_a_training_without_events_is_measured_by_its_log(world):
     assert run["source"] == "log"
     assert 10 < run["steps_per_s"] < 160
     assert "the steps of 1 run are those in the chief's log" in output
-
-
-@ONCE
-def test_steps_are_read_from_the_log_by_a_pattern(world):
-    project = make_project(world)
-    pattern = ("--pattern", r"^step (?P<step>\d+)")
-    project.ok("sweep", "--workers", "1", "--seconds", "3", *ONE_RUN, *pattern)
-    assert 10 < read_record(project)[1, 1]["steps_per_s"] < 160
-
-
-@ONCE
-@pytest.mark.parametrize(
-    ("flag", "options", "reason"),
-    [
-        ("--silent", (), "its chief's events and log have no step: pass --pattern"),
-        ("--coarse", (), "reported only 1 step: raise --seconds"),
-        ("--silent", ("--pattern", r"step (?P<step>\d+)"), "no line of its chief's log matches"),
-    ],
-)
-def test_a_run_that_reports_too_few_steps_fails_with_a_reason(world, flag, options, reason):
-    project = make_project(world, flag)
-    process = project.tf("sweep", "--workers", "1", "--seconds", "1", *options)
-    assert process.returncode == 1
-    assert read_record(project)[1, 1]["reason"].startswith(reason)
-    assert f"failed: {reason}" in process.stdout
 
 
 @ONCE

@@ -104,7 +104,6 @@ HOMES = {
     "fabric": ("transport/ssh/connection.py",),
     "invoke": ("transport/ssh/connection.py",),
     "matplotlib": ("experiments/plots.py",),
-    "numpy": ("experiments/speed/model.py",),
     "paramiko": (
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",

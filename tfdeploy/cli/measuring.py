@@ -223,8 +223,6 @@ def sweep(
     price_per_hour: Annotated[list[str] | None, typer.Option("--price-per-hour", metavar="PRICE",
                               help="What an hour of each host costs, or HOST=PRICE for one host or "
                               "several: gpu-[01-04]=3.06. Repeatable.")] = None,
-    predict: Annotated[int | None, typer.Option("--predict", metavar="N", min=1, max=4096,
-                       help="Predict up to N workers from what was measured.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
                    help="Where to write the record and the picture. Default: sweep/ beside the "
                    "inventory file.")] = None,
@@ -245,7 +243,7 @@ def sweep(
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
     prices = price.parse(price_per_hour or [], grid.training_hosts(inventory))
-    counting = (examples_per_step, synchronous, prices, predict)
+    counting = (examples_per_step, synchronous, prices)
     settings = grid.Grid(cells, repeats, seconds, pattern, *counting)
     console.print_grid(settings, folder)
     with _interruptible(console), console.sweep_progress() as on_start:

@@ -34,7 +34,6 @@ class Grid:
     examples_per_step: int | None = None
     synchronous: bool = False
     prices: Prices | None = None
-    predict: int | None = None
 
 
 def cells(ps: str, workers: str) -> tuple[Cell, ...]:

@@ -36,16 +36,13 @@ METADATA = {".svg": {"Date": None, "Creator": "tfdeploy"}, ".png": {"Software": 
 class Line:
     """`raw` holds the values behind a smoothed line, drawn pale. NaN leaves a gap. `ranges` are the
     lowest and highest values of each point, drawn as bars; `low` and `high` those of a band around
-    the line. A line `like` another one has the colour of that label, and no markers; `linestyle` is
-    matplotlib's, by default that of its colour. `note` stands below the label in the legend."""
+    the line. `note` stands below the label in the legend."""
 
     label: str
     xs: Sequence[float]
     ys: Sequence[float]
     raw: Sequence[float] = ()
     ranges: Sequence[tuple[float, float]] = ()
-    linestyle: str = ""
-    like: str = ""
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     note: str = ""
@@ -140,7 +137,7 @@ def _figure(panels: Sequence[Panel]) -> Figure:
 
     width, height = PANEL_SIZE
     figure = Figure((width * len(panels) + LEGEND_WIDTH, height), layout="constrained")
-    labels = dict.fromkeys(line.like or line.label for panel in panels for line in panel.lines)
+    labels = dict.fromkeys(line.label for panel in panels for line in panel.lines)
     style_numbers = {label: number for number, label in enumerate(labels)}
     drawn: dict[str, Line2D] = {}
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -159,7 +156,7 @@ def _draw_panel(axes: Axes, panel: Panel, style_numbers: dict[str, int]) -> dict
         getattr(axes, f"{axis}axis").set_major_formatter("{x:g}")  # 0.01 and not a power of 10
     drawn = {}
     for line in panel.lines:
-        drawn[line.label] = _draw_line(axes, line, style_numbers[line.like or line.label])
+        drawn[line.label] = _draw_line(axes, line, style_numbers[line.label])
     if panel.ideal:
         ideal = panel.ideal
         [drawn[ideal.label]] = axes.plot(ideal.xs, ideal.ys, "--", color="grey", linewidth=1)
@@ -204,8 +201,8 @@ def _draw_line(axes: Axes, line: Line, style_number: int) -> Line2D:
     every = len(line.xs) // MARKERS_PER_LINE if many else 1
     [drawn] = axes.plot(
         line.xs, line.ys, color=colour, linewidth=1.6, markersize=4,
-        linestyle=line.linestyle or DASHES[style_number // len(COLOURS) % len(DASHES)],
-        marker="" if line.like else MARKERS[style_number % len(MARKERS)],
+        linestyle=DASHES[style_number // len(COLOURS) % len(DASHES)],
+        marker=MARKERS[style_number % len(MARKERS)],
         markevery=(style_number * every // 3 % every, every),
     )  # fmt: skip
     return drawn

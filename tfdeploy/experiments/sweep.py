@@ -25,12 +25,11 @@ from tfdeploy.commands.push import push
 from tfdeploy.commands.start import plan_run, start_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
-from tfdeploy.errors import PlanError, TaskError, TfdeployError, individual_errors
+from tfdeploy.errors import TaskError, TfdeployError, individual_errors
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.grid import plan_cells, refuse_shared_checkpoints, used_hosts
 from tfdeploy.experiments.measure import measure
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speed import model
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Result, Sweep
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.trust.store import refuse_untrusted
@@ -69,10 +68,9 @@ def sweep(
 ) -> Sweep:
     """Measure every repeat of every cell of the grid that the record in `folder` lacks.
 
-    Raises PlanError if any cell can't be planned or there are too few for a prediction, and
-    RunError if the record has other terms, both before anything runs; the errors of hosts that
-    `push`, `start` and `stop` raise; and KeyboardInterrupt at Ctrl-C, after its run was stopped.
-    Finished measurements are kept.
+    Raises PlanError if any cell can't be planned, and RunError if the record has other terms, both
+    before anything runs; the errors of hosts that `push`, `start` and `stop` raise; and
+    KeyboardInterrupt at Ctrl-C, after its run was stopped. Finished measurements are kept.
     """
     pattern = scalars.log_pattern(grid.pattern) if grid.pattern else None
     refuse_shared_checkpoints(inventory.training.checkpoint_dir)
@@ -80,7 +78,6 @@ def sweep(
     intents = plan_cells(whole, grid)
     with lock_folder(folder):
         record = SweepRecord(folder, _empty_sweep(inventory, whole, grid))
-        _refuse_too_few(record.sweep, grid)
         _stop_orphaned_runs(inventory, record)
         with Fleet(used_hosts(whole.inventory, intents), accept_new=accept_new) as fleet:
             runner = CellRunner(CellRuns(fleet, grid.seconds, pattern), record, watcher)
@@ -170,14 +167,6 @@ class CellRunner:
         return replace(result, repeat=going.repeat, hosts=going.hosts)
 
 
-def _refuse_too_few(recorded: Sweep, grid: Grid) -> None:
-    """Raise PlanError if all cells together will be too few for the prediction that is wanted."""
-    cells = {*grid.cells, *(results.cell for results in recorded)}
-    problem = model.why_too_few(cells) if grid.predict else ""
-    if problem:
-        raise PlanError(f"--predict: {problem}", "measure more, for example --workers 1,2,4")
-
-
 def _as_written(table: Table, exclude: set[str]) -> dict[str, Any]:
     """Return the keys that hosts.toml has: a record stays valid when tfdeploy gains a key."""
     return table.model_dump(mode="json", exclude=exclude, exclude_unset=True)
@@ -198,7 +187,7 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
     }
     chief = any(host.chief for host in inventory.hosts)
     counting = (grid.examples_per_step, grid.synchronous, chief)
-    return Sweep({}, terms, *counting, grid.prices, grid.predict)
+    return Sweep({}, terms, *counting, grid.prices)
 
 
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, Spread
     from tfdeploy.experiments.grid import Grid
-    from tfdeploy.experiments.speed.model import Prediction
-    from tfdeploy.experiments.speed.results import Cell, Result, Sweep
+    from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
 
 MAX_TEXT = 200  # characters of what a host reports
@@ -67,7 +66,7 @@ class ExperimentOutput(Terminal):
         self.print_text(report.line(result))
 
     def print_sweep(self, sweep: Sweep, picture: Path) -> None:
-        from tfdeploy.experiments.speed import model, report
+        from tfdeploy.experiments.speed import report
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
@@ -78,20 +77,7 @@ class ExperimentOutput(Terminal):
         self.print_text("")
         self._out.print_table(report.LOAD_COLUMNS, map(report.load_row, sweep.measured))
         self._print_paragraph(report.LOAD_EXPLANATION)
-        if sweep.predict:
-            self._print_prediction(model.predict(sweep, sweep.predict), sweep.base.cell)
         self.print_text(f"picture: {picture}")
-
-    def _print_prediction(self, prediction: Prediction | str, base: Cell) -> None:
-        from tfdeploy.experiments.speed import report
-
-        if isinstance(prediction, str):
-            self.print_text(f"\nno prediction: {prediction}")
-            return
-        self.print_text(f"\npredicted, not measured: the speed-up over {base}")
-        columns = report.predicted_columns(prediction)
-        self._out.print_table(columns, report.predicted_rows(prediction))
-        self._print_paragraph(report.prediction_remarks(prediction.model))
 
     def _print_paragraph(self, lines: Iterable[str]) -> None:
         for each in lines:

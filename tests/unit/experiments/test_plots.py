@@ -127,14 +127,6 @@ def test_ranges_are_drawn_as_bars_around_the_points():
     ]
 
 
-def test_a_line_like_another_has_its_colour_another_style_and_no_markers():
-    like = Line("b", [1, 2, 3], [1, 2, 3], linestyle=":", like="line 1")
-    [axes] = figure(Panel("", "x", "y", [*lines(2), like])).axes
-    first, second, third = axes.lines
-    assert third.get_color() == second.get_color() != first.get_color()
-    assert (third.get_linestyle(), third.get_marker()) == (":", "")
-
-
 @pytest.mark.parametrize(
     ("highest", "expected"), [(2.0, ["0.5", "1", "2"]), (1e5, ["1", "10", "100", "1000", "10000"])]
 )

@@ -17,7 +17,7 @@ from tfdeploy.experiments.speed.results import (
     Result,
     Sweep,
 )
-from tfdeploy.experiments.speedup_plot import PICTURE, PREDICTED, draw, panels
+from tfdeploy.experiments.speedup_plot import PICTURE, draw, panel
 from tfdeploy.experiments.sweep import CellRunner, Watcher
 
 ONE, TWO = Cell(1, 1), Cell(2, 1)
@@ -132,24 +132,9 @@ def test_the_plot_has_a_line_for_each_number_of_ps_and_the_ideal(tmp_path):
 
 
 def test_the_plot_has_the_median_and_the_range_of_each_cell():
-    [panel] = panels(measured_sweep([10.0, 10.0, 10.0], [16.0, 18.0, 19.0]))
-    [line] = panel.lines
+    [line] = panel(measured_sweep([10.0, 10.0, 10.0], [16.0, 18.0, 19.0])).lines
     assert (line.xs, line.ys) == ([1, 2], [1.0, 1.8])
     assert line.ranges == [(1.0, 1.0), (1.6, 1.9)]
-
-
-def test_a_prediction_has_a_panel_of_its_own_with_other_lines(tmp_path):
-    sweep = measured_sweep([10.0], [18.0], [25.0], predict=16)
-    _, predicted = panels(sweep)
-    assert predicted.title == PREDICTED
-    assert [line.linestyle for line in predicted.lines] == ["none", ":"]
-    assert list(predicted.lines[1].xs) == [1, 2, 4, 8, 16]
-    draw(sweep, tmp_path / PICTURE)
-    assert PREDICTED in (tmp_path / PICTURE).read_text()
-
-
-def test_too_few_cells_leave_the_prediction_out_of_the_plot():
-    assert len(panels(measured_sweep([10.0], [18.0], predict=16))) == 1
 
 
 def test_without_results_there_is_no_plot(tmp_path):

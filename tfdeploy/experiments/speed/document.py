@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.experiments.speed import model, price, verdicts
-from tfdeploy.experiments.speed.model import Prediction
+from tfdeploy.experiments.speed import price, verdicts
 
 if TYPE_CHECKING:
     from tfdeploy.experiments.speed.results import Cell, CellResults, Result, Sweep
@@ -35,7 +34,6 @@ def to_document(sweep: Sweep) -> dict[str, Any]:
             for each in verdicts.too_fast(sweep)
         ],
         "cheapest": _cheapest(sweep),
-        "prediction": _prediction(sweep),
     }  # fmt: skip
 
 
@@ -91,16 +89,3 @@ def _cheapest(sweep: Sweep) -> dict[str, Any] | None:
         return None
     equal = [_name(cell) for cell in found.equal]
     return {**_name(found.cell), "price_per_million": found.price.median, "no_difference": equal}
-
-
-def _prediction(sweep: Sweep) -> dict[str, Any] | None:
-    found = model.predict(sweep, sweep.predict) if sweep.predict else None
-    if not isinstance(found, Prediction):
-        return None
-    fitted = found.model
-    return {
-        "terms_s": {name: fitted.terms.get(name) for name in model.TERMS},
-        "median_error": fitted.median_error,
-        "max_error": fitted.max_error,
-        "cells": [{**_name(cell), **speed._asdict()} for cell, speed in found.cells.items()],
-    }

@@ -13,7 +13,6 @@ from tfdeploy.formatting.humanize import KILO, format_count, format_size
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfdeploy.experiments.speed.model import Model, PredictedSpeed, Prediction
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
     from tfdeploy.experiments.speed.spread import Spread
@@ -100,34 +99,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield _cheapest(sweep, cheapest)
 
 
-def predicted_columns(prediction: Prediction) -> tuple[str, ...]:
-    ps = sorted({cell.ps for cell in prediction.cells})
-    return ("WORKERS", *(f"{each} PS" for each in ps))
-
-
-def predicted_rows(prediction: Prediction) -> Iterator[dict[str, str]]:
-    """Yield the speed-ups of each number of workers."""
-    for workers, cells in groupby(prediction.cells, key=lambda cell: cell.workers):
-        speedups = {f"{cell.ps} PS": _predicted(prediction.cells[cell]) for cell in cells}
-        yield {"WORKERS": str(workers), **speedups}
-
-
-def prediction_remarks(fitted: Model) -> Iterator[str]:
-    """Yield the lines below a prediction: the model, and how wrong it may be."""
-    compute, update, bandwidth = (
-        _milliseconds(fitted.terms.get(name)) for name in ("compute", "update", "bandwidth")
-    )
-    terms = [f"{compute} compute", f"{bandwidth} bandwidth x workers / ps"]
-    terms[1:1] = [f"{update} update / ps"] if "update" in fitted.terms else []
-    yield f"model of a worker's step: {' + '.join(terms)}"
-    error = f"{fitted.median_error:.0%} (median), at most {fitted.max_error:.0%} ({fitted.worst})"
-    yield f"its error for each measured cell, fitted to the others: {error}"
-    yield "in parentheses: the same by models that are each fitted to one repeat alone"
-    if not fitted.is_trusted:
-        yield "the model does not describe these measurements: do not rely on the prediction"
-    yield "it knows nothing of cores, links and disks that tasks share"
-
-
 def unit(sweep: Sweep) -> str:
     """Return what a price is per million of."""
     if sweep.examples_per_step:
@@ -167,21 +138,12 @@ def _counted(results: CellResults) -> str:
     return f"{measured}" if measured == runs else f"{measured} of {runs}"
 
 
-def _predicted(speed: PredictedSpeed) -> str:
-    low, high = speed.speedup_range or (speed.speedup, speed.speedup)
-    return f"{speed.speedup:.1f}x" + (f" ({low:.1f}-{high:.1f})" if low != high else "")
-
-
 def _per_second(bytes_per_s: float | None) -> str:
     return UNKNOWN if bytes_per_s is None else f"{format_size(int(bytes_per_s))}/s"
 
 
 def _first_line(result: Result) -> str:
     return (result.reason.splitlines() or [""])[0]
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return f"{figure(1000 * (seconds or 0.0))} ms"
 
 
 # Sentences

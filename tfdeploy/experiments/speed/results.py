@@ -97,7 +97,7 @@ class Sweep:
 
     A step takes `examples_per_step`; if `synchronous`, it takes that many from each worker. If
     there is a `chief` of its own, it trains like a worker in cells without ps. `prices` are those
-    of the hosts; up to `predict` workers are predicted.
+    of the hosts.
     """
 
     results: Mapping[tuple[Cell, int], Result]
@@ -106,7 +106,6 @@ class Sweep:
     synchronous: bool = False
     chief: bool = False
     prices: Prices | None = None
-    predict: int | None = None
 
     def __iter__(self) -> Iterator[CellResults]:
         return iter(self._cells)

@@ -143,33 +143,6 @@ class Cheapest(CellName):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictedCell(CellName):
-    """A speed that was not measured."""
-
-    steps_per_s: float
-    """The steps per second."""
-    speedup: float
-    """The speed relative to `base`."""
-    speedup_range: list[float] | None
-    """The lowest and the highest speed-up by models of one repeat each; null with a single one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prediction(Shape):
-    """Speeds by a model of a worker's step: compute + update / ps + bandwidth * workers / ps."""
-
-    terms_s: dict[str, float | None]
-    """The seconds of each term; `update` is null if it could not be told from `compute`."""
-    median_error: float
-    """The median over the measured cells of the relative error of their speeds, each by a model of
-    all other cells."""
-    max_error: float
-    """The largest of these errors."""
-    cells: list[PredictedCell]
-    """What is predicted."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepDocument(Shape):
     """The measurements, as in sweep.json."""
 
@@ -193,5 +166,3 @@ class SweepDocument(Shape):
     """Speed-ups that can't be believed."""
     cheapest: Cheapest | None
     """The cheapest cell; null without --price-per-hour or with a single cell."""
-    prediction: Prediction | None
-    """Speeds that were not measured; null without --predict, or with too few cells."""

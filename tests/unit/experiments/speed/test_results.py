@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.speed import model, report
+from tfdeploy.experiments.speed import report
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.price import Prices
 from tfdeploy.experiments.speed.results import (
@@ -226,22 +226,3 @@ def test_the_cheapest_cell_is_named():
 def test_if_nothing_was_measured_the_whole_first_reason_is_printed():
     failures = [failed(1, 1, "it failed\n  | Traceback"), failed(1, 2, "it failed, too")]
     assert list(report.remarks(make_sweep(*failures))) == ["it failed\n  | Traceback"]
-
-
-def test_a_prediction_is_reported_with_its_model_and_its_error():
-    sweep = make_sweep(measured(1, 1, 10.0), measured(1, 2, 18.0), measured(1, 4, 30.0))
-    prediction = model.predict(sweep, 8)
-    rows = list(report.predicted_rows(prediction))
-    assert report.predicted_columns(prediction) == ("WORKERS", "1 PS")
-    assert [row["WORKERS"] for row in rows] == ["1", "2", "4", "8"]
-    assert rows[1] == {"WORKERS": "2", "1 PS": "1.8x"}
-    text = "\n".join(report.prediction_remarks(prediction.model))
-    assert "ms compute + " in text
-    assert "bandwidth x workers / ps" in text
-    assert "fitted to the others: " in text
-    assert "do not rely" not in text
-
-
-def test_a_model_that_does_not_fit_is_said_not_to():
-    fitted = model.Model({"compute": 1.0, "bandwidth": 0.0}, {Cell(1, 1): 0.1, Cell(2, 1): 0.5})
-    assert "do not rely on the prediction" in "\n".join(report.prediction_remarks(fitted))
