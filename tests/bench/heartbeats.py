@@ -2,7 +2,7 @@
 
 The chief's membership is in one process, those of all other tasks are in another; sockets, secrets
 and intervals are real. Both do at every tick what a supervisor does. Only CPU seconds are measured,
-so other work on the machine does not matter. Prints rows for docs/performance.md.
+so other work on the machine does not matter. Prints rows for docs/measurements.md.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ FILES_A_STREAM = 2
 
 
 # CPU seconds and peak MB of command and daemon, with stand-in agents, on 2026-11-23: the table in
-# docs/performance.md, "Many hosts".
+# docs/measurements.md, "Many hosts".
 MEASURED = {
     "push_cold": {200: (2.83, 97), 1000: (8.13, 156)},
     "push_same": {200: (0.64, 83), 1000: (2.26, 171)},

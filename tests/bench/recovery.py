@@ -1,7 +1,7 @@
 """Measure where the time of a recovery goes: python -m bench.recovery.
 
 Faults of the trainings in tests/support/scripts, which print with times; the host's history of
-states has the others. Prints rows for docs/performance.md. Needs an idle machine.
+states has the others. Prints rows for docs/measurements.md. Needs an idle machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write the figures of results/*.json between the marks of docs/performance.md."""
+"""Write the figures of results/*.json between the marks of docs/measurements.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "docs" / "performance.md"
+PAGE = HERE.parent.parent / "docs" / "measurements.md"
 FIGURES = {"wall": "wall_s", "cpu": "cpu_s", "memory": "peak_mb", "moved": "moved_mb"}
 SPREAD = ("wall", "cpu")  # shown with minimum, maximum and the ratio
 

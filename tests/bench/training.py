@@ -2,7 +2,7 @@
 
 examples/digits with 1 ps and 2 workers, in pairs: under tfdeploy, and the same commands started by
 hand in the same directories with the same environment, without supervisors, the preloaded library
-and the folder inside/. Needs an idle machine. Prints rows for docs/performance.md.
+and the folder inside/. Needs an idle machine. Prints rows for docs/measurements.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What each command loads: a command starts fast if it loads only what it uses.
 
-Nearly all CPU time of a short command is imports (docs/performance.md).
+Nearly all CPU time of a short command is imports (docs/measurements.md).
 """
 
 from __future__ import annotations
