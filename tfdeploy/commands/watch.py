@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.watching import HostSample
-from tfdeploy.agent.records import ENDED, STOPPED, SUCCEEDED
+from tfdeploy.agent.records import ENDED
+from tfdeploy.agent.reports import outcome
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 FIRST_LINES = 50  # of each log
 MAX_LINES = 1000  # of each log that are kept
-SIGTERM_EXIT = 143
 UNKNOWN_VERB = "KeyError: 'watch'"
 
 
@@ -132,15 +132,8 @@ class WatchedRun:
     @property
     def exit_code(self) -> int:
         """Return the exit code of a run that has ended, as `attach` does."""
-        report = self.chief.report
-        if report is None:
-            return 1
-        if report.state == SUCCEEDED or report.planned:
-            return 0
-        if report.state == STOPPED and not report.cause:
-            return SIGTERM_EXIT
-        code = 1 if report.cause else report.exit or 1
-        return 128 - code if code < 0 else code
+        chief = str(self.run.plan.chief.task)
+        return outcome.exit_code(chief, lambda task: self.tasks[task].report)
 
     @property
     def errors(self) -> list[TfdeployError]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.commands.watch import MAX_LINES, SIGTERM_EXIT
+from tfdeploy.agent.reports.outcome import SIGTERM_EXIT
+from tfdeploy.commands.watch import MAX_LINES
 from tfdeploy.errors import AgentError, AuthenticationFailed, Unreachable
 from tfdeploy.hosts.streams.following import HostIsBack
 from unit.live.samples import host_use, keras, sample, task_use, watched_run
@@ -98,7 +99,7 @@ def test_only_the_chiefs_host_names_the_checkpoint():
         ({"state": "FAILED", "exit": -9}, 137),
         ({"state": "STOPPED"}, SIGTERM_EXIT),
         ({"state": "STOPPED", "planned": True}, 0),
-        ({"state": "STOPPED", "cause": "ps:0"}, 1),
+        ({"state": "STOPPED", "cause": "ps:0"}, SIGTERM_EXIT),  # a command stopped ps:0
         ({"state": "LOST"}, 1),
     ],
 )

@@ -7,14 +7,14 @@ import time
 from .. import TYPE_CHECKING, paths
 from ..outputs import state_file
 from ..protocol.record import Record, to_json
-from ..records import ENDED, STOPPED, SUCCEEDED
+from ..records import ENDED
+from . import outcome
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, Optional
 
     from ..records import Launch, TaskState
 
-SIGTERM_EXIT = 143  # 128 + 15, as a shell shows it: another command stopped the run
 HIDDEN = "***"
 # What a sentence says of a run, by its result. A run is "lost" if it was followed, and its hosts
 # stopped answering.
@@ -76,10 +76,7 @@ def summarize(
     launch: Launch, states: Mapping[str, TaskState], started: float, ended: float, task_dir: str
 ) -> RunSummary:
     """Summarize a run on its chief's host; `launch` and `task_dir` are the chief's."""
-    result = _result(launch, states)
-    chief = states[launch.task]
-    failed_exit = 1 if chief.cause else _shell_exit_code(chief.exit or 1)
-    exits = {"succeeded": 0, "ended": 0, "stopped": SIGTERM_EXIT, "failed": failed_exit}
+    result = outcome.result(launch.task, states.get)
     verb = "logs" if result == "failed" else "status"
     return RunSummary(
         project=launch.project,
@@ -88,7 +85,7 @@ def summarize(
         release=launch.release,
         result=result,
         reason=_reason(launch, states, result),
-        exit=exits[result],
+        exit=outcome.exit_code(launch.task, states.get),
         started=started,
         ended=ended,
         restarts={task: states[task].restarts for task in launch.heartbeat.tasks},
@@ -115,19 +112,6 @@ def format_duration(seconds: float) -> str:
     return "{}m {:02}s".format(minutes, whole % 60) if minutes else "{}s".format(whole)
 
 
-def _result(launch: Launch, states: Mapping[str, TaskState]) -> str:
-    chief = states[launch.task]
-    if chief.state == SUCCEEDED:
-        return "succeeded"
-    if chief.planned:
-        return "ended"
-    # A command stopped the chief, or the task because of which the chief was stopped.
-    cause = states.get(chief.cause)
-    if chief.state == STOPPED and (not cause or (cause.state == STOPPED and not cause.cause)):
-        return "stopped"
-    return "failed"
-
-
 def _reason(launch: Launch, states: Mapping[str, TaskState], result: str) -> str:
     """Return why the run ended; for a failure the root cause, in the words of `tfdeploy run`."""
     chief = states[launch.task]
@@ -141,10 +125,6 @@ def _reason(launch: Launch, states: Mapping[str, TaskState], result: str) -> str
     after = " after " + times if state.restarts else ""
     host = launch.notify.hosts.get(task, "its host")
     return "{} on {}: it ended{}: {}".format(task, host, after, state.reason)
-
-
-def _shell_exit_code(code: int) -> int:
-    return 128 - code if code < 0 else code
 
 
 def _format_time(seconds: float) -> str:

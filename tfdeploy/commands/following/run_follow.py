@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
-from tfdeploy.agent.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.agent.records import ENDED, LOST, SUCCEEDED, TaskReport
+from tfdeploy.agent.reports import outcome
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.agent.protocol.reports import RunEvent
+    from tfdeploy.agent.reports.outcome import Result
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.resume import ResumeResult
-    from tfdeploy.commands.status import RunStatus
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
@@ -30,7 +31,6 @@ LOG_LINES = 20  # of each log that an error shows
 TICK_S = 0.5
 # Added to the time that the tasks have to end after their chief.
 END_MARGIN_S = 15.0
-SIGTERM_EXIT = 143  # 128 + 15: the exit code of `run` if another command stopped its run
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RunEnd:
 
     exit: int
     failure: TfdeployError | None
-    result: Literal["succeeded", "failed", "stopped", "ended"]
+    result: Result
 
 
 @dataclass(frozen=True)
@@ -102,29 +102,17 @@ def follow(
             _wait_for_other_tasks(following, progress, _linger_s(run))
     if progress.chief is None or progress.chief.state == LOST:
         return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
-    if progress.chief.state == SUCCEEDED:
-        return RunEnd(0, None, "succeeded")
-    return _unsuccessful_end(fleet, run, progress.chief)
+    chief = progress.chief
+    if chief.state == SUCCEEDED or chief.planned:
+        return RunEnd(0, None, outcome.result(chief.task, {chief.task: chief}.get))
+    return _unsuccessful_end(fleet, run, chief)
 
 
 def _unsuccessful_end(fleet: Fleet, run: Run, chief: TaskReport) -> RunEnd:
-    if chief.planned:
-        return RunEnd(0, None, "ended")
     found = status(fleet, run, LOG_LINES)
-    if chief.state == STOPPED and _was_stopped_by_command(found, chief.task):
-        return RunEnd(SIGTERM_EXIT, None, "stopped")
-    code = 1 if chief.cause else _shell_exit_code(chief.exit or 1)
-    return RunEnd(code, root_cause(found), "failed")
-
-
-def _was_stopped_by_command(found: RunStatus, task: str) -> bool:
-    """Return whether a command stopped the task, or the task that caused its end."""
-    report = found.report(task)
-    if not report or report.state != STOPPED:
-        return False
-    return not report.cause or (
-        report.cause != task and _was_stopped_by_command(found, report.cause)
-    )
+    result = outcome.result(chief.task, found.report)
+    failure = root_cause(found) if result == "failed" else None
+    return RunEnd(outcome.exit_code(chief.task, found.report), failure, result)
 
 
 class _Progress:
@@ -224,7 +212,3 @@ def _silent_hosts(run: Run, silent: dict[str, HostError]) -> TfdeployError:
     flags = " ".join(f"--without {host}" for host in silent)
     first = next(iter(silent.values()))
     return first.with_hint(f"to continue without it: tfdeploy resume {run.flags} {flags}")
-
-
-def _shell_exit_code(code: int) -> int:
-    return 128 - code if code < 0 else code
