@@ -258,62 +258,7 @@ def test_plan_does_not_show_the_path_of_a_webhook(local):
     assert "SECRET" not in shown + project.ok("plan", "--json")
 
 
-# --notify
-
-
-@pytest.mark.slow
-def test_the_controller_notifies_while_it_follows(local, hook):
-    project = local.project("--gate", "--exit=3")
-    with project.start_command("run", "--notify", hook.url + "/SECRET") as command:
-        command.wait_for_output("is READY")
-        (project.work("worker:0") / "go").touch()
-        assert command.process.wait() == 3
-    ((_, _, summary),) = hook.posts
-    assert (summary["result"], summary["exit"]) == ("failed", 3)
-    assert " on here: it ended: exit 3, which is not retried" in summary["reason"]
-    assert summary["hosts"] == ["here"]
-    assert set(summary["restarts"]) == {"ps:0", "worker:0", "worker:1"}
-    assert "SECRET" not in command.output
-
-
-@pytest.mark.slow
-def test_attach_notifies_and_a_failed_notification_changes_no_exit_code(local, hook):
-    project = local.pushed("--gate")
-    project.ok("start")
-    (project.work("worker:0") / "go").touch()
-    (project.work("worker:1") / "go").touch()
-    done = project.tf("attach", "--notify", hook.url + BROKEN)
-    assert done.returncode == 0
-    assert "note: --notify failed: HTTP 404 Not Found no_service\n" in done.stderr
-    assert [summary["result"] for _, _, summary in hook.posts] == ["succeeded"]
-
-
-@pytest.mark.slow
-def test_a_run_that_cannot_be_followed_any_more_is_lost(by_ssh, hook):
-    project = by_ssh.started("--hold")
-    record = project.run_folder / "hosts.toml"
-    text = record.read_text()
-    record.write_text(text.replace(project.hosts["two"]["python"], "/no/python"))
-    assert project.tf("attach", "--notify", hook.url).returncode == 1
-    ((_, _, summary),) = hook.posts
-    assert (summary["result"], summary["exit"]) == ("lost", 1)
-    assert summary["reason"].startswith("two: can't run /no/python")
-    assert "does not answer any more after " in summary["text"]
-    record.write_text(text)
-    project.ok("stop")
-
-
-def test_ctrl_c_notifies_nobody(local, hook):
-    project = local.pushed("--hold")
-    with project.start_command("run", "--notify", hook.url) as command:
-        command.wait_for_output("worker:0 step 3")
-        assert command.interrupt() == 130
-    assert hook.posts == []
-    project.ok("stop")
-
-
-def test_a_wrong_value_is_refused_before_the_push(local):
+def test_a_wrong_waiting_time_is_refused_before_the_push(local):
     project = local.project()
-    for words in (("--notify", "no-such-program"), ("--notify", "ftp://x"), ("--wait", "1")):
-        assert project.tf("run", *words).returncode == 2
+    assert project.tf("run", "--wait", "1").returncode == 2
     assert not project.on("here").exists()

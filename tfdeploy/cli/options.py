@@ -139,16 +139,6 @@ OlderRelease = Annotated[
         help="Start an older release that is still on the hosts: its id, or that of a run with it.",
     ),
 ]
-NotifyTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--notify",
-        metavar="COMMAND|URL",
-        show_default=False,
-        help="At the end of the run, start this command on the controller with a summary as JSON "
-        "on its standard input, or post it to this http(s) URL.",
-    ),
-]
 WaitTime = Annotated[
     str | None,
     typer.Option(

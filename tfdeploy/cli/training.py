@@ -16,7 +16,6 @@ from tfdeploy.cli.options import (
     Env,
     Hosts,
     Json,
-    NotifyTarget,
     OlderRelease,
     Quiet,
     RunArgument,
@@ -183,12 +182,10 @@ def run(
     watch: Annotated[bool, typer.Option("--watch",
                      help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
-    notify: NotifyTarget = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
-    from tfdeploy.cli.notice import EndNotice
     from tfdeploy.commands.start import secret_values
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
@@ -198,19 +195,16 @@ def run(
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
     console, cancel = Console(for_json=json), threading.Event() if watch else None
     wait_s = parse_wait(wait)
-    notice = EndNotice(notify, console)
     intent = load_intent(hosts, words, env, counts, name, release)
     secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         _push(fleet, intent, console, intent.hosts)
         current_run, _ = _start(fleet, intent, console, wait_s)
-        with notice.of(fleet, current_run):
-            if cancel and not json and _has_screen(console):
-                current_run, ended = _follow_on_screen(fleet, current_run, console, cancel)
-            else:
-                current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
-            notice.ended(current_run, ended)
-            finished = _finish(fleet, current_run, ended, console)
+        if cancel and not json and _has_screen(console):
+            current_run, ended = _follow_on_screen(fleet, current_run, console, cancel)
+        else:
+            current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
+        finished = _finish(fleet, current_run, ended, console)
     _exit_with_end(console, current_run, finished, json)
 
 
@@ -219,24 +213,21 @@ def attach(
     run: RunArgument = None,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
-    notify: NotifyTarget = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
-    from tfdeploy.cli.notice import EndNotice
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.output.console import Console
 
     console = Console(for_json=json)
-    notice, attached = EndNotice(notify, console), find_run(hosts, run or run_id)
-    with open_fleet(attached) as fleet, notice.of(fleet, attached):
+    attached = find_run(hosts, run or run_id)
+    with open_fleet(attached) as fleet:
         try:
             with console.fetch_progress(fleet.transfers, beside_events=True):
                 attached, ended = follow_to_end(fleet, attached, _watcher(console), OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
-        notice.ended(attached, ended)
         finished = _finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
 

@@ -1,4 +1,4 @@
-"""The values of --notify, --since and --wait."""
+"""The values of --since and --wait."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ import math
 import re
 from datetime import datetime, timedelta
 
-from pydantic import TypeAdapter, ValidationError
-
-from tfdeploy.config.types import Target
 from tfdeploy.errors import InventoryError
 
 DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def parse_target(written: str) -> tuple[str, ...]:
-    """Return the command, or the URL as its only word, of --notify. Raises InventoryError."""
-    try:
-        target: tuple[str, ...] = TypeAdapter(Target).validate_python(written)
-    except ValidationError as error:
-        reason = error.errors()[0].get("ctx", {}).get("error", "expected a command or a URL")
-        raise InventoryError(f"--notify: {reason}") from None
-    return target
 
 
 def parse_wait(written: str | None) -> float:

@@ -1,4 +1,4 @@
-"""[notify], --notify and --wait: which values they take, and what a message shows of a URL."""
+"""[notify] and --wait: which values they take, and what a message shows of a URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support.builders import FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
-from tfdeploy.config.option_values import parse_target, parse_wait
+from tfdeploy.config.option_values import parse_wait
 from tfdeploy.errors import InventoryError
 from tfdeploy.formatting.humanize import mask_urls
 
@@ -75,15 +75,6 @@ def test_a_masked_text_shows_only_the_hosts_of_urls():
     masked = "curl -d @- https://hooks.example.org/*** --referer 'http://a.b/***' x"
     assert mask_urls(text) == masked
     assert mask_urls("https://me:pw@h:8443/x") == "https://h:8443/***"
-
-
-def test_the_option_takes_the_same_values():
-    assert parse_target(URL) == (URL,)
-    assert parse_target("notify-send done") == ("notify-send", "done")
-    for wrong in ("", "ftp://x/SECRET", "'"):
-        with pytest.raises(InventoryError, match=r"^--notify: ") as refused:
-            parse_target(wrong)
-        assert "SECRET" not in refused.value.message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The summary of a run's end, which [notify] and --notify send. Pure, except `newest_step`."""
+"""The summary of a run's end, which [notify] sends. Pure, except `newest_step`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ if TYPE_CHECKING:
     from ..records import Launch, TaskState
 
 HIDDEN = "***"
-# What a sentence says of a run, by its result. A run is "lost" if it was followed, and its hosts
-# stopped answering.
+# What a sentence says of a run, by its result.
 VERBS = {
     "succeeded": "succeeded",
     "failed": "failed",
     "stopped": "was stopped",
     "ended": "ended",
-    "lost": "does not answer any more",
 }
 
 
