@@ -32,7 +32,7 @@ help:
 	@echo "make soak    repeat the fault tests and fuzz for HOURS=1, and write docs/soak.md"
 	@echo "make check   check format, lint, types and documentation (ruff, mypy, mkdocs)"
 	@echo "make docs    build the documentation into build/site"
-	@echo "make schemas write docs/schemas/ and the tables of docs/json.md from the shapes of --json"
+	@echo "make schemas write docs/schemas/, the tables of docs/json.md, and every key into docs/hosts-toml.md"
 	@echo "make bench   compare tfdeploy with Ansible, pyinfra, Fabric and a shell loop on up to 48 hosts (an hour or two)"
 	@echo "make recipes run the algorithms of examples/ for real, and write docs/recipes.md (some minutes)"
 	@echo "make figures simulate them with up to 16 workers, and write docs/recipes.md (ten minutes of CPU time)"
@@ -91,7 +91,7 @@ docs: .venv/.ready-to-develop
 	.venv/bin/mkdocs build --strict
 
 schemas: .venv/.ready-to-develop
-	.venv/bin/python docs/json_schemas.py
+	.venv/bin/python docs/generate.py
 
 bench: .venv/.ready-to-develop
 	tests/hosts/install-missing rsync ssh docker

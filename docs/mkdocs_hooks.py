@@ -15,7 +15,6 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-EXAMPLE = "<!-- hosts.example.toml -->"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -26,11 +25,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Adapt the links, and put hosts.example.toml into the page that asks for it."""
+    """Adapt the links."""
     source = page.file.src_uri
     folder = posixpath.dirname(source if (ROOT / source).is_file() else f"docs/{source}")
-    example = (ROOT / "hosts.example.toml").read_text()
-    markdown = markdown.replace(EXAMPLE, f"```toml\n{example}```")
     return LINK.sub(lambda link: _on_site(link, folder, posixpath.dirname(source)), markdown)
 
 

@@ -1,4 +1,5 @@
-"""Write docs/schemas/ and the tables of docs/json.md from the shapes of --json: make schemas."""
+"""Write docs/schemas/ and the tables of docs/json.md from the shapes of --json, and every key into
+docs/hosts-toml.md from hosts.example.toml: make schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def _subclasses(base: type) -> Iterator[type]:
 
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "json.md"
+PAGE, KEYS_PAGE = DOCS / "json.md", DOCS / "hosts-toml.md"
 BEGIN, END = "<!-- written by make schemas -->\n", "<!-- the end of what is written -->\n"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REF = "#/$defs/"
@@ -38,8 +39,14 @@ def files() -> dict[Path, str]:
         DOCS / "schemas" / f"{command}.json": json.dumps(schema(shape), indent=1) + "\n"
         for command, shape in SHAPES.items()
     }
-    before, rest = PAGE.read_text().split(BEGIN)
-    return {**schemas, PAGE: before + BEGIN + tables() + END + rest.split(END)[1]}
+    example = (DOCS.parent / "hosts.example.toml").read_text()
+    keys = f"```toml\n{example}```\n"
+    return {**schemas, **_between_marks(PAGE, tables()), **_between_marks(KEYS_PAGE, keys)}
+
+
+def _between_marks(page: Path, text: str) -> dict[Path, str]:
+    before, rest = page.read_text().split(BEGIN)
+    return {page: before + BEGIN + text + END + rest.split(END)[1]}
 
 
 def schema(shape: type) -> dict[str, Any]:
