@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.agent.protocol import outcome
 from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.agent.records import ENDED
-from tfdeploy.agent.reports import outcome
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.reports.outcome import SIGTERM_EXIT
+from tfdeploy.agent.protocol.outcome import SIGTERM_EXIT
 from tfdeploy.commands.watch import MAX_LINES
 from tfdeploy.errors import AgentError, AuthenticationFailed, Unreachable
 from tfdeploy.hosts.streams.following import HostIsBack

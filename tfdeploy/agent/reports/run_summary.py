@@ -6,9 +6,9 @@ import time
 
 from .. import TYPE_CHECKING, paths
 from ..outputs import state_file
+from ..protocol import outcome
 from ..protocol.record import Record, to_json
 from ..records import ENDED
-from . import outcome
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, Optional

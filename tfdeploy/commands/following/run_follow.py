@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.protocol import outcome
 from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from tfdeploy.agent.records import ENDED, LOST, SUCCEEDED, TaskReport
-from tfdeploy.agent.reports import outcome
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
@@ -19,8 +19,8 @@ from tfdeploy.hosts.streams.following import HostIsBack, may_return
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tfdeploy.agent.protocol.outcome import Result
     from tfdeploy.agent.protocol.reports import RunEvent
-    from tfdeploy.agent.reports.outcome import Result
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.hosts.fleet import Fleet

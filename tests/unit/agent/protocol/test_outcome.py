@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tfdeploy.agent.protocol.outcome import SIGTERM_EXIT, exit_code, result
 from tfdeploy.agent.records import FAILED, LOST, STOPPED, SUCCEEDED, TaskState
-from tfdeploy.agent.reports.outcome import SIGTERM_EXIT, exit_code, result
 
 CHIEF = "worker:0"
 
