@@ -18,8 +18,8 @@ from tfdeploy.agent.outputs.hold import HELD
 from tfdeploy.agent.protocol.outputs import ListOutputs, TaskOutputs, Total
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.transfer.checkpoints.stored_once import link_checkpoints
 from tfdeploy.transfer.run_folder import exclusive
-from tfdeploy.transfer.stored_once import link_checkpoints
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
 
 if TYPE_CHECKING:

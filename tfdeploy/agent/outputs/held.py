@@ -20,7 +20,8 @@ from ..machine import filesystem
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Tuple
 
-_held: Dict[str, List[int]] = {}  # the open files of each folder
+# The open files of each folder, and before them the folder itself.
+_held: Dict[str, List[int]] = {}
 _usual_limit: List[Tuple[int, int]] = []
 
 
@@ -33,8 +34,12 @@ def begin(folder: str) -> None:
 
 def add(folder: str, files: Mapping[str, int]) -> None:
     """Show open files in `folder`, by name; they stay open until `release`. Raises OSError."""
-    _held[folder] += files.values()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    held = _held[folder]
+    is_new = not held
+    held += files.values()
+    if is_new:
+        os.makedirs(folder, mode=0o700)
+        held.insert(0, os.open(folder, os.O_RDONLY))
     for name, descriptor in files.items():
         os.symlink("/proc/{}/fd/{}".format(os.getpid(), descriptor), os.path.join(folder, name))
 
@@ -49,18 +54,26 @@ def release(folder: str) -> None:
     for descriptor in _held.pop(folder, ()):
         os.close(descriptor)
     filesystem.remove_folder(folder)
-    held = os.path.dirname(folder)
+    parent = os.path.dirname(folder)
     with suppress(OSError):  # the first one that is not empty
-        for parent in (held, os.path.dirname(held), os.path.dirname(os.path.dirname(held))):
+        for _ in range(3):  # held/, the task's and the run's
             os.rmdir(parent)
+            parent = os.path.dirname(parent)
     if not _held:
         _restore_limit()
 
 
 @atexit.register
 def release_all() -> None:
-    for folder in list(_held):
-        release(folder)
+    """Release everything, except a folder in which another agent has begun to hold files since the
+    connection to this one was lost."""
+    for folder, held in list(_held.items()):
+        with suppress(OSError):
+            if held and os.path.samestat(os.fstat(held[0]), os.stat(folder)):
+                release(folder)
+        for descriptor in _held.pop(folder, ()):
+            os.close(descriptor)
+    _restore_limit()
 
 
 def _raise_limit() -> None:

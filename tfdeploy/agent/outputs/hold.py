@@ -30,7 +30,7 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
     work, held_dir = paths.work(task_dir), paths.held(task_dir, HELD)
     held.begin(held_dir)
     try:
-        os.makedirs(held_dir, mode=0o700)
+        held.add(held_dir, {})
     except OSError as error:  # a full disk: checkpoints can still be fetched
         why = "it can't be copied for the transfer: {}".format(error.strerror)
         return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.hosts import parallel
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output, link_file
 from tfdeploy.transfer.fetch import (
     BULK,
     FileFetch,
@@ -15,7 +16,6 @@ from tfdeploy.transfer.fetch import (
     difference,
     verify_file,
 )
-from tfdeploy.transfer.stored_once import checkpoint_output, link_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

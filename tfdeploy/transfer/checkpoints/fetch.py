@@ -18,10 +18,10 @@ from tfdeploy.errors import AgentError
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output
 from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
 from tfdeploy.transfer.outputs import task_request
 from tfdeploy.transfer.run_folder import exclusive
-from tfdeploy.transfer.stored_once import checkpoint_output
 from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:

@@ -216,6 +216,7 @@ def test_holding_changes_nothing_that_the_task_sees(folder, reader):
 
 
 def test_more_checkpoints_are_held_than_the_usual_limit_of_open_files_allows(folder):
+    held.release_all()  # what other tests have held
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = (200, before[1])
     for step in range(1, 100):
