@@ -82,8 +82,9 @@ def _raise_limit() -> None:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        _usual_limit[:] = [(soft, hard)]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with suppress(OSError, ValueError):  # more than the kernel's own limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            _usual_limit[:] = [(soft, hard)]
 
 
 def _restore_limit() -> None:
