@@ -110,4 +110,4 @@ def test_a_killed_collect_leaves_no_partial_checkpoint_and_is_completed(training
     run.ok("collect")
     assert (run.run_folder / "checkpoints" / data.name).read_bytes() == data.read_bytes()
     assert not (run.run_folder / ".incoming").exists()
-    assert not (data.parent / ".tfdeploy-pin").exists()
+    assert not (work.parent / "held").exists()

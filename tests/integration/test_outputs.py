@@ -9,6 +9,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.chief import save
 from support.ports import free_ports
 from support.waiting import until
 
@@ -41,7 +42,7 @@ def training(world: Any, *flags: str, count: int = 1, **more: Any) -> Project:
 def write_keras(file: Path, text: str = "weights") -> bytes:
     """Write a model in one step, so that no part of it counts as an output of its own."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".tfdeploy-{file.name}")  # not an output
+    fresh = next(folder for folder in file.parents if folder.name == "work").with_name(file.name)
     with zipfile.ZipFile(fresh, "w") as archive:
         archive.writestr("model.weights.h5", text * 100)
     content = fresh.read_bytes()
@@ -71,7 +72,7 @@ def test_everything_that_the_chief_wrote_is_fetched_with_its_content(world):
     assert (folder / "large.bin").read_bytes() == (work / "large.bin").read_bytes()
     assert f"output {folder}/checkpoints/best.keras (" in output
     assert f"3 outputs (8.4 MB) in {folder}\n" in output
-    assert not (work / ".tfdeploy-outputs").exists()
+    assert not (work.parent / "held").exists()
     assert not (project.run_folder / ".incoming-outputs/worker-0").exists()
 
 
@@ -88,6 +89,42 @@ def test_only_new_files_are_fetched_again(world):
     assert ("b.csv" in output, "a.csv" in output) == (True, False)
     assert (folder / "b.csv").read_text() == "12"
     assert (folder / "a.csv").stat().st_ino == inode
+
+
+def name_newest(folder: Path, step: int) -> None:
+    """Write a state file that names one checkpoint; all others stay, as after a restart."""
+    (folder / "fresh").write_text(f'model_checkpoint_path: "model.ckpt-{step}"\n')
+    (folder / "fresh").replace(folder / "checkpoint")
+
+
+@LOCAL_ONLY
+@pytest.mark.parametrize("checkpoint_dir", ["checkpoints", "."])
+@pytest.mark.parametrize("size", [1, BULK])
+def test_a_checkpoint_that_is_also_an_output_is_stored_once(world, checkpoint_dir, size):
+    """It is an output before the state file names it, and again when it names another."""
+    options = {"checkpoint_dir": checkpoint_dir}
+    flags = ("--steps=0", "--hold", f"--checkpoint_dir={checkpoint_dir}")
+    project = world.pushed(*flags, hosts=workers(world, 1), training=options)
+    project.ok("start")
+    on_host = project.work("worker:0") / checkpoint_dir
+    until(lambda: [*on_host.glob("events.*")], "what the chief itself writes")
+    checkpoints = project.run_folder / "checkpoints"
+    outputs = project.run_folder / "outputs" / checkpoint_dir
+    for step in (1, 2, 3):
+        save(on_host, step)
+        with (on_host / f"model.ckpt-{step}.data-00000-of-00001").open("ab") as data:
+            data.write(os.urandom(size))
+    for newest in (3, 2):  # 2 is an output first, 3 afterwards
+        name_newest(on_host, newest)
+        project.ok("collect")
+    sets = {step: [*on_host.glob(f"model.ckpt-{step}.*")] for step in (1, 2, 3)}
+    assert not any((checkpoints / file.name).exists() for file in sets[1])
+    for file in sets[2] + sets[3]:
+        assert (checkpoints / file.name).samefile(outputs / file.name)
+        assert (checkpoints / file.name).read_bytes() == file.read_bytes()
+    project.ok("stop")
+    assert "4 of 4" in project.ok("runs"), "events, the newest checkpoint, and two outputs"
+    assert "nowhere else" not in project.ok("prune", "--keep", "0", "--dry-run")
 
 
 @LOCAL_ONLY
@@ -311,7 +348,7 @@ def test_a_chief_on_another_host_finds_the_files_of_the_earlier_chief(by_ssh):
     assert "its chief's files backup, checkpoints/best.keras\n" in output
     assert (work["two"] / "checkpoints/best.keras").read_bytes() == content
     assert (work["two"] / "backup/_CHECKPOINT_METADATA").is_file()
-    assert not (work["two"] / ".tfdeploy-delivered").exists()
+    assert [*work["two"].parent.glob("incoming-*")] == []
     write_keras(work["two"] / "checkpoints/best.keras", "newer")
     project.ok("stop")
     assert "checkpoints/best.keras" in project.ok("resume")
@@ -384,7 +421,7 @@ def test_fetch_fetches_any_file_or_folder_of_any_task(world):
     assert output.endswith(f"fetched 2 files ({len(content) + 1} B) into {folder}\n")
     project.ok("fetch", "worker-1", "models/b.keras")
     assert (folder / "models/b.keras").read_bytes() == content[:50]
-    assert not (work / ".tfdeploy-outputs").exists()
+    assert not (work.parent / "held").exists()
 
 
 @LOCAL_ONLY

@@ -33,3 +33,13 @@ def save(folder, step, shards=1, keep=()):
     lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
     (folder / "state.new").write_text("\n".join(lines) + "\n")
     (folder / "state.new").replace(folder / "checkpoint")
+
+
+def seen_by_programs(folder):
+    """Return what a program that lists a folder sees: names, inodes, and the times that a hard link
+    changes, too."""
+    entries = {folder, *folder.rglob("*")}
+    return {
+        (path.name, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+        for path, info in ((path, path.lstat()) for path in entries)
+    }

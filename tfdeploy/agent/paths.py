@@ -16,12 +16,16 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
+<root>/<project>/runs/<run>/replica.json      which checkpoints it has
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
+<root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
 <root>/<project>/runs/<run>/<task>/saves.json  where its program saved elsewhere
 <root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
-<root>/<project>/runs/<run>/<task>/work/      the task's directory
+<root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
+<root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
+<root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
 """
 
 from __future__ import annotations
@@ -211,6 +215,26 @@ def notice(task_dir: str) -> str:
 
 def peers(task_dir: str) -> str:
     return os.path.join(task_dir, "peers")
+
+
+def held(folder: str, kind: str) -> str:
+    """Return where files of a task's folder, or of a run's, are held; see outputs/held.py."""
+    return os.path.join(folder, "held", kind)
+
+
+def verified(project: str, run_id: str) -> str:
+    """Return the file that lists which checkpoints TensorFlow has read to their end."""
+    return os.path.join(run(project, run_id), "verified.json")
+
+
+def replica(project: str, run_id: str) -> str:
+    """Return the file that lists which checkpoints the run's replica has."""
+    return os.path.join(run(project, run_id), "replica.json")
+
+
+def incoming_for(folder: str, kind: str) -> str:
+    """Return where files arrive for a task's folder, or a run's, until they are complete."""
+    return os.path.join(folder, "incoming-" + kind)
 
 
 def work(task_dir: str) -> str:

@@ -7,15 +7,18 @@ runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next o
 
 from __future__ import annotations
 
+import posixpath
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs.hold import PIN
+from tfdeploy.agent import paths
+from tfdeploy.agent.outputs.hold import HELD
 from tfdeploy.agent.protocol.outputs import ListOutputs, TaskOutputs, Total
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.transfer.checkpoints.stored_once import link_checkpoints
 from tfdeploy.transfer.run_folder import exclusive
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
 
@@ -97,12 +100,16 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     task, dest = str(placement.task), outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
     selected, skipped = _select(run, placement, units)
+    if placement == run.plan.chief:
+        link_checkpoints(run, [unit for unit in selected if not unit.is_in(dest)])
     unchanged = [unit for unit in selected if unit.is_in(dest)]
     here = {unit.path for unit in unchanged}
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.folder / ".incoming-outputs" / placement.task.file_name
-    request, pin = task_request(run, placement), f"{answer.folder}/{PIN}"
-    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, pin)
+    request = task_request(run, placement)
+    # An agent of another version holds them elsewhere, and says where.
+    held = paths.held(posixpath.dirname(answer.folder), HELD) if agent.is_current else ""
+    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     why |= {special.path: f"it is {special.what}" for special in answer.special or ()}
     if answer.incomplete:

@@ -102,11 +102,11 @@ def fetch_units(
     units: Sequence[Unit],
     incoming: Path,
     dest: Path,
-    pin: str = "",
+    held: str = "",
 ) -> Steps[tuple[list[Unit], dict[str, str]]]:
     """Fetch units into `dest`, by way of the folder `incoming`.
 
-    `request` names the project, the run and the task; `pin` is the folder in which the host will
+    `request` names the project, the run and the task; `held` is the folder in which the host will
     hold them, if it is known before the host has answered. Return the units that arrived, and for
     each other unit, by its path, why it did not. Raises as `FileFetch` does, and OSError.
     """
@@ -119,7 +119,7 @@ def fetch_units(
         hold = pipeline.send(HoldUnits(**request, units=listed), TIMEOUT_S)
         names = [local_path(path) for unit in units for path in unit.files]
         is_small = 2 * sum(unit.size for unit in units) <= BULK  # also if they grow meanwhile
-        fetch = FileFetch(pipeline, pin, incoming, names) if is_small and pin else None
+        fetch = FileFetch(pipeline, held, incoming, names) if is_small and held else None
         if fetch:
             pipeline.send(let_go)
         yield

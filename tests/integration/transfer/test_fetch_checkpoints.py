@@ -38,7 +38,9 @@ def run(tmp_path):
     return SimpleNamespace(
         id=TASK[1],
         folder=tmp_path / "runs" / TASK[1],
-        inventory=SimpleNamespace(project=TASK[0]),
+        inventory=SimpleNamespace(
+            project=TASK[0], training=SimpleNamespace(checkpoint_dir="checkpoints")
+        ),
         plan=SimpleNamespace(chief=SimpleNamespace(task=Task("worker", 0))),
     )
 
@@ -55,7 +57,11 @@ def save_good(saves, step, shards=1, keep=()):
     names = state_file.file_set([file.name for file in saves.iterdir()], f"model.ckpt-{step}")
     files = [HashedFile(n, (saves / n).stat().st_size, sha256(str(saves / n))) for n in names]
     known = Checkpoint(f"model.ckpt-{step}", step, verified=True, files=files)
-    verify.remember_verified(str(saves), [known])
+    verify.remember_verified(str(saves.parents[2] / "verified.json"), [known])
+
+
+def held_by_agents(saves):
+    return saves.parents[1] / "held" / "checkpoints"
 
 
 def make_agent(version=None, transport=LocalTransport):
@@ -89,8 +95,20 @@ def test_checkpoints_arrive_from_an_agent_of_any_version(
         assert fetched.name == "model.ckpt-2"
     arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
     assert arrived == {*fetched.files, "checkpoint"}
-    assert not (saves / ".tfdeploy-pin").exists()
+    assert not held_by_agents(saves).exists()
     agent.close()
+
+
+def test_what_an_agent_holds_is_released_when_its_connection_is_lost(home, run, saves):
+    agent = make_agent()
+    save_good(saves, 1)
+    with suppress(ConnectionError), Pipeline(agent) as pipeline:
+        *_, answer = pipeline.send(Pin(*TASK, every=False)).answers()
+        for file in saves.glob("model.ckpt-1.*"):
+            file.unlink()
+        assert Path(answer.pin, "model.ckpt-1.index").read_text() == "index 1"
+        raise ConnectionError
+    until(lambda: not held_by_agents(saves).exists(), "the agent's exit")
 
 
 def test_a_part_of_another_checkpoint_of_this_name_is_not_continued(home, run, saves, monkeypatch):
@@ -128,7 +146,7 @@ def test_a_file_that_arrives_with_other_content_is_refused_and_named(home, run, 
     with pytest.raises(TransferFailed, match=r"model.ckpt-1.* arrived with content that differs"):
         run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
     assert not [*(run.folder / "checkpoints").iterdir()]
-    assert not (saves / ".tfdeploy-pin").exists()
+    until(lambda: not held_by_agents(saves).exists(), "the agent's exit")
     agent.close()
 
 

@@ -1,10 +1,11 @@
-"""Read a file, replace it at once, append to one that stays small, link or copy it; remove a
-folder; recognize a full disk."""
+"""Read, open, replace, move, link or copy a file, append to one that stays small; remove a folder;
+recognize a full disk."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from .. import TYPE_CHECKING
 
@@ -36,15 +37,14 @@ def read_bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
-def replace_file(path: str, content: bytes, mode: int = 0o666) -> None:
+def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") -> None:
     """Write a file beside `path` and rename it: a reader sees the old content or the new one.
 
-    `mode` is that of open(2), limited by the umask. Raises OSError; the old content is
-    unchanged then.
+    `mode` is that of open(2), limited by the umask; `fresh` is the file's path until it is renamed
+    (default: a hidden one). Raises OSError; the old content is unchanged then.
     """
     folder, name = os.path.split(path)
-    # Collecting outputs skips names that start like this, should a crash leave the file behind.
-    fresh = os.path.join(folder, ".tfdeploy-{}.{}.new".format(name, os.getpid()))
+    fresh = fresh or os.path.join(folder, ".tfdeploy-{}.{}.new".format(name, os.getpid()))
     try:
         with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
@@ -77,6 +77,37 @@ def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten) -> boo
         return False
     finally:
         os.close(descriptor)
+
+
+def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> int:
+    """Open a regular file to read it; return its descriptor. Raises OSError, also if it is none."""
+    # Do not block on a fifo that no process writes to.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(path)
+
+
+def move_file(source: str, target: str) -> None:
+    """Move a file, also to another file system: at `target` it is whole at once. Raises OSError."""
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        import shutil  # as in remove_folder
+
+        fresh = temporary_name(target)
+        shutil.copy2(source, fresh)
+        os.replace(fresh, target)
+        os.remove(source)
+
+
+def temporary_name(path: str) -> str:
+    """Return the name of a file until it is renamed to `path`, as TensorFlow names its own. Source:
+    tensorflow/python/lib/io/file_io.py, atomic_write_string_to_file."""
+    return "{}.tmp{}".format(path, os.urandom(16).hex())
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -1,12 +1,14 @@
-"""The verb `pin`: keep a task's complete checkpoints in place by hard links, while they are copied.
+"""The verb `pin`: hold a task's complete checkpoints, while they are verified and copied.
 
 TensorFlow writes the data, the index and then the state file `checkpoint`, and deletes old
 checkpoints as it continues (max_to_keep). So the state file is read first, and only complete
-checkpoints are linked; one that is deleted meanwhile is skipped.
+checkpoints are opened; one that is deleted meanwhile is skipped. What is open can be read to its
+end (held.py): TensorFlow replaces files, and writes into none.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import closing
 from itertools import islice, takewhile
@@ -16,20 +18,20 @@ from ..machine import filesystem, hashing
 from ..protocol.message import Done
 from ..protocol.outputs import BadCheckpoint, Checkpoint, HashedFile, Linked, PinAnswer, Pinned
 from ..records import Launch
-from . import saves, state_file, verify
+from . import held, saves, state_file, verify
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
 
     Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
-PIN = ".tfdeploy-pin"
+HELD = "checkpoints"
 MAX_TRIES = 100
 MAX_NAMES = 6
 
 
 def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
-    """Pin the newest good checkpoint of `task` (or `every` one). Yield what is linked, so that it
+    """Hold the newest good checkpoint of `task` (or `every` one). Yield what is held, so that it
     can be fetched while it is read and hashed; then what is good.
 
     `bad` are complete checkpoints that could not be read to their end. All fields are empty for a
@@ -41,20 +43,20 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
     folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
-    pin_dir = os.path.join(folder, PIN)
-    linked = pin_complete(folder, pin_dir, every)
-    if linked:
-        yield Linked(pin_dir, [_without_hashes(found) for found in linked])
-    good, bad = _find_good(folder, pin_dir, linked, every)
+    held_dir = paths.held(task_dir, HELD)
+    complete = _hold_complete(folder, held_dir, every)
+    if complete:
+        yield Linked(held_dir, [_without_hashes(found) for found in complete])
+    good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
     yield Pinned(
         checkpoint_dir=folder,
-        pin=pin_dir,
+        pin=held_dir,
         checkpoints=good,
         bad=[BadCheckpoint(name, error) for name, error in bad.items()],
         there=_visible_names(folder),
         elsewhere=saves.saved_elsewhere(task_dir, launch),
         mtimes_ns={
-            file.path: os.stat(os.path.join(pin_dir, file.path)).st_mtime_ns
+            file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
             for found in good
             for file in found.files
         },
@@ -62,40 +64,53 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
 
 
 def unpin(project: str, run: str, task: str) -> Done:
-    """Delete the links that `pin` made."""
-    filesystem.remove_folder(os.path.join(_checkpoint_dir(project, run, task), PIN))
+    """Release what `pin` holds."""
+    held.release(paths.held(paths.task(project, run, task), HELD))
     return Done()
 
 
-def pin_good(folder: str, pin_dir: str, every: bool) -> Tuple[List[Checkpoint], Dict[str, str]]:
-    """Link the newest good checkpoint of `folder` (or `every` one) into `pin_dir`, and hash it.
-    Return as `_find_good` does."""
-    return _find_good(folder, pin_dir, pin_complete(folder, pin_dir, every), every)
+def hold_newest_good(folder: str, held_dir: str, verified: str) -> List[Checkpoint]:
+    """Hold the newest good checkpoint of `folder` in `held_dir`, and hash it; [] if there is none.
 
-
-def pin_newest(checkpoint_dir: str, pin_dir: str) -> Optional[Found]:
-    """Link the newest complete checkpoint into `pin_dir`, which is the caller's own.
-
-    Return it, or None if there is none. What is linked already is not linked again. Nothing is
-    verified. Raises OSError if `pin_dir` can't be written.
+    `verified` is the file that says what was verified before.
     """
-    for name in state_file.read(checkpoint_dir)[:1]:
-        files = _files_of(pin_dir, name)
-        if files and _file_stamps(pin_dir, files) == _file_stamps(checkpoint_dir, files):
-            return _describe(pin_dir, name, files)
-    found = pin_complete(checkpoint_dir, pin_dir, False)
-    return found[0] if found else None
+    complete = _hold_complete(folder, held_dir, False)
+    return _find_good(folder, held_dir, verified, complete, False)[0]
 
 
-def pin_complete(folder: str, pin_dir: str, every: bool) -> List[Found]:
-    """Link the newest complete checkpoint of `folder` (or `every` one) into the emptied `pin_dir`.
+class OpenCheckpoint:
+    """A complete checkpoint that this process keeps open; `files` has the descriptor of each file
+    by its name."""
 
-    A checkpoint that the state file names may be deleted before it is linked: then the state file
-    has changed and is read again.
+    def __init__(self, name: str, files: Dict[str, int]) -> None:
+        self.name, self.files = name, files
+
+    def describe(self) -> Found:
+        sizes = [{"path": file, "size": os.fstat(self.files[file]).st_size} for file in self.files]
+        return {"name": self.name, "step": state_file.step(self.name), "files": sizes}
+
+    def is_newest_in(self, folder: str) -> bool:
+        """Return whether these files still are the newest checkpoint of `folder`."""
+        return (
+            state_file.read(folder)[:1] == [self.name]
+            and _files_of(folder, self.name) == [*self.files]
+            and all(_stamp(os.path.join(folder, f)) == _stamp(fd) for f, fd in self.files.items())
+        )
+
+    def close(self) -> None:
+        for descriptor in self.files.values():
+            os.close(descriptor)
+
+
+def open_complete(folder: str, every: bool) -> List[OpenCheckpoint]:
+    """Open the newest complete checkpoint of `folder` (or `every` one), the newest first.
+
+    A checkpoint that the state file names may be deleted before it is open: then the state file
+    has changed and is read again. Raises OSError if this process can open no more files.
     """
     for _ in range(MAX_TRIES):
         names = state_file.read(folder)
-        complete = _link_all(folder, pin_dir, names)
+        complete = _open_each(folder, names)
         found = list(complete if every else islice(complete, 1))
         if found or names == state_file.read(folder):
             return found
@@ -110,8 +125,9 @@ def install(incoming: str, folder: str, name: str) -> List[str]:
     that were written. Raises OSError.
     """
     files = sorted(os.listdir(incoming), key=lambda file: file.endswith(".index"))
+    os.makedirs(folder, exist_ok=True)
     for file in files:
-        os.replace(os.path.join(incoming, file), os.path.join(folder, file))
+        filesystem.move_file(os.path.join(incoming, file), os.path.join(folder, file))
     state_file.write(folder, name)
     return [*files, state_file.STATE]
 
@@ -162,34 +178,42 @@ def _visible_names(folder: str) -> Optional[List[str]]:
         return None
 
 
+def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
+    held.begin(held_dir)
+    opened = open_complete(folder, every)
+    for checkpoint in opened:
+        held.add(held_dir, checkpoint.files)
+    return [checkpoint.describe() for checkpoint in opened]
+
+
 def _find_good(
-    folder: str, pin_dir: str, linked: List[Found], every: bool
+    folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
 ) -> Tuple[List[Checkpoint], Dict[str, str]]:
-    """Return the good ones of the `linked` checkpoints, and the error of each bad one by its name.
-    If none is good, all older ones are linked until one of them is."""
+    """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
+    name. If none is good, all older ones are held until one of them is."""
     bad: Dict[str, str] = {}
-    good = _verify(folder, pin_dir, linked, every, bad)
+    good = _verify(held_dir, memory, complete, every, bad)
     if not good:
-        older = pin_complete(folder, pin_dir, True)
+        older = _hold_complete(folder, held_dir, True)
         untried = [found for found in older if found["name"] not in bad]
-        good = _verify(folder, pin_dir, untried, every, bad)
+        good = _verify(held_dir, memory, untried, every, bad)
     return good, bad
 
 
 def _verify(
-    folder: str, pin_dir: str, linked: List[Found], every: bool, bad: Dict[str, str]
+    held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
 ) -> List[Checkpoint]:
-    """Return the good ones of `linked`, or only the first; add the others' errors to `bad`.
+    """Return the good ones of `complete`, or only the first; add the others' errors to `bad`.
 
     They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
     """
-    hashed = parallel.begin(lambda: [_hash_files(pin_dir, found) for found in linked])
-    names = [found["name"] for found in linked]
+    hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
+    names = [found["name"] for found in complete]
     verified: Set[str] = set()
-    if verify.remembered_names(folder).intersection(names):
-        verified = verify.verified_before(folder, hashed())
+    if verify.remembered_names(memory).intersection(names):
+        verified = verify.verified_before(memory, hashed())
     wanted = names if every else takewhile(lambda name: name not in verified, names)
-    prefixes = [os.path.join(pin_dir, name) for name in wanted if name not in verified]
+    prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
     with closing(verify.find_errors(prefixes)) as results:
         for prefix, error in results:
             name = os.path.basename(prefix)
@@ -199,11 +223,11 @@ def _verify(
             verified.add(name)
             if not every:
                 break
-    pinned = hashed()
-    verify.remember_verified(folder, [found for found in pinned if found.name in verified])
-    for found in pinned:
+    checkpoints = hashed()
+    verify.remember_verified(memory, [found for found in checkpoints if found.name in verified])
+    for found in checkpoints:
         found.verified = found.name in verified
-    good = [found for found in pinned if found.name not in bad]
+    good = [found for found in checkpoints if found.name not in bad]
     return good if every else sorted(good, key=lambda found: not found.verified)[:1]
 
 
@@ -212,37 +236,38 @@ def _without_hashes(found: Found) -> Checkpoint:
     return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
-def _hash_files(pin_dir: str, found: Found) -> Checkpoint:
+def _hash_files(held_dir: str, found: Found) -> Checkpoint:
     def hash_file(file: Dict[str, Any]) -> HashedFile:
-        sha256 = hashing.sha256(os.path.join(pin_dir, file["path"]))
+        sha256 = hashing.sha256(os.path.join(held_dir, file["path"]))
         return HashedFile(file["path"], file["size"], sha256)
 
     files = parallel.each(hash_file, found["files"], hashing.THREADS)
     return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
-def _link_all(folder: str, pin_dir: str, names: List[str]) -> Iterator[Found]:
-    filesystem.remove_folder(pin_dir)
-    if names:
-        os.makedirs(pin_dir, mode=0o700)
+def _open_each(folder: str, names: List[str]) -> Iterator[OpenCheckpoint]:
     for name in names:
-        files = _link_checkpoint(folder, pin_dir, name)
+        checkpoint = _open_checkpoint(folder, name)
         # TensorFlow updates the state file before it deletes a checkpoint: one that the file still
         # names was complete.
-        if files is not None and name in state_file.read(folder):
-            yield _describe(pin_dir, name, files)
+        if checkpoint and name in state_file.read(folder):
+            yield checkpoint
+        elif checkpoint:
+            checkpoint.close()
 
 
-def _link_checkpoint(folder: str, pin_dir: str, name: str) -> Optional[List[str]]:
-    """Link one checkpoint. Return its files, or None if it was incomplete or deleted meanwhile."""
-    wanted = _files_of(folder, name) or []
-    for file in wanted:
+def _open_checkpoint(folder: str, name: str) -> Optional[OpenCheckpoint]:
+    """Open one checkpoint; return None if it is incomplete or was deleted meanwhile."""
+    checkpoint = OpenCheckpoint(name, {})
+    for file in _files_of(folder, name) or []:
         try:
-            filesystem.link_or_copy(os.path.join(folder, file), os.path.join(pin_dir, file))
-        except OSError:
-            continue
-    linked = _files_of(pin_dir, name)
-    return linked if linked == wanted else None
+            checkpoint.files[file] = filesystem.open_regular(os.path.join(folder, file))
+        except OSError as error:
+            checkpoint.close()
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            return None
+    return checkpoint if checkpoint.files else None
 
 
 def _files_of(folder: str, name: str) -> Optional[List[str]]:
@@ -252,18 +277,7 @@ def _files_of(folder: str, name: str) -> Optional[List[str]]:
         return None
 
 
-def _describe(pin_dir: str, name: str, files: List[str]) -> Found:
-    sizes = [{"path": file, "size": os.path.getsize(os.path.join(pin_dir, file))} for file in files]
-    return {"name": name, "step": state_file.step(name), "files": sizes}
-
-
-def _file_stamps(folder: str, files: List[str]) -> List[Any]:
-    """Return what changes when a file is replaced. It is the same for a file's link or copy."""
-    stamps = [_stamp(os.path.join(folder, file)) for file in files]
-    return [stamp and stamp[:2] for stamp in stamps]
-
-
-def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
+def _stamp(path: Union[str, int]) -> Optional[Tuple[int, int, int]]:
     try:
         info = os.stat(path)
     except OSError:

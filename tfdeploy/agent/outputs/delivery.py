@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..protocol.outputs import DeliveredUnit
 
-INCOMING = ".tfdeploy-delivered"
-
 
 def expect(project: str, run: str, task: str) -> Arrival:
     """Make an empty folder to which files for `task` can be sent."""
@@ -68,4 +66,4 @@ def install_unit(incoming: str, work: str, path: str, kind: str, files: List[str
 
 
 def _incoming(project: str, run: str, task: str) -> str:
-    return os.path.join(paths.work(paths.task(project, run, task)), INCOMING)
+    return paths.incoming_for(paths.task(project, run, task), "outputs")

@@ -1,7 +1,8 @@
 """The verbs `hold` and `let_go`: keep outputs unchanged while they are verified and fetched.
 
 A running task may write to a file at any time, so files are copied, and copied again if they
-changed meanwhile. After the task has ended, hard links are enough.
+changed meanwhile. After the task has ended, links are enough: if a file still changes, it arrives
+with another hash.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from .. import TYPE_CHECKING, parallel, paths
 from ..machine import filesystem, hashing, lock
 from ..protocol.message import Done
 from ..protocol.outputs import BadUnit, HashedFile, HeldUnit, HeldUnits, UnitToHold
-from . import integrity
+from . import held, integrity
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-PIN = ".tfdeploy-outputs"
+HELD = "outputs"
 MAX_TRIES = 4
 PAUSE_S = 0.5
 
@@ -26,24 +27,24 @@ PAUSE_S = 0.5
 def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnits:
     """Copy or link units that `outputs` or `find` answered."""
     task_dir = paths.task(project, run, task)
-    work, pin_dir = paths.work(task_dir), os.path.join(paths.work(task_dir), PIN)
-    filesystem.remove_folder(pin_dir)
+    work, held_dir = paths.work(task_dir), paths.held(task_dir, HELD)
+    held.begin(held_dir)
     try:
-        os.makedirs(pin_dir, mode=0o700)
+        held.add(held_dir, {})
     except OSError as error:  # a full disk: checkpoints can still be fetched
         why = "it can't be copied for the transfer: {}".format(error.strerror)
-        return HeldUnits(pin_dir, [], [BadUnit(unit.path, why) for unit in units])
-    errors = _take_until_stable(work, pin_dir, units, lock.is_live(task_dir))
+        return HeldUnits(held_dir, [], [BadUnit(unit.path, why) for unit in units])
+    errors = _take_until_stable(work, held_dir, units, lock.is_live(task_dir))
     return HeldUnits(
-        pin=pin_dir,
-        held=[_describe(pin_dir, unit) for unit in units if not errors[unit.path]],
+        pin=held_dir,
+        held=[_describe(held_dir, unit) for unit in units if not errors[unit.path]],
         bad=[BadUnit(path, error) for path, error in errors.items() if error],
     )
 
 
 def let_go(project: str, run: str, task: str) -> Done:
     """Delete what `hold` has copied and linked."""
-    filesystem.remove_folder(os.path.join(paths.work(paths.task(project, run, task)), PIN))
+    held.release(paths.held(paths.task(project, run, task), HELD))
     return Done()
 
 
@@ -53,14 +54,14 @@ def relative_path(path: str) -> str:
 
 
 def _take_until_stable(
-    work: str, pin_dir: str, units: List[UnitToHold], is_live: bool
+    work: str, held_dir: str, units: List[UnitToHold], is_live: bool
 ) -> Dict[str, str]:
     """Take the units; retry those of a running task that change. Return the errors by path."""
     errors: Dict[str, str] = {}
     remaining = units
     for _ in range(MAX_TRIES):
         before = {unit.path: _stamps(work, unit) for unit in remaining}
-        errors.update(_take_units(work, pin_dir, remaining, is_live))
+        errors.update(_take_units(work, held_dir, remaining, is_live))
         remaining = [unit for unit in remaining if errors[unit.path] and is_live]
         if remaining:
             time.sleep(PAUSE_S)
@@ -70,24 +71,24 @@ def _take_until_stable(
     return errors
 
 
-def _take_units(work: str, pin_dir: str, units: List[UnitToHold], is_live: bool) -> Dict[str, str]:
+def _take_units(work: str, held_dir: str, units: List[UnitToHold], is_live: bool) -> Dict[str, str]:
     """Take and verify units. Return what is wrong with each by its path, "" if nothing is."""
-    errors = {unit.path: _take_unit(work, pin_dir, unit, is_live) for unit in units}
+    errors = {unit.path: _take_unit(work, held_dir, unit, is_live) for unit in units}
     taken = [
         UnitToHold(relative_path(unit.path), unit.kind, unit.files)
         for unit in units
         if not errors[unit.path]
     ]
-    broken = integrity.find_errors(pin_dir, taken)
+    broken = integrity.find_errors(held_dir, taken)
     return {path: error or broken.get(relative_path(path), "") for path, error in errors.items()}
 
 
-def _take_unit(work: str, pin_dir: str, unit: UnitToHold, is_live: bool) -> str:
+def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str:
     """Copy or link the files of one unit. Return the error, "" if there is none."""
     before = _stamps(work, unit)
     try:
         for path in unit.files:
-            source, target = os.path.join(work, path), os.path.join(pin_dir, relative_path(path))
+            source, target = os.path.join(work, path), os.path.join(held_dir, relative_path(path))
             _take_file(source, target, is_live)
     except FileNotFoundError:
         return "it was removed meanwhile"
@@ -109,9 +110,10 @@ def _take_file(source: str, target: str, is_live: bool) -> None:
         except OSError as error:
             if not filesystem.is_disk_full(error):
                 raise
-            # No room for a copy. If the linked file changes, its hash will differ on arrival.
-            os.remove(target)
-    filesystem.link_or_copy(source, target)
+            os.remove(target)  # no room for a copy
+    if not os.path.isfile(source) or os.path.islink(source):
+        raise FileNotFoundError(source)
+    os.symlink(os.path.abspath(source), target)
 
 
 def _stamps(work: str, unit: UnitToHold) -> List[Optional[Tuple[int, int, int]]]:
@@ -126,10 +128,10 @@ def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
     return info.st_size, info.st_mtime_ns, info.st_ino
 
 
-def _describe(pin_dir: str, unit: UnitToHold) -> HeldUnit:
+def _describe(held_dir: str, unit: UnitToHold) -> HeldUnit:
     def describe_file(path: str) -> HashedFile:
         relative = relative_path(path)
-        file = os.path.join(pin_dir, relative)
+        file = os.path.join(held_dir, relative)
         return HashedFile(relative, os.path.getsize(file), hashing.sha256(file))
 
     return HeldUnit(unit.path, parallel.each(describe_file, unit.files, hashing.THREADS))

@@ -50,20 +50,20 @@ for path in sys.argv[1:]:
 READ_TIMEOUT_S = 600.0
 
 
-def find_errors(pin_dir: str, units: Units) -> Dict[str, str]:
+def find_errors(held_dir: str, units: Units) -> Dict[str, str]:
     """Return what is wrong with units, by path, without those that are complete.
 
-    Their files are in `pin_dir`, where they do not change.
+    Their files are in `held_dir`, where they do not change.
     """
-    errors = {unit.path: format_error(pin_dir, unit.path, unit.kind) for unit in units}
+    errors = {unit.path: format_error(held_dir, unit.path, unit.kind) for unit in units}
     errors = {path: error for path, error in errors.items() if error}
     others = [unit for unit in units if unit.path not in errors]
-    return {**errors, **_hdf5_errors(pin_dir, others), **_tensor_errors(pin_dir, others)}
+    return {**errors, **_hdf5_errors(held_dir, others), **_tensor_errors(held_dir, others)}
 
 
-def format_error(pin_dir: str, path: str, kind: str) -> str:
+def format_error(held_dir: str, path: str, kind: str) -> str:
     """Return what is wrong with a unit's format, without reading tensors; "" if nothing is."""
-    path = os.path.join(pin_dir, path)
+    path = os.path.join(held_dir, path)
     if kind == SAVED_MODEL:
         return _saved_model_error(path)
     if kind != FILE:
@@ -109,9 +109,9 @@ def _saved_model_error(folder: str) -> str:
     return "" if is_complete else "its variables are incomplete"
 
 
-def _hdf5_errors(pin_dir: str, units: Units) -> Dict[str, str]:
+def _hdf5_errors(held_dir: str, units: Units) -> Dict[str, str]:
     """Return what h5py can't read; {} if the host's Python has no h5py."""
-    paths = {os.path.join(pin_dir, unit.path): unit.path for unit in units
+    paths = {os.path.join(held_dir, unit.path): unit.path for unit in units
              if unit.kind == FILE and unit.path.endswith(HDF5)}  # fmt: skip
     if not paths:
         return {}
@@ -119,7 +119,7 @@ def _hdf5_errors(pin_dir: str, units: Units) -> Dict[str, str]:
 
     try:
         done = subprocess.run(
-            [verify.task_python(pin_dir), "-c", READ_HDF5, *paths],
+            [verify.task_python(held_dir), "-c", READ_HDF5, *paths],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -131,10 +131,10 @@ def _hdf5_errors(pin_dir: str, units: Units) -> Dict[str, str]:
     return {paths[line["path"]]: line["error"] for line in lines}
 
 
-def _tensor_errors(pin_dir: str, units: Units) -> Dict[str, str]:
+def _tensor_errors(held_dir: str, units: Units) -> Dict[str, str]:
     prefixes = {}
     for unit in units:
-        path = os.path.join(pin_dir, unit.path)
+        path = os.path.join(held_dir, unit.path)
         if unit.kind == SAVED_MODEL:
             path = os.path.join(path, "variables", "variables")
         if unit.kind in (SET, SAVED_MODEL) and os.path.exists(path + ".index"):

@@ -1,4 +1,4 @@
-"""The verbs `outputs` and `find`: list what a task wrote, except its log and pinned checkpoints."""
+"""The verbs `outputs` and `find`: list what a task wrote, except its log and checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from .units import ANY, SET, Unit, Walk
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
 
-OWN_PREFIX = ".tfdeploy-"
 MAX_NAMES = 8
 POLL_S = 1.0
 PAUSE_FACTOR = 50  # times the duration of a poll: 2% of a core for a large folder
@@ -106,7 +105,7 @@ def _missing(name: str, path: str) -> MissingPath:
 def _names_beside(path: str) -> List[str]:
     while not os.path.isdir(path):
         path = os.path.dirname(path)
-    return sorted(name for name in os.listdir(path) if not name.startswith(OWN_PREFIX))[:MAX_NAMES]
+    return sorted(os.listdir(path))[:MAX_NAMES]
 
 
 def is_wanted(launch: Launch, unit: Unit) -> bool:
@@ -157,7 +156,7 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
-        is_set = os.path.normpath(folder) == saves and _is_pinned(name, unit.kind, sets)
+        is_set = os.path.normpath(folder) == saves and _is_held(name, unit.kind, sets)
         is_event = has_events and EVENTS in name
         if not (is_set or is_event or unit.path in launch.files):
             yield unit
@@ -169,7 +168,7 @@ def has_collected_events(launch: Launch) -> bool:
     return launch.is_chief or launch.job == "evaluator"
 
 
-def _is_pinned(name: str, kind: str, sets: List[str]) -> bool:
+def _is_held(name: str, kind: str, sets: List[str]) -> bool:
     """Return whether the verb `pin` collects it: one of these checkpoints, or the state file."""
     if kind == SET:
         return name in sets

@@ -44,7 +44,9 @@ def write(folder: str, newest: str) -> None:
     older = [name for name in names if name != newest and file_set(files, name)]
     lines = ['model_checkpoint_path: "{}"\n'.format(_escape(newest))]
     lines += ['all_model_checkpoint_paths: "{}"\n'.format(_escape(n)) for n in [*older, newest]]
-    filesystem.replace_file(os.path.join(folder, STATE), "".join(lines).encode())
+    state = os.path.join(folder, STATE)
+    fresh = filesystem.temporary_name(state)
+    filesystem.replace_file(state, "".join(lines).encode(), fresh=fresh)
 
 
 def parse(text: str) -> List[str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"
 MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")
-SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$|\.tfdeploy-")
+SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$")
 
 
 class Unit(Record):

@@ -24,7 +24,6 @@ READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
     " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
 )
-VERIFIED = ".tfdeploy-read"  # the file that lists the checkpoints that were verified
 
 
 def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
@@ -70,19 +69,19 @@ def task_python(path: str) -> str:
     return sys.executable
 
 
-def remembered_names(folder: str) -> Set[str]:
-    """Return the names of the checkpoints that `remember_verified` has stored."""
+def remembered_names(memory: str) -> Set[str]:
+    """Return the names of the checkpoints that `remember_verified` has stored in a file."""
     try:
-        return set(records.read(os.path.join(folder, VERIFIED)))
+        return set(records.read(memory))
     except (OSError, ValueError, TypeError):
         return set()
 
 
-def verified_before(folder: str, checkpoints: List[Checkpoint]) -> Set[str]:
-    """Return the names of those checkpoints that `remember_verified` has stored with the same
-    hashes."""
+def verified_before(memory: str, checkpoints: List[Checkpoint]) -> Set[str]:
+    """Return the names of those checkpoints that `remember_verified` has stored in a file with the
+    same hashes."""
     try:
-        stored = records.read(os.path.join(folder, VERIFIED))
+        stored = records.read(memory)
         return {
             found.name for found in checkpoints if stored.get(found.name) == to_json(found.files)
         }
@@ -90,13 +89,13 @@ def verified_before(folder: str, checkpoints: List[Checkpoint]) -> Set[str]:
         return set()
 
 
-def remember_verified(folder: str, checkpoints: List[Checkpoint]) -> None:
-    """Store that these were verified, because verifying again means to start TensorFlow."""
+def remember_verified(memory: str, checkpoints: List[Checkpoint]) -> None:
+    """Store in a file that these were verified: verifying again means to start TensorFlow."""
     if not checkpoints:
         return
     try:
         stored = {found.name: to_json(found.files) for found in checkpoints}
-        records.write(os.path.join(folder, VERIFIED), stored)
+        records.write(memory, stored)
     except OSError:
         pass  # a full disk: then they are verified again
 

@@ -72,7 +72,8 @@ class Pinned(PinAnswer):
 
 
 class Pin(Request[PinAnswer]):
-    """Hold the newest good checkpoint of a task (or `every` one) by hard links, until `Unpin`."""
+    """Hold the newest good checkpoint of a task (or `every` one) until `Unpin`, or until the agent
+    exits."""
 
     VERB = "pin"
     READS_RUN = True
@@ -85,7 +86,7 @@ class Pin(Request[PinAnswer]):
 
 
 class Unpin(Request[Done]):
-    """Delete what `Pin` holds."""
+    """Release what `Pin` holds."""
 
     VERB = "unpin"
     project: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import os
-import stat
 import zlib
 
 from .. import TYPE_CHECKING, paths
+from ..machine import filesystem
+from ..outputs import held
 from ..protocol.reports import LogFiles, Piece
 from .logs import log_times
 
@@ -32,8 +33,9 @@ def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator
     byte 0. A file of which nothing is missing yields one empty piece. Skips a file that is not
     regular, and one of which more than `limit` bytes are missing.
     """
+    flags = 0 if held.has(folder) else os.O_NOFOLLOW  # there, links lead to what is held
     for path, size, sha256 in files:
-        file = open_regular(os.path.join(folder, path))
+        file = open_regular(os.path.join(folder, path), flags)
         if file is None:
             continue
         with file:
@@ -44,17 +46,12 @@ def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator
                     yield Piece(path, mtime_ns=info.st_mtime_ns, begin=begin, data=data)
 
 
-def open_regular(path: str) -> Optional[BinaryIO]:
+def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> Optional[BinaryIO]:
     """Open a file; None if it is not a regular one, or cannot be read."""
     try:
-        # Do not block on a fifo that no process writes to.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return os.fdopen(filesystem.open_regular(path, flags), "rb")
     except OSError:
         return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    return None
 
 
 def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:

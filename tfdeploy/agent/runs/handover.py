@@ -11,7 +11,7 @@ import shutil
 
 from .. import TYPE_CHECKING, paths
 from ..machine import filesystem
-from ..outputs import checkpoints
+from ..outputs import checkpoints, held
 from ..protocol.message import Done
 from ..protocol.outputs import Arrival, CheckpointCopy
 from ..protocol.runs import CheckpointCopies
@@ -19,39 +19,36 @@ from ..supervision.replication import replicas
 from . import disk
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, List
 
-PIN = ".tfdeploy-copy-" + os.uname().nodename  # hosts may share the folder
-INCOMING = ".tfdeploy-incoming"
+HELD = "copies"
 
 
 def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> CheckpointCopies:
-    """Pin the newest good checkpoint of each of these tasks, and of the replica on this host, until
-    `unhold`."""
+    """Hold the newest good checkpoint of each of these tasks, and of the replica on this host,
+    until `unhold`."""
     copies: List[CheckpointCopy] = []
     disk.mark_resuming(project, run)
-    for folder in _checkpoint_folders(project, run, tasks, checkpoint_dir):
-        pin_dir = os.path.join(folder, PIN)
+    for folder, held_dir in _folders(project, run, tasks, checkpoint_dir).items():
         if os.path.isdir(folder):
-            good, _ = checkpoints.pin_good(folder, pin_dir, every=False)
-            copies += [CheckpointCopy(**vars(checkpoint), folder=pin_dir) for checkpoint in good]
+            paths.make_private(project)
+            verified = paths.verified(project, run)
+            good = checkpoints.hold_newest_good(folder, held_dir, verified)
+            copies += [CheckpointCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
     return CheckpointCopies(copies)
 
 
 def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Done:
-    """Delete the links that `newest` made."""
-    for folder in _checkpoint_folders(project, run, tasks, checkpoint_dir):
-        filesystem.remove_folder(os.path.join(folder, PIN))
+    """Release what `newest` holds."""
+    for held_dir in _folders(project, run, tasks, checkpoint_dir).values():
+        held.release(held_dir)
     return Done()
 
 
 def receive(project: str, run: str, task: str, checkpoint_dir: str) -> Arrival:
     """Make an empty folder to which a checkpoint for `task` can be sent."""
     paths.make_private(project)
-    incoming = os.path.join(_folder(project, run, task, checkpoint_dir), INCOMING)
-    filesystem.remove_folder(incoming)
-    os.makedirs(incoming)
-    return Arrival(incoming)
+    return Arrival(_empty_incoming(project, run, task))
 
 
 def adopt(project: str, run: str, task: str, checkpoint_dir: str, name: str, source: str) -> Done:
@@ -60,20 +57,38 @@ def adopt(project: str, run: str, task: str, checkpoint_dir: str, name: str, sou
     `source` is another folder of this host that has it; "" if it was sent to the folder that
     `receive` answered.
     """
-    folder = _folder(project, run, task, checkpoint_dir)
-    incoming = os.path.join(folder, INCOMING)
+    folder, incoming = _folder(project, run, task, checkpoint_dir), _incoming(project, run, task)
     if source:
-        filesystem.remove_folder(incoming)
-        shutil.copytree(source, incoming, copy_function=filesystem.link_or_copy)
+        _empty_incoming(project, run, task)
+        for file in os.listdir(source):
+            if not _is_same_file(os.path.join(source, file), os.path.join(folder, file)):
+                shutil.copy2(os.path.join(source, file), incoming)
     checkpoints.install(incoming, folder, name)
     filesystem.remove_folder(incoming)
     return Done()
 
 
-def _checkpoint_folders(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> List[str]:
-    folders = [_folder(project, run, task, checkpoint_dir) for task in tasks]
-    return list(dict.fromkeys([*folders, replicas.replica_dir(project, run)]))
+def _folders(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dict[str, str]:
+    """Return each folder of checkpoints, and where those of it are held."""
+    owners = {_folder(project, run, t, checkpoint_dir): paths.task(project, run, t) for t in tasks}
+    owners[replicas.replica_dir(project, run)] = paths.run(project, run)
+    return {folder: paths.held(owner, HELD) for folder, owner in owners.items()}
 
 
 def _folder(project: str, run: str, task: str, checkpoint_dir: str) -> str:
     return paths.checkpoints(paths.task(project, run, task), checkpoint_dir)
+
+
+def _incoming(project: str, run: str, task: str) -> str:
+    return paths.incoming_for(paths.task(project, run, task), "checkpoint")
+
+
+def _empty_incoming(project: str, run: str, task: str) -> str:
+    incoming = _incoming(project, run, task)
+    filesystem.remove_folder(incoming)
+    os.makedirs(incoming)
+    return incoming
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    return os.path.exists(other) and os.path.samefile(one, other)

@@ -70,11 +70,10 @@ class RunProgress:
 def _counts(entry: os.DirEntry[str]) -> bool:
     """Return whether a new file of this name is progress.
 
-    Event files and profiles get a new name at each restart; tfdeploy's own names start with a dot.
+    Event files and profiles get a new name at each restart.
     """
-    is_tfdeploys = os.sep + ".tfdeploy-" in entry.path
     is_profile = os.sep + "plugins" + os.sep in entry.path
-    return not (is_tfdeploys or is_profile or event_files.EVENTS in entry.name)
+    return not (is_profile or event_files.EVENTS in entry.name)
 
 
 def _file_version(entry: os.DirEntry[str]) -> FileVersion:

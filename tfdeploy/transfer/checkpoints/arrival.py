@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.hosts import parallel
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output, link_file
 from tfdeploy.transfer.fetch import (
     BULK,
     FileFetch,
@@ -44,13 +45,15 @@ class Arrival:
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
         missing = [name for names in self._missing.values() for name in names]
+        linked = {name for name in missing if name not in early.names and self._link(run, name)}
         if not set(missing).intersection(early.names):  # its checkpoint is bad
             early.close()
-        rest = [name for name in missing if name not in early.names]
+        rest = [name for name in missing if name not in early.names and name not in linked]
         sizes = {name: self._expected[name].size for name in rest}
         check_free_space(self._agent, self._incoming, sizes)
-        small = rest if self._sum(rest) <= BULK else []
-        self.large = set(missing).difference(small)
+        # Another version's agent was asked in a session of its own, and only there it would answer.
+        small = rest if self._sum(rest) <= BULK and self._agent.is_current else []
+        self.large = set(missing).difference(small, linked)
         self._fetch = FileFetch(pipeline, pinned.pin, self._incoming, small, self._sum(small))
 
     def receive(self) -> None:
@@ -101,6 +104,14 @@ class Arrival:
         """Return the files of a checkpoint that differ on the controller, and then its index."""
         names = [f.path for f in checkpoint.files if difference(self._folder / f.path, f)]
         return index_last({*names, f"{checkpoint.name}.index"}) if names else []
+
+    def _link(self, run: Run, name: str) -> bool:
+        """Take a file that has arrived as an output before; return whether there is one."""
+        output = checkpoint_output(run, name)
+        if output.is_symlink() or difference(output, self._expected[name]):
+            return False
+        link_file(output, self._incoming / name)
+        return True
 
     def _sum(self, names: Iterable[str]) -> int:
         return sum(self._expected[name].size for name in names)

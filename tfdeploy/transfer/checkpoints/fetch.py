@@ -18,6 +18,7 @@ from tfdeploy.errors import AgentError
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output
 from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
 from tfdeploy.transfer.outputs import task_request
 from tfdeploy.transfer.run_folder import exclusive
@@ -158,7 +159,8 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) 
 
 def _ask(pipeline: Pipeline, request: Pin) -> Iterator[PinAnswer]:
     """Send the request; return its answers. An agent of another version may give a single one,
-    without the line that ends a stream: its session is left after the last one that counts."""
+    without the line that ends a stream. Its session stays open, because the agent may hold what it
+    answered only so long, until nobody has the iterator any more."""
     agent = pipeline.agent
     if agent.is_current:
         return pipeline.send(request, PIN_TIMEOUT_S).answers()
@@ -190,7 +192,11 @@ def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
     are so small that they come faster over the same session."""
     folder = run.folder / "checkpoints"
     files = [file for checkpoint in linked.checkpoints for file in checkpoint.files]
-    absent = {f.path: f.size for f in files if _size(folder / f.path) != f.size}
+    absent = {
+        f.path: f.size
+        for f in files
+        if f.size not in (_size(folder / f.path), _size(checkpoint_output(run, f.path)))
+    }
     return absent if sum(absent.values()) > BULK else {}
 
 

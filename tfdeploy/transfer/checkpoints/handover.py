@@ -17,8 +17,9 @@ from tfdeploy.agent.protocol.runs import (
 from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.fetch import check_free_space, pull_files, verify_file
+from tfdeploy.transfer.fetch import check_free_space, verify_file
 from tfdeploy.transfer.outputs import task_request
+from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +136,7 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
 
 def _fetch(agent: Agent, source: CheckpointCopy, folder: Path) -> None:
     check_free_space(agent, folder, {file.path: file.size for file in source.details})
-    total = sum(file.size for file in source.details)
-    pull_files(agent, source.folder, folder, source.files, total)
+    streamed = StreamedFiles(agent, folder)
+    streamed.fetch(source.folder, {file.path: file.size for file in source.details})
     for file in source.details:
-        verify_file(agent, folder / file.path, file)
+        verify_file(agent, folder / file.path, file, streamed.hashes[file.path])

@@ -1,23 +1,25 @@
-"""Complete checkpoints are pinned while TensorFlow saves and deletes others."""
+"""Complete checkpoints are held while TensorFlow saves and deletes others."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import threading
 from pathlib import Path
 
 import pytest
-from support.chief import TASK, save, start_task
+from support.chief import TASK, save, seen_by_programs, start_task
 
-from tfdeploy.agent.outputs import checkpoints
+from tfdeploy.agent.outputs import checkpoints, held
 from tfdeploy.agent.protocol.outputs import BadCheckpoint, Pinned
 
 
 @pytest.fixture
 def folder(root):
     """The checkpoint directory of a task that was started."""
-    return start_task(root, "checkpoints")
+    yield start_task(root, "checkpoints")
+    held.release_all()
 
 
 def pin(every=False):
@@ -25,18 +27,14 @@ def pin(every=False):
     return answer
 
 
-def pin_complete(folder, every=False):
-    return checkpoints.pin_complete(os.fspath(folder), os.fspath(folder / "pin"), every)
-
-
 def names(answer):
     return [checkpoint.name for checkpoint in answer.checkpoints]
 
 
-# Pinned
+# Held
 
 
-def test_the_newest_complete_checkpoint_is_pinned(folder):
+def test_the_newest_complete_checkpoint_is_held(folder):
     save(folder, 1)
     save(folder, 20, shards=2, keep=[1])
     answer = pin()
@@ -52,7 +50,7 @@ def test_the_newest_complete_checkpoint_is_pinned(folder):
     assert found.files[2].sha256 == hashlib.sha256(b"index 20").hexdigest()
 
 
-def test_every_checkpoint_is_pinned_on_request(folder):
+def test_every_checkpoint_is_held_on_request(folder):
     save(folder, 1)
     save(folder, 2, keep=[1])
     assert names(pin(every=True)) == ["model.ckpt-2", "model.ckpt-1"]
@@ -65,7 +63,7 @@ def test_an_incomplete_checkpoint_is_skipped(folder):
     assert names(pin()) == ["model.ckpt-1"]
 
 
-def test_a_checkpoint_that_the_state_file_does_not_name_is_not_pinned(folder):
+def test_a_checkpoint_that_the_state_file_does_not_name_is_not_held(folder):
     save(folder, 9)
     save(folder, 1)
     assert names(pin(every=True)) == ["model.ckpt-1"]
@@ -78,16 +76,16 @@ def test_a_name_without_a_step_has_step_none(folder):
     assert [found.step for found in pin().checkpoints] == [None]
 
 
-def test_pinned_files_exist_after_the_checkpoint_was_deleted(folder):
+def test_held_files_exist_after_the_checkpoint_was_deleted(folder):
     save(folder, 1)
     answer = pin()
     for file in folder.glob("model*"):
         file.unlink()
-    pinned_file = Path(answer.pin, "model.ckpt-1.data-00000-of-00001")
-    assert pinned_file.read_text() == "data 1 0"
+    held_file = Path(answer.pin, "model.ckpt-1.data-00000-of-00001")
+    assert held_file.read_text() == "data 1 0"
 
 
-def test_a_pin_replaces_the_previous_one_and_can_be_removed(folder):
+def test_a_hold_replaces_the_previous_one_and_can_be_removed(folder):
     save(folder, 1)
     pin()
     save(folder, 2)
@@ -99,7 +97,7 @@ def test_a_pin_replaces_the_previous_one_and_can_be_removed(folder):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_only_regular_files_are_pinned(folder, kind, tmp_path):
+def test_only_regular_files_are_held(folder, kind, tmp_path):
     save(folder, 1)
     index = folder / "model.ckpt-1.index"
     index.unlink()
@@ -169,17 +167,19 @@ def training(folder, monkeypatch):
     trainer.join()
 
 
-def test_a_pinned_checkpoint_is_complete_while_others_are_deleted(training):
-    pins = 0
-    while pins < 150 or (training.step <= 10 and training.is_alive()):
-        pins += 1
-        for found in pin_complete(training.folder):
-            step = found["step"]
-            for file in found["files"]:
-                content = (training.folder / "pin" / file["path"]).read_text()
+def test_a_held_checkpoint_is_complete_while_others_are_deleted(training):
+    holds = 0
+    while holds < 150 or (training.step <= 10 and training.is_alive()):
+        holds += 1
+        found = open_newest(training.folder)
+        if found:
+            step = found.describe()["step"]
+            for file in found.describe()["files"]:
+                content = os.pread(found.files[file["path"]], 100, 0).decode()
                 assert content.split()[1] == str(step)
                 assert len(content) == file["size"]
-            assert len(found["files"]) == 3
+            assert len(found.files) == 3
+            found.close()
     assert training.step > 10
 
 
@@ -203,18 +203,31 @@ def test_a_checkpoint_that_is_being_deleted_is_skipped_for_the_newer_one(folder,
 
 
 def test_a_checkpoint_is_always_found_while_one_exists(training):
-    assert [attempt for attempt in range(150) if not pin_complete(training.folder)] == []
+    for _ in range(150):
+        open_newest(training.folder).close()
 
 
-def test_files_are_copied_on_a_file_system_without_hard_links(folder, monkeypatch):
-    def no_links(source, target):
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", no_links)
+def test_holding_changes_nothing_that_the_task_sees(folder, reader):
     save(folder, 1)
-    answer = pin()
-    assert names(answer) == ["model.ckpt-1"]
-    assert Path(answer.pin, "model.ckpt-1.index").read_text() == "index 1"
+    save(folder, 2, keep=[1])
+    before = seen_by_programs(folder.parent)
+    assert all(found.verified for found in pin(every=True).checkpoints)
+    assert seen_by_programs(folder.parent) == before
+
+
+def test_more_checkpoints_are_held_than_the_usual_limit_of_open_files_allows(folder):
+    held.release_all()  # what other tests have held
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = (200, before[1])
+    for step in range(1, 100):
+        save(folder, step, keep=range(1, step))
+    resource.setrlimit(resource.RLIMIT_NOFILE, few)
+    try:
+        assert len(names(pin(every=True))) == 99
+        checkpoints.unpin(*TASK)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == few
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # Verified
@@ -278,7 +291,7 @@ def test_the_next_older_good_checkpoint_replaces_a_bad_one(folder, reader):
     ]
 
 
-def test_bad_checkpoints_are_skipped_if_every_one_is_pinned(folder, reader):
+def test_bad_checkpoints_are_skipped_if_every_one_is_held(folder, reader):
     for step in (1, 2, 3):
         save(folder, step, keep=range(1, step))
     damage(folder, 2)
@@ -297,7 +310,7 @@ def test_checkpoints_older_than_the_first_good_one_are_not_read(folder, reader):
     assert [bad.name for bad in answer.bad] == ["model.ckpt-3"]
 
 
-def test_no_checkpoint_is_pinned_if_all_are_bad(folder, reader):
+def test_no_checkpoint_is_held_if_all_are_bad(folder, reader):
     save(folder, 1)
     damage(folder, 1)
     answer = pin()
@@ -305,7 +318,7 @@ def test_no_checkpoint_is_pinned_if_all_are_bad(folder, reader):
 
 
 @pytest.mark.parametrize("text", ["main = lambda prefixes: 3", "1 / 0"])
-def test_a_checkpoint_is_pinned_but_not_verified_without_tensorflow(folder, reader, text):
+def test_a_checkpoint_is_held_but_not_verified_without_tensorflow(folder, reader, text):
     save(folder, 1)
     reader.write_text(text)
     answer = pin()
@@ -313,48 +326,36 @@ def test_a_checkpoint_is_pinned_but_not_verified_without_tensorflow(folder, read
     assert answer.bad == []
 
 
-# Pinned in a folder of the caller's
+# Kept open by their caller
 
 
-def pin_newest(folder):
-    return checkpoints.pin_newest(os.fspath(folder), os.fspath(folder / "own-pin"))
+def open_newest(folder):
+    return next(iter(checkpoints.open_complete(os.fspath(folder), False)), None)
 
 
-def test_pin_newest_is_independent_of_the_verb_pin(folder):
+def test_an_open_checkpoint_is_the_newest_until_another_is_saved(folder):
     save(folder, 1)
-    found = pin_newest(folder)
-    assert (found["name"], found["step"]) == ("model.ckpt-1", 1)
-    assert [file["path"] for file in found["files"]] == sorted(os.listdir(folder / "own-pin"))
-    pin()
-    checkpoints.unpin(*TASK)
-    assert (folder / "own-pin" / "model.ckpt-1.index").read_text() == "index 1"
-
-
-def test_pin_newest_keeps_its_links_until_there_is_a_newer_checkpoint(folder):
-    save(folder, 1)
-    first = pin_newest(folder)
-    before = os.stat(folder / "own-pin").st_ino
-    assert pin_newest(folder) == first
-    assert os.stat(folder / "own-pin").st_ino == before
+    found = open_newest(folder)
+    assert (found.name, found.describe()["step"]) == ("model.ckpt-1", 1)
+    assert found.is_newest_in(os.fspath(folder))
     save(folder, 2)
-    assert pin_newest(folder)["name"] == "model.ckpt-2"
-    assert all(file.startswith("model.ckpt-2.") for file in os.listdir(folder / "own-pin"))
+    assert not found.is_newest_in(os.fspath(folder))
+    found.close()
 
 
-def test_pin_newest_links_another_checkpoint_of_the_same_name_again(folder):
+def test_another_checkpoint_of_the_same_name_is_another(folder):
     save(folder, 1)
-    pin_newest(folder)
+    found = open_newest(folder)
     for file in folder.glob("model.ckpt-1.*"):
         file.unlink()
     save(folder, 1)
-    (folder / "model.ckpt-1.index").write_text("longer than before")
-    assert pin_newest(folder)["files"][1]["size"] == len("longer than before")
-    assert (folder / "own-pin" / "model.ckpt-1.index").read_text() == "longer than before"
+    assert not found.is_newest_in(os.fspath(folder))
+    found.close()
 
 
-def test_pin_newest_creates_nothing_without_a_checkpoint(folder):
-    assert pin_newest(folder) is None
-    assert pin_newest(folder / "none") is None
+def test_there_is_none_without_a_checkpoint(folder):
+    assert open_newest(folder) is None
+    assert open_newest(folder / "none") is None
     assert os.listdir(folder) == []
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
 import pytest
-from support.chief import save
+from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.outputs import checkpoints, state_file
+from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.message import Done
 from tfdeploy.agent.runs import handover
 from tfdeploy.agent.supervision.replication import replicas
 
 RUN = ("p", "r")
 CHIEF = "worker:0"
+ENDS = ("data-00000-of-00001", "index", "meta")
 
 
 def checkpoint_dir_of(task=CHIEF, checkpoint_dir="checkpoints"):
@@ -87,7 +89,7 @@ def test_an_incomplete_checkpoint_is_not_a_copy(root):
     assert steps(find_newest(CHIEF)) == [1]
 
 
-def test_found_copies_are_pinned_until_unhold(root):
+def test_found_copies_are_held_until_unhold(root):
     save(checkpoint_dir_of(), 7)
     save(replica_dir(), 3)
     found = find_newest(CHIEF)
@@ -104,13 +106,23 @@ def test_unhold_without_copies_is_no_error(root):
     assert handover.unhold(*RUN, [CHIEF], "checkpoints") == Done()
 
 
-def test_the_pin_is_invisible_to_the_task_and_to_collect(root):
+def test_a_search_for_copies_changes_nothing_in_their_folders(root):
     save(checkpoint_dir_of(), 7)
-    before = texts(checkpoint_dir_of())
+    save(replica_dir(), 3)
+    before = [seen_by_programs(checkpoint_dir_of()), seen_by_programs(replica_dir())]
     find_newest(CHIEF)
-    assert texts(checkpoint_dir_of()) == before
-    assert {path.name for path in checkpoint_dir_of().iterdir() if path.is_dir()} == {handover.PIN}
-    assert handover.PIN not in (checkpoints.PIN, replicas.PIN)
+    assert [seen_by_programs(checkpoint_dir_of()), seen_by_programs(replica_dir())] == before
+
+
+def test_a_shared_checkpoint_directory_is_searched_by_a_host_without_the_run(root, tmp_path):
+    """Nothing remains of the search."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    save(shared, 7)
+    assert steps(find_newest(CHIEF, checkpoint_dir=os.fspath(shared))) == [7]
+    assert (root / "p").stat().st_mode & 0o077 == 0
+    handover.unhold(*RUN, [CHIEF], os.fspath(shared))
+    assert not Path(paths.run(*RUN)).exists()
 
 
 # Handed over
@@ -141,9 +153,9 @@ def test_an_adopted_checkpoint_is_newer_than_existing_ones(root):
     save(checkpoint_dir_of(), 20, keep=[3])
     send_checkpoint(7)
     assert adopt(7)[0] == "model.ckpt-7"
-    folder = checkpoint_dir_of()
-    pinned = checkpoints.pin_complete(os.fspath(folder), os.fspath(folder / "pinned"), True)
-    assert {found["step"] for found in pinned} == {3, 7, 20}
+    assert set(state_file.read(os.fspath(checkpoint_dir_of()))) == {
+        "model.ckpt-3", "model.ckpt-7", "model.ckpt-20",
+    }  # fmt: skip
 
 
 def test_files_of_an_interrupted_attempt_are_dropped(root):
@@ -167,11 +179,30 @@ def test_a_copy_on_the_same_host_is_adopted_from_its_folder(root):
     assert state_file.read(os.fspath(replica_dir())) == ["model.ckpt-7"]
 
 
-def test_a_chief_can_adopt_its_own_copy(root):
+def test_a_chief_can_adopt_its_own_copy_which_is_not_copied(root):
     save(checkpoint_dir_of(), 7)
+    before = seen_by_programs(checkpoint_dir_of())
     [found] = find_newest(CHIEF)
     assert adopt(7, found.folder) == ["model.ckpt-7"]
     assert steps(find_newest(CHIEF)) == [7]
+    changed = before ^ seen_by_programs(checkpoint_dir_of())
+    assert {name for name, *_ in changed} == {"checkpoint", "checkpoints"}, (
+        "the state, in its folder"
+    )
+
+
+def test_a_copy_on_another_file_system_is_whole_at_once(root, monkeypatch):
+    def rename_here(source, target, rename=os.replace):
+        if Path(source).parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", rename_here)
+    send_checkpoint(7)
+    assert adopt(7) == ["model.ckpt-7"]
+    assert set(texts(checkpoint_dir_of())) == {
+        "checkpoint", *(f"model.ckpt-7.{end}" for end in ENDS)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("checkpoint_dir", ["deep/below", "{tmp}/absolute"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.chief import TASK, save
+from support.chief import TASK, save, seen_by_programs
 from support.host_outputs import errors, hold_outputs, start_task
 
 from tfdeploy.agent.outputs import hold, listing, units
@@ -66,7 +66,7 @@ def test_files_that_are_collected_in_another_way_are_not_listed(work):
     (work / "checkpoints").mkdir()
     save(work / "checkpoints", 3)
     save(work / "checkpoints", 7, keep=[3])
-    write(work, "logs/events.out.tfevents.1.host", "__pycache__/a.pyc", ".tfdeploy-pin/x")
+    write(work, "logs/events.out.tfevents.1.host", "__pycache__/a.pyc")
     assert list_outputs() == {}
 
 
@@ -187,11 +187,18 @@ def test_complete_files_are_held_with_their_hashes_until_let_go(work):
     assert answer.bad == []
     digests = {one.path: one.files[0].sha256 for one in answer.held}
     assert digests["a.csv"] == hashlib.sha256(b"1,2").hexdigest()
-    (work / "best.keras").unlink()
-    assert (Path(answer.pin) / "best.keras").is_file()
-    assert [*list_outputs()] == ["a.csv"]
+    assert {file.name for file in Path(answer.pin).iterdir()} == {"best.keras", "a.csv"}
     hold.let_go(*TASK)
     assert not Path(answer.pin).exists()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_is_held_changes_nothing_that_the_task_sees(work, monkeypatch, is_live):
+    monkeypatch.setattr(hold.lock, "is_live", lambda task_dir: is_live)
+    write(work, "a.csv", "deep/down/b.csv")
+    before = seen_by_programs(work)
+    assert errors(hold_outputs()) == {}
+    assert seen_by_programs(work) == before
 
 
 def test_a_damaged_archive_is_bad(work):
@@ -229,8 +236,11 @@ def test_a_file_that_was_removed_is_reported(work):
 
 
 def test_each_file_is_reported_if_nothing_can_be_held(work):
-    write(work, "a.csv", ".tfdeploy-outputs")
-    assert errors(hold_outputs()) == {"a.csv": "it can't be copied for the transfer: File exists"}
+    write(work, "a.csv")
+    write(work.parent, "held")
+    assert errors(hold_outputs()) == {
+        "a.csv": "it can't be copied for the transfer: Not a directory"
+    }
 
 
 def test_a_file_that_a_running_task_is_writing_is_copied_again(work, monkeypatch):

@@ -22,20 +22,20 @@ def python(root):
     return str(python)
 
 
-def pinned(**launch):
+def held(**launch):
     folder = create_run("r", "worker:0", **launch)
-    return os.path.join(folder, "worker-0", "work", "checkpoints", ".tfdeploy-pin", "ckpt-7")
+    return os.path.join(folder, "worker-0", "held", "checkpoints", "ckpt-7")
 
 
 def test_a_checkpoint_is_read_in_the_environment_of_its_task(python):
-    assert task_python(pinned(environment="e1")) == python
+    assert task_python(held(environment="e1")) == python
 
 
 def test_without_an_environment_it_is_read_by_the_hosts_python(python):
-    assert task_python(pinned()) == sys.executable
+    assert task_python(held()) == sys.executable
     assert task_python("/elsewhere/ckpt-7") == sys.executable
 
 
 def test_an_environment_that_is_gone_is_not_used(python):
     os.remove(python)
-    assert task_python(pinned(environment="e1")) == sys.executable
+    assert task_python(held(environment="e1")) == sys.executable

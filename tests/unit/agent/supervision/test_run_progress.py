@@ -38,7 +38,6 @@ def write(path, age_s=0.0, text="x"):
         ("results/epoch-2.csv", True),
         ("checkpoints/events.out.tfevents.1.host", False),
         ("checkpoints/train/plugins/profile/2026/host.xplane.pb", False),
-        ("checkpoints/.tfdeploy-offered/ckpt-3.index", False),
     ],
 )
 def test_a_new_file_name_counts_unless_every_restart_creates_one(work, name, counts):

@@ -1,8 +1,9 @@
 """Copy the chief's newest checkpoint to other hosts, without the controller and without SSH keys.
 
-The chief's supervisor offers it through the heartbeat (heartbeat.py): pinned by links, so that it
-does not change, and read in pieces by the tasks that the plan has chosen. Each copy costs the chief
-one read of the files and one SHA-256, the network one transfer, and the peer's disk one copy.
+The chief's supervisor offers it through the heartbeat (heartbeat.py): kept open, so that it can be
+read after TensorFlow has deleted it, in pieces by the tasks that the plan has chosen. Each copy
+costs the chief one read of the files and one SHA-256, the network one transfer, and the peer's disk
+one copy.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     Json = Dict[str, Any]
 
-PIN = ".tfdeploy-offered"
-COPIED = ".tfdeploy-copied"
 PIECE = 1 << 20
 CHECK_EVERY_S = 1.0
 # While a peer fetches a checkpoint, it is not withdrawn for a newer one; otherwise slow peers might
@@ -41,8 +40,8 @@ class CheckpointOffer:
     def __init__(self, launch: Launch, task_dir: str) -> None:
         self._is_wanted = bool(launch.heartbeat.replicas)
         self._folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
-        self._pin = os.path.join(self._folder, PIN)
-        self._files: List[str] = []
+        self._offered: Optional[checkpoints.OpenCheckpoint] = None
+        self._lock = threading.Lock()  # a descriptor that is closed may become another file's
         self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
         self._read_at = -FETCH_GAP_S
 
@@ -55,16 +54,14 @@ class CheckpointOffer:
         """Return a piece of an offered file. Raises ValueError for any other file."""
         if self._outputs and self._outputs.has(file):
             return self._outputs.read(file, offset)
-        if file not in self._files:
-            raise ValueError("{!r} is not offered".format(file))
-        self._read_at = time.monotonic()
-        with open(os.path.join(self._pin, file), "rb") as source:
-            source.seek(offset)
-            return source.read(PIECE)
+        with self._lock:
+            if not self._offered or file not in self._offered.files:
+                raise ValueError("{!r} is not offered".format(file))
+            self._read_at = time.monotonic()
+            return os.pread(self._offered.files[file], PIECE, offset)
 
     def close(self) -> None:
-        if self._is_wanted:
-            filesystem.remove_folder(self._pin)
+        self._offer(None)
 
     def update(self, server: HeartbeatServer) -> None:
         """Offer the newest checkpoint, unless a peer fetches the offered one, and the outputs."""
@@ -75,7 +72,7 @@ class CheckpointOffer:
                 self._outputs.update()
                 server.outputs = self._outputs.announced or None
         except OSError:
-            pass  # no space for the links: the next update tries again
+            pass  # too many open files: the next update tries again
 
     def _update_forever(self, server: HeartbeatServer) -> None:
         while True:
@@ -83,9 +80,15 @@ class CheckpointOffer:
             time.sleep(CHECK_EVERY_S)
 
     def _offer_newest(self, server: HeartbeatServer) -> None:
-        checkpoint = checkpoints.pin_newest(self._folder, self._pin)
-        self._files = [file["path"] for file in checkpoint["files"]] if checkpoint else []
-        server.checkpoint = checkpoint
+        if not self._offered or not self._offered.is_newest_in(self._folder):
+            self._offer(next(iter(checkpoints.open_complete(self._folder, False)), None))
+        server.checkpoint = self._offered.describe() if self._offered else None
+
+    def _offer(self, checkpoint: Optional[checkpoints.OpenCheckpoint]) -> None:
+        with self._lock:
+            if self._offered:
+                self._offered.close()
+            self._offered = checkpoint
 
 
 def _outputs_offer(launch: Launch, task_dir: str) -> Optional[output_replicas.OutputsOffer]:
@@ -141,19 +144,20 @@ def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
     for file in offer["files"]:
         _fetch_file(launch, file["path"], int(file["size"]), incoming)
     # An evaluator may be reading the one before, and may write its own checkpoints to this folder.
-    copied = [name for name in _copied_names(folder) if name != offer["name"]] + [offer["name"]]
+    record = paths.replica(launch.project, launch.run)
+    copied = [name for name in _copied_names(record) if name != offer["name"]] + [offer["name"]]
     keep = 2 if launch.links else 1
     checkpoints.install(incoming, folder, offer["name"])
     _remove(folder, copied[:-keep])
-    records.write(os.path.join(folder, COPIED), copied[-keep:])
+    records.write(record, copied[-keep:])
     state_file.write(folder, offer["name"])  # without the removed ones
     filesystem.remove_folder(incoming)
 
 
-def _copied_names(folder: str) -> List[str]:
-    """Return the names of the checkpoints that were fetched to the folder, the newest last."""
+def _copied_names(record: str) -> List[str]:
+    """Return the names of the checkpoints that were fetched, the newest last."""
     try:
-        return [str(name) for name in records.read(os.path.join(folder, COPIED))]
+        return [str(name) for name in records.read(record)]
     except (OSError, ValueError, TypeError):
         return []
 
@@ -165,7 +169,7 @@ def _remove(folder: str, names: List[str]) -> None:
 
 
 def _incoming_dir(launch: Launch) -> str:
-    return os.path.join(replica_dir(launch.project, launch.run), ".incoming")
+    return paths.incoming_for(paths.run(launch.project, launch.run), "replica")
 
 
 def _fetch_file(launch: Launch, name: str, size: int, incoming: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from support.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
-from support.chief import save
+from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths, records
+from tfdeploy.agent.machine import filesystem
 from tfdeploy.agent.outputs import listing, state_file
 from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.records import Outputs
@@ -61,8 +63,7 @@ def copied_files():
     """Return the files of the copy and of an incomplete one, or None if they change meanwhile."""
     try:
         files = [path for path in replica_dir().rglob("*") if path.is_file()]
-        listed = [path for path in files if path.name != replicas.COPIED]
-        return {path.relative_to(replica_dir()).as_posix(): path.read_text() for path in listed}
+        return {path.relative_to(replica_dir()).as_posix(): path.read_text() for path in files}
     except FileNotFoundError:
         return None
 
@@ -336,23 +337,43 @@ def test_new_checkpoints_are_offered_while_the_chief_runs(root):
             assert eventually(lambda step=step: (chief.server.checkpoint or {}).get("step") == step)
 
 
-def test_nothing_is_pinned_without_replicas(root):
+def test_nothing_is_offered_without_replicas(root):
     with offering_chief(root, replicas=[]) as chief:
         save(chief.folder, 7)
         running = threading.active_count()
         chief.offer.start(chief.server)
         assert threading.active_count() == running
-        assert not (chief.folder / replicas.PIN).exists()
 
 
-def test_closing_the_offer_deletes_the_pin(root):
+def open_files(folder):
+    """Return the files of a folder that this process keeps open, also deleted ones."""
+    paths = [f"/proc/self/fd/{descriptor}" for descriptor in os.listdir("/proc/self/fd")]
+    targets = [os.readlink(path) for path in paths if os.path.lexists(path)]
+    return {Path(target).name for target in targets if Path(target).parent == folder}
+
+
+def test_an_offer_changes_nothing_that_programs_see_and_ends_with_the_next(root):
     with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        before = seen_by_programs(chief.folder)
+        assert is_offered(chief, 1)
+        assert seen_by_programs(chief.folder) == before
         save(chief.folder, 7)
         assert is_offered(chief, 7)
-        assert (chief.folder / replicas.PIN).is_dir()
-        (chief.folder / "checkpoint").unlink()
+        assert open_files(chief.folder) == {*copy_of(7)} - {"checkpoint"}
         chief.offer.close()
-        assert not (chief.folder / replicas.PIN).exists()
+        assert open_files(chief.folder) == set()
+
+
+def test_a_file_that_follows_the_state_file_is_offered_too(root):
+    with offering_chief(root) as chief:
+        save(chief.folder, 7)
+        meta = chief.folder / "model.ckpt-7.meta"
+        meta.rename(chief.folder / "later")
+        assert is_offered(chief, 7)
+        (chief.folder / "later").rename(meta)
+        assert is_offered(chief, 7)
+        assert chief.offer.read(meta.name, 0) == b"meta 7"
 
 
 @pytest.mark.parametrize(
@@ -366,13 +387,15 @@ def test_only_offered_files_are_read(root, file):
             chief.offer.read(file, 0)
 
 
-def test_an_offer_is_retried_after_a_failure(root):
+def test_an_offer_is_retried_after_a_failure(root, monkeypatch):
+    def too_many(path):
+        raise OSError(errno.EMFILE, "Too many open files")
+
     with offering_chief(root) as chief:
-        blocked = chief.folder / replicas.PIN
-        blocked.write_text("no folder")
         save(chief.folder, 7)
-        assert not is_offered(chief, 7)
-        blocked.unlink()
+        with monkeypatch.context() as patches:
+            patches.setattr(filesystem, "open_regular", too_many)
+            assert not is_offered(chief, 7)
         assert is_offered(chief, 7)
 
 
@@ -411,7 +434,7 @@ def test_a_failed_fetch_keeps_the_older_copy_and_leaves_no_files_behind(root, mo
         fetched = fetch_only_once(monkeypatch, client)
         replicas.start_fetching(chief.launch, client)
         assert fetched.wait(60)
-        assert eventually(lambda: not (replica_dir() / ".incoming").exists())
+        assert eventually(lambda: not replica_dir().with_name("incoming-replica").exists())
         assert copied_files() == before
 
 
