@@ -37,14 +37,6 @@ class CheckpointCopy(Checkpoint):
     folder: str
 
 
-class SavedPath(Message):
-    """A file or folder that the program saved outside of its directory; `exists`: it still has
-    content."""
-
-    path: str
-    exists: bool
-
-
 class PinAnswer(Message):
     """What `Pin` reports, in this order."""
 
@@ -59,15 +51,14 @@ class Linked(PinAnswer):
 
 class Pinned(PinAnswer):
     """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
-    from `checkpoint_dir`, None if it does not exist. `elsewhere` and `mtimes_ns`, the mtime of each
-    file, are None from an agent that does not report them."""
+    from `checkpoint_dir`, None if it does not exist. `mtimes_ns`, the mtime of each file, is None
+    from an agent that does not report them."""
 
     checkpoint_dir: str
     pin: str
     checkpoints: List[Checkpoint]
     bad: List[BadCheckpoint]
     there: Optional[List[str]] = None
-    elsewhere: Optional[List[SavedPath]] = None
     mtimes_ns: Optional[Dict[str, int]] = None
 
 
@@ -134,10 +125,18 @@ class SpecialFile(Message):
     what: str
 
 
+class SavedPath(Message):
+    """A file or folder that the task wrote outside of its directory; `exists`: it is still there."""
+
+    path: str
+    exists: bool
+
+
 class TaskOutputs(Message):
     """The newest unit first. `others` are files that the task's launch does not ask for;
     `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
-    deleted its own directory. None from an older agent: `special`."""
+    deleted its own directory. `elsewhere` is what it wrote in no folder that is fetched, newest
+    first, without the oldest `elsewhere_more`. None from an older agent: `special`, `elsewhere`."""
 
     folder: str
     outputs: List[OutputUnit]
@@ -145,6 +144,8 @@ class TaskOutputs(Message):
     incomplete: str = ""
     special: Optional[List[SpecialFile]] = None
     deleted: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
+    elsewhere_more: int = 0
 
 
 class ListOutputs(Request[TaskOutputs]):

@@ -133,6 +133,8 @@ def _prepare_task(launch: Launch) -> Iterator[int]:
     except BlockingIOError:
         raise start_checks.already_running(launch) from None
     try:
+        if not os.path.exists(paths.launch(task_dir)):
+            open(paths.started(task_dir), "w").close()
         records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)
         work_directory.fill(launch, paths.work(task_dir))
         yield task_lock
