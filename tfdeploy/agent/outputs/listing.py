@@ -47,9 +47,7 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
     )
 
 
-def _wanted_and_others(
-    walk: Walk, task_dir: str, launch: Launch
-) -> Tuple[List[Unit], List[Unit]]:
+def _wanted_and_others(walk: Walk, task_dir: str, launch: Launch) -> Tuple[List[Unit], List[Unit]]:
     wanted: List[Unit] = []
     others: List[Unit] = []
     for unit in own_units(walk, task_dir, launch, launch.outputs.folders):
@@ -93,11 +91,17 @@ def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
     work = paths.work(paths.task(project, run, task))
     found, missing = [], []
     for name in names:
-        files = dict(_files(os.path.join(work, name), _unit_path(work, name)))
-        found += [Unit(path, ANY, {path: stamp}) for path, stamp in sorted(files.items())]
-        if not files:
+        units = units_at(os.path.join(work, name), _unit_path(work, name))
+        found += units
+        if not units:
             missing.append(_missing(name, os.path.join(work, name)))
     return FoundFiles([unit.to_message() for unit in found], missing)
+
+
+def units_at(path: str, name: str) -> List[Unit]:
+    """Return the files at a path, each as a unit of its own; `name` is its path in units."""
+    files = dict(_files(path, name))
+    return [Unit(file, ANY, {file: stamp}) for file, stamp in sorted(files.items())]
 
 
 def _unit_path(work: str, name: str) -> str:

@@ -58,13 +58,15 @@ class Saves:
         real_paths = map(os.path.realpath, files)
         return any(path in self._files or self._topmost(path) != path for path in real_paths)
 
-    def elsewhere(self) -> Tuple[List[SavedPath], int]:
-        """Return what is in no folder that is fetched, and the number of further paths.
+    def left(self) -> List[str]:
+        """Return what is in no folder that is fetched. A folder that the task made stands for all
+        that it contains."""
+        return [path for path in dict.fromkeys(map(self._topmost, self._saved)) if self._has(path)]
 
-        A folder that the task made stands for all that it contains. If nothing is left, the results
-        that were deleted are returned.
-        """
-        left = [path for path in dict.fromkeys(map(self._topmost, self._saved)) if self._has(path)]
+    def elsewhere(self) -> Tuple[List[SavedPath], int]:
+        """Return what is left, and the number of further paths; if nothing is, the results that
+        were deleted."""
+        left = self.left()
         gone = [] if left else [path for path in self._saved if _is_result(path)]
         found = [*(SavedPath(path, True) for path in left), *(SavedPath(p, False) for p in gone)]
         return found[:MAX_PATHS], len(found[MAX_PATHS:])

@@ -126,7 +126,7 @@ class SpecialFile(Message):
 
 
 class SavedPath(Message):
-    """A file or folder that the task wrote outside of its directory; `exists`: it is still there."""
+    """A file or folder that a task wrote outside of its directory; `exists`: it is still there."""
 
     path: str
     exists: bool
@@ -287,7 +287,8 @@ class ResultsAnswer(Message):
 
 class TaskResults(ResultsAnswer):
     """What a task of a run has written in the run's folder; a `replica` counts as the
-    chief's. `incomplete` says why there may be more, "" if all is listed."""
+    chief's. `incomplete` says why there may be more, "" if all is listed. `elsewhere` is what it
+    wrote outside of the run's folder and of those that are fetched, None from an older agent."""
 
     run: str
     task: str
@@ -296,6 +297,7 @@ class TaskResults(ResultsAnswer):
     special: List[SpecialFile]
     incomplete: str
     replica: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
 
 
 class ListResults(Request[ResultsAnswer]):

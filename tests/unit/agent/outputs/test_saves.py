@@ -22,7 +22,10 @@ def elsewhere(root, tmp_path):
 
     def answer(*recorded, older=(), **launch):
         records.write(paths.launch(task_dir), records.to_json(make_launch(**launch)))
-        for file, names in ((paths.older_saves(task_dir), older), (paths.saves(task_dir), recorded)):
+        for file, names in (
+            (paths.older_saves(task_dir), older),
+            (paths.saves(task_dir), recorded),
+        ):
             with open(file, "wb") as record:
                 for name in names:
                     record.write(os.path.join(os.fsencode(tmp_path), os.fsencode(name)) + b"\0")
