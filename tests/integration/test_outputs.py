@@ -317,7 +317,8 @@ def test_fetch_says_that_a_task_has_written_nothing(world):
     project = program(world, "pass")
     project.ok("run")
     refused = project.tf("fetch", "worker:0", ".")
-    assert (refused.returncode, "worker:0 on here has written no file" in refused.stderr) == (2, True)
+    assert refused.returncode == 2
+    assert "worker:0 on here has written no file" in refused.stderr
 
 
 # During the training
