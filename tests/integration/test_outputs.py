@@ -306,6 +306,7 @@ def test_an_absolute_folder_of_outputs_gives_only_what_the_run_wrote(world):
     models = world.base / "models"
     models.mkdir()
     (models / "old.csv").write_text("1")
+    os.utime(models / "old.csv", (1, 1))
     code = "import sys; open(sys.argv[1] + '/new.csv', 'w').write('2')"
     project = program(world, code, str(models), outputs=[str(models)])
     project.ok("run")
@@ -386,6 +387,8 @@ def test_a_chief_on_another_host_finds_the_files_of_the_earlier_chief(by_ssh):
     output = project.ok("resume", "--without", "one")
     assert "its chief's files backup, checkpoints/best.keras\n" in output
     assert (work["two"] / "checkpoints/best.keras").read_bytes() == content
+    first_start, begin = work["one"].with_name("launch.json"), work["two"].with_name("started")
+    assert begin.stat().st_mtime <= first_start.stat().st_mtime < work["two"].stat().st_ctime
     assert (work["two"] / "backup/_CHECKPOINT_METADATA").is_file()
     assert not (work["two"] / ".tfdeploy-delivered").exists()
     write_keras(work["two"] / "checkpoints/best.keras", "newer")

@@ -19,7 +19,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
 <root>/<project>/runs/<run>/<task>/saves      what it wrote elsewhere; saves.1 is its older part
-<root>/<project>/runs/<run>/<task>/started    empty; its time is that of the first start here
+<root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
 <root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
 <root>/<project>/runs/<run>/<task>/work/      the task's directory

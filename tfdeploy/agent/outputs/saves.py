@@ -13,6 +13,7 @@ import stat
 from .. import TYPE_CHECKING, paths
 from ..protocol.outputs import SavedPath
 from .event_files import EVENTS, walk
+from .units import SKIPPED
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Tuple
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 MAX_PATHS = 64
 # Left out is what programs leave behind whatever they compute: files of the system, and paths with
-# one of these names: hidden files, caches of modules, compilers and downloads, locks, logs of absl.
-# Empty files, links and sockets are left out, too.
+# one of these names below the user's home: hidden files, caches of modules, compilers and
+# downloads, locks, logs of absl and launchers. Empty files, links and sockets are left out, too.
 SYSTEM = ("/dev/", "/proc/", "/run/", "/sys/")
 NOISE = re.compile(
     r"\..*|__pycache__|.*\.py[co]|site-packages|dist-packages|matplotlib-.*"
     r"|__autograph_generated_file.*|torchinductor_.*|pymp-.*"
-    r"|tensorflow_datasets|tfhub_modules|nltk_data"
+    r"|tensorflow_datasets|tfhub_modules|nltk_data|torchelastic_.*|tpu_logs"
     r"|.*\.lock(file)?|.*\.pid|.*\.log\.(INFO|WARNING|ERROR|FATAL)\..*"
 )
 # A file that was deleted was a temporary one, unless its name says that it was a result.
@@ -43,7 +44,7 @@ class Saves:
         recorded = list(dict.fromkeys(reversed(_read(task_dir))))
         self._files = {path: None for path in recorded if not path.endswith("/")}
         self._folders = {path for path in recorded if path.endswith("/")}
-        self._run = _roots([os.path.dirname(task_dir)])[0]
+        self._run, self._home = _roots([os.path.dirname(task_dir), os.path.expanduser("~")])
         self._fetched = _roots(launch.outputs.folders)
         self._shared = _roots([launch.checkpoint_dir] if launch.checkpoint_dir[:1] == "/" else [])
         self._is_chief = launch.is_chief
@@ -82,11 +83,15 @@ class Saves:
         """Return whether a path is a file, or a folder with a file, that is not left out."""
         if _is_file(path):
             return True
-        return any(_is_file(e.path) and not self._is_left_out(e.path) for e in walk(path))
+        found = (entry.path for entry in walk(path) if _is_file(entry.path))
+        return any(
+            not self._is_left_out(file) and not _is_half_written(path, file) for file in found
+        )
 
     def _is_left_out(self, path: str) -> bool:
         is_of_run = path.startswith(self._run)
-        names = path[len(self._run) if is_of_run else 1 :].split("/")
+        above = next((root for root in (self._run, self._home) if path.startswith(root)), "")
+        names = path[len(above) :].split("/")
         is_listed = is_of_run and names[1:2] == ["work"]  # among the outputs of another task
         is_noise = path.startswith(SYSTEM) or any(map(NOISE.fullmatch, names))
         return is_listed or is_noise or self._is_fetched(path)
@@ -112,8 +117,8 @@ def _read(task_dir: str) -> List[str]:
 
 
 def _started_ns(task_dir: str) -> int:
-    """Return when the task was first started here, by this host's clock in ns; 0 if an older
-    version started it."""
+    """Return when the run was first started, by this host's clock in ns; 0 if an older version
+    started it."""
     try:
         return os.stat(paths.started(task_dir)).st_mtime_ns
     except OSError:
@@ -130,6 +135,11 @@ def _is_file(path: str) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(info.st_mode) and info.st_size > 0
+
+
+def _is_half_written(folder: str, file: str) -> bool:
+    """Return whether `fetch` skips a file of a folder, because its saver has not completed it."""
+    return any(map(SKIPPED.match, file[len(folder) + 1 :].split("/")))
 
 
 def _is_result(path: str) -> bool:

@@ -116,6 +116,19 @@ def test_what_every_program_leaves_behind_is_left_out(elsewhere, tmp_path, name)
     assert elsewhere(name) == {}
 
 
+def test_a_home_below_a_hidden_folder_hides_nothing(elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / ".volumes/user"))
+    write(tmp_path, ".volumes/user/a.npz", ".volumes/user/.cache/b.npz")
+    found = elsewhere(".volumes/user/a.npz", ".volumes/user/.cache/b.npz")
+    assert found == {".volumes/user/a.npz": True}
+
+
+def test_a_folder_with_only_half_written_files_is_left_out(elsewhere, tmp_path):
+    write(tmp_path, "models/7.orbax-checkpoint-tmp/_METADATA", "my_temp/a.pt")
+    found = elsewhere("models/", "models/7.orbax-checkpoint-tmp/", "my_temp/", "my_temp/a.pt")
+    assert found == {"my_temp": True}
+
+
 def test_files_of_the_system_are_left_out(elsewhere):
     assert elsewhere("/dev/null", "/proc/self/oom_score_adj", "/sys/kernel/x") == {}
 
