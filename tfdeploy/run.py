@@ -95,6 +95,16 @@ def new_id() -> str:
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
 
 
+def age_s(run_id: str) -> float:
+    """Return how many seconds ago `new_id` made an id, by this machine's clock; 0 for other names,
+    which users may give to folders of runs."""
+    try:
+        made = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - made).total_seconds())
+
+
 class NoRecord(RunError):
     """The controller has no record of the run; its hosts may have one."""
 

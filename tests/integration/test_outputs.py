@@ -242,44 +242,121 @@ def test_a_chief_that_deletes_its_directory_is_named(world):
     )
 
 
-KERAS = """
-import os
-def save_model(model, filepath):
-    os.makedirs(os.path.dirname(filepath), exist_ok=True)
-    with open(filepath, "w") as file:
-        file.write(model)
-"""
+def program(world: Any, text: str, *words: str, count: int = 1, **more: Any) -> Project:
+    """Return a project whose tasks run a program of one file."""
+    training = {"command": ["python", "train.py", *words], "role": "tf_config", **more}
+    project = world.project(hosts=workers(world, count), training=training)
+    (project.folder / "train.py").write_text(text)
+    return project
+
+
 SAVES_ELSEWHERE = """
-import sys, tempfile
-from keras.src.saving import saving_api
-saving_api.save_model("weights", tempfile.mkdtemp(dir=sys.argv[1]) + "/model.keras")
-saving_api.save_model("weights", sys.argv[2] + "/model.keras")
+import os, pickle, subprocess, sys, tempfile
+temporary, listed = sys.argv[1:]
+with open(tempfile.mkdtemp(dir=temporary) + "/model.keras", "w") as file:
+    file.write("weights")
+with open(temporary + "/object.pkl", "wb") as file:
+    pickle.dump("object", file)
+subprocess.run(["sh", "-c", "echo text > command.txt"], cwd=temporary, check=True)
+with tempfile.TemporaryFile(dir=temporary) as file:
+    file.write(b"x")
+os.makedirs(listed, exist_ok=True)
+with open(listed + "/model.csv", "w") as file:
+    file.write("weights")
 """
 
 
 @LOCAL_ONLY
 def test_what_the_program_saved_elsewhere_is_named_and_can_be_fetched(world):
-    """With a stand-in for Keras: the hook finds Keras by the names of its modules."""
     temporary, listed = world.base / "temporary", world.base / "listed"
     temporary.mkdir()
-    command = ["python", "train.py", str(temporary), str(listed)]
-    options = {"command": command, "outputs": [str(listed)], "role": "tf_config"}
-    project = world.project(hosts=workers(world, 1), training=options)
-    (project.folder / "train.py").write_text(SAVES_ELSEWHERE)
-    saving = project.folder / "keras/src/saving"
-    saving.mkdir(parents=True)
-    for folder in (saving, saving.parent, saving.parent.parent):
-        (folder / "__init__.py").touch()
-    (saving / "saving_api.py").write_text(KERAS)
+    (temporary / "of_another_program").write_text("x")
+    words = (str(temporary), str(listed))
+    project = program(world, SAVES_ELSEWHERE, *words, outputs=[str(listed)])
     output = project.ok("run")
     [model] = temporary.glob("*/model.keras")
-    fetch = f"tfdeploy fetch worker:0 {model} --run {project.runs[-1]}"
-    assert f"worker:0 on here saved in {model}, which is not fetched: {fetch}; " in output
-    assert f"saved in {listed}" not in output
-    [saved] = collect(project)["elsewhere"]
-    assert saved == {"task": "worker:0", "host": "here", "path": str(model), "exists": True}
-    project.ok(*fetch.split()[1:])
-    assert (project.run_folder / f"fetched/worker-0{model}").read_text() == "weights"
+    saved = [temporary / "command.txt", temporary / "object.pkl", model.parent]
+    for path in saved:
+        fetch = f"tfdeploy fetch worker:0 {path} --run {project.runs[-1]}"
+        assert f"worker:0 on here saved in {path}, which is not fetched: {fetch}; " in output
+        assert f"worker:0 on here saved in {path}: {fetch}\n" in project.ok("runs")
+        project.ok(*fetch.split()[1:])
+    assert output.count(" saved in ") == len(saved)
+    assert collect(project)["elsewhere"] == [
+        {"task": "worker:0", "host": "here", "path": str(path), "exists": True} for path in saved
+    ]
+    fetched = project.run_folder / "fetched/worker-0"
+    assert (fetched / str(model)[1:]).read_text() == "weights"
+    assert (fetched / str(temporary)[1:] / "command.txt").read_text() == "text\n"
+    assert "saved in" not in project.ok("runs")
+
+
+EVENTS_ELSEWHERE = """
+import json, os, sys
+index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+os.makedirs(f"{sys.argv[1]}/{index}")
+with open(f"{sys.argv[1]}/{index}/events.out.tfevents.1.host", "w") as file:
+    file.write("events")
+"""
+
+
+@LOCAL_ONLY
+def test_event_files_of_each_task_outside_of_its_directory_are_named(world):
+    logs = world.base / "logs"
+    logs.mkdir()
+    project = program(world, EVENTS_ELSEWHERE, str(logs), count=2)
+    output = project.ok("run")
+    for index in (0, 1):
+        fetch = f"tfdeploy fetch worker:{index} {logs}/{index} --run {project.runs[-1]}"
+        assert f"worker:{index} on here saved in {logs}/{index}, which is not " in output
+        assert f"{fetch}; " in output
+        project.ok(*fetch.split()[1:])
+        fetched = project.run_folder / f"fetched/worker-{index}{logs}/{index}"
+        assert files(fetched) == {"events.out.tfevents.1.host"}
+    last = f"run {project.runs[-1]} ended with exit 0; everything that it saved is on its host only"
+    assert output.splitlines()[-1] == last
+
+
+@LOCAL_ONLY
+def test_a_program_that_leaves_its_directory_is_named(world):
+    code = "import os, sys; os.chdir(sys.argv[1]); open('result.csv', 'w').write('1')"
+    output = program(world, code, str(world.base)).ok("run")
+    assert f"worker:0 on here saved in {world.base}/result.csv, which is not fetched" in output
+
+
+@LOCAL_ONLY
+def test_a_file_beside_the_tasks_directory_is_not_deleted_unasked(world):
+    project = program(world, "open('../result.csv', 'w').write('1')")
+    output = project.ok("run")
+    file = project.work("worker:0").parent / "result.csv"
+    assert f"saved in {file}, which is not fetched" in output
+    refused = project.tf("prune", "--keep", "0")
+    assert (refused.returncode, file.exists()) == (2, True)
+    assert f"{file} of worker:0" in refused.stderr
+    project.ok("fetch", "worker:0", str(file))
+    project.ok("prune", "--keep", "0")
+    assert not file.exists()
+
+
+@LOCAL_ONLY
+def test_an_absolute_folder_of_outputs_gives_only_what_the_run_wrote(world):
+    models = world.base / "models"
+    models.mkdir()
+    (models / "old.csv").write_text("1")
+    os.utime(models / "old.csv", (1, 1))
+    code = "import sys; open(sys.argv[1] + '/new.csv', 'w').write('2')"
+    project = program(world, code, str(models), outputs=[str(models)])
+    project.ok("run")
+    assert files(project.run_folder / "outputs") == {f"{models}/new.csv"[1:]}
+
+
+@LOCAL_ONLY
+def test_fetch_says_that_a_task_has_written_nothing(world):
+    project = program(world, "pass")
+    project.ok("run")
+    refused = project.tf("fetch", "worker:0", ".")
+    assert refused.returncode == 2
+    assert "worker:0 on here has written no file" in refused.stderr
 
 
 # During the training
@@ -347,6 +424,8 @@ def test_a_chief_on_another_host_finds_the_files_of_the_earlier_chief(by_ssh):
     output = project.ok("resume", "--without", "one")
     assert "its chief's files backup, checkpoints/best.keras\n" in output
     assert (work["two"] / "checkpoints/best.keras").read_bytes() == content
+    first_start, begin = work["one"].with_name("launch.json"), work["two"].with_name("started")
+    assert begin.stat().st_mtime <= first_start.stat().st_mtime < work["two"].stat().st_ctime
     assert (work["two"] / "backup/_CHECKPOINT_METADATA").is_file()
     assert [*work["two"].parent.glob("incoming-*")] == []
     write_keras(work["two"] / "checkpoints/best.keras", "newer")

@@ -103,7 +103,7 @@ def run_sitecustomize():
         importlib.import_module("sitecustomize")
     for hook in [each for each in sys.meta_path if type(each).__name__ == "TensorFlowHook"]:
         for patch, value in hook.wanted.items():
-            if patch.awaited in sys.modules:
+            if "tensorflow" in sys.modules:
                 getattr(importlib.import_module(patch.module), patch.function)(value)
 
 

@@ -28,6 +28,12 @@ def test_run_ids_start_with_the_time_and_do_not_collide():
     assert len({runs.new_id() for _ in range(5)}) > 1
 
 
+def test_the_age_of_a_run_follows_from_its_id():
+    one, other = runs.age_s("20260501-101500-3f2a"), runs.age_s("20260501-121500-3f2a")
+    assert round(one - other) == 2 * 3600
+    assert (runs.age_s("my run"), runs.age_s("20269999-101500-3f2a")) == (0, 0)
+
+
 def test_the_runs_folder_is_never_part_of_a_release(tmp_path):
     """Another hosts file may push a folder that contains the first one's runs."""
     (tmp_path / "train.py").write_text("")

@@ -20,7 +20,8 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
 <root>/<project>/runs/<run>/<task>/           launch.json  state.json  lock  supervisor.log
-<root>/<project>/runs/<run>/<task>/saves.json  where its program saved elsewhere
+<root>/<project>/runs/<run>/<task>/saves      what it wrote elsewhere; saves.1 is its older part
+<root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
 <root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
 <root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
@@ -206,7 +207,15 @@ def lock(task_dir: str) -> str:
 
 
 def saves(task_dir: str) -> str:
-    return os.path.join(task_dir, "saves.json")
+    return os.path.join(task_dir, "saves")
+
+
+def older_saves(task_dir: str) -> str:
+    return os.path.join(task_dir, "saves.1")
+
+
+def started(task_dir: str) -> str:
+    return os.path.join(task_dir, "started")
 
 
 def notice(task_dir: str) -> str:

@@ -152,6 +152,7 @@ class Launch(Record):
     - `secrets` are variables as `env` has them, but they are never shown.
     - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
       python.
+    - `age_s` is how long ago the run was first started, 0 for its first start.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody.
     """
@@ -184,6 +185,7 @@ class Launch(Record):
     outputs: Outputs = field(default_factory=Outputs, kind=Outputs)
     environment: str = ""
     notify: Notify = field(default_factory=Notify, kind=Notify)
+    age_s: float = 0.0
 
     @property
     def health_port(self) -> Optional[int]:

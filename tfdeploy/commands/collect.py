@@ -18,7 +18,6 @@ from tfdeploy.transfer import artifacts
 from tfdeploy.transfer.checkpoints.fetch import (
     BadCheckpoint,
     Checkpoint,
-    SavedElsewhere,
     fetch_checkpoints,
 )
 from tfdeploy.transfer.outputs import Outputs, fetch_outputs
@@ -43,10 +42,9 @@ class CollectResult:
     host, `bad` what was skipped there, and `found_names` a few names from it (None: it is no
     folder, or an older agent does not report them). `events` and `logs` are numbers of files.
     `errors` are those of the hosts that gave nothing, or not everything; `chief_answered` says
-    whether the chief's host did. `elsewhere` is where else the chief's program saved, newest first.
-    `flags` are the command line options that select the run. `uses_tensorflow` says whether its
-    program does: only then a checkpoint is expected. `of_chief` says whether the chief was among
-    the tasks whose results were wanted.
+    whether the chief's host did. `flags` are the command line options that select the run.
+    `uses_tensorflow` says whether its program does: only then a checkpoint is expected. `of_chief`
+    says whether the chief was among the tasks whose results were wanted.
     """
 
     __repr__ = short_repr
@@ -61,7 +59,6 @@ class CollectResult:
     chief_answered: bool = True
     outputs: Outputs = field(default_factory=Outputs)
     found_names: tuple[str, ...] | None = None
-    elsewhere: tuple[SavedElsewhere, ...] = ()
     flags: str = ""
     uses_tensorflow: bool = True
     of_chief: bool = True
@@ -187,6 +184,5 @@ def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectR
         0,
         fetched.bad,
         found_names=fetched.found_names,
-        elsewhere=fetched.elsewhere,
         uses_tensorflow=uses_tensorflow,
     )

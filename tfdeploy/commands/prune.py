@@ -128,7 +128,8 @@ def results_only_on_hosts(
     largest of each run first. Pure."""
     removed = {(host, run.run) for host, removal in removals.items() for run in removal.runs}
     found = [result for host in removals for result in disks[host].results]
-    lost = (r for r in found if not r.collected and (r.host, r.run) in removed)
+    found = [result for result in found if not (result.collected or result.outside)]
+    lost = (result for result in found if (result.host, result.run) in removed)
     return sorted(lost, key=lambda result: (result.run, -result.size, result.path))
 
 

@@ -12,6 +12,7 @@ from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, parse_run_json
+from tfdeploy.transfer.outputs import SavedElsewhere
 from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
@@ -72,8 +73,8 @@ class RunSummary:
     `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
     `collected` say whether its record and checkpoints are on the controller. `results` is the
     number of files that it has written, `results_collected` the number of those whose newest
-    version is on the controller. `name` and `words` are those of the command line, if its record is
-    on the controller.
+    version is on the controller; `elsewhere` is what it has written outside of its folder and is
+    not there. `name` and `words` are those of the command line, if its record is on the controller.
     """
 
     id: str
@@ -86,6 +87,7 @@ class RunSummary:
     collected: bool
     results: int = 0
     results_collected: int = 0
+    elsewhere: tuple[SavedElsewhere, ...] = ()
     release: str = ""
     name: str = ""
     words: tuple[str, ...] = ()
@@ -184,6 +186,8 @@ def _summarize(
     current = [run for run in newest_last if run.launch == newest_last[-1].launch]
     tasks = {task: state for run in current for task, state in run.tasks.items()}
     chief = newest_last[-1].chief
+    in_folder = [result for result in results if not result.outside]
+    outside = [result for result in results if result.outside and not result.collected]
     ends = [(chief, run.chief_end) for run in current if run.chief_end]  # its host may be gone
     return RunSummary(
         id=folder.name,
@@ -194,8 +198,9 @@ def _summarize(
         bytes=sum(run.bytes for run in parts.values()),
         recorded=(folder / "run.json").is_file(),
         collected=(folder / "checkpoints" / "checkpoint").is_file(),
-        results=len({(result.task, result.path) for result in results}),
-        results_collected=len({(r.task, r.path) for r in results if r.collected}),
+        results=len({(result.task, result.path) for result in in_folder}),
+        results_collected=len({(r.task, r.path) for r in in_folder if r.collected}),
+        elsewhere=tuple(SavedElsewhere(r.task, r.host, r.path, exists=True) for r in outside),
         release=newest_last[-1].release,
         **_read_labels(folder),
     )

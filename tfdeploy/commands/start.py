@@ -117,7 +117,8 @@ def start_tasks(
     is needed, because no task can be running.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
-    make = launch.maker(run.inventory, run.plan, run.names, secret, values)
+    age_s = runs.age_s(run.id) if run.starts else 0.0
+    make = launch.maker(run.inventory, run.plan, run.names, secret, values, age_s)
 
     def launches_on(host: str) -> tuple[Launch, ...]:
         return make(run.plan.placements_on(host))

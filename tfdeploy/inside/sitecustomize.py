@@ -1,8 +1,7 @@
 """Python runs this before the training script: await TensorFlow, then run the hidden sitecustomize.
 
 PYTHONPATH puts this directory first, often as a path within a zip file. Every Python of the task
-passes here, so nothing slow is imported, and TensorFlow and Keras are patched only if the script
-imports them.
+passes here, so nothing slow is imported, and TensorFlow is patched only if the script imports it.
 """
 
 import os
@@ -14,17 +13,15 @@ from typing import Any, Dict, NamedTuple, Optional, Set
 
 
 class Patch(NamedTuple):
-    """What is done to TensorFlow when the environment says so: module.function(its value), after
-    the module `awaited` was imported."""
+    """What is done to TensorFlow after its import, when the environment says so:
+    module.function(its value)."""
 
     variable: str
     module: str
     function: str
     otherwise: str
-    awaited: str = "tensorflow"
 
 
-UNKNOWN_SAVES = "where the program saves is not recorded"
 PATCHES = (
     Patch(
         "TFDEPLOY_CHECKPOINT_DEVICE",
@@ -50,34 +47,18 @@ PATCHES = (
         "report_failures",
         "a coordinator may wait forever if a worker and a ps are lost at the same time",
     ),
-    Patch("TFDEPLOY_SAVES", "tfdeploy_saves", "record_checkpoints", UNKNOWN_SAVES),
-    Patch(
-        "TFDEPLOY_SAVES",
-        "tfdeploy_saves",
-        "record_keras",
-        UNKNOWN_SAVES,
-        "keras.src.saving.saving_api",
-    ),
-    Patch(
-        "TFDEPLOY_SAVES",
-        "tfdeploy_saves",
-        "record_tf_keras",
-        UNKNOWN_SAVES,
-        "tf_keras.src.saving.saving_api",
-    ),
 )
 
 
 class TensorFlowHook:
-    """A finder that finds the awaited modules where the other finders do, and patches each after
-    it has run."""
+    """A finder that finds TensorFlow where the other finders do, and patches it after it has
+    run."""
 
     def __init__(self, wanted: Dict[Patch, str]) -> None:
         self.wanted = wanted
-        self.awaited = {patch.awaited for patch in wanted}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        if name not in self.awaited:
+        if name != "tensorflow":
             return None
         spec = self._find_spec(name, path, target)
         if spec is not None:
@@ -96,18 +77,17 @@ class TensorFlowHook:
         # Replace one method of this loader object, until it is called. Another loader would be
         # visible as tensorflow.__loader__, and would lack methods that packages use.
         loader: Any = spec.loader
-        patches = [patch for patch in self.wanted if patch.awaited == spec.name]
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             loader.exec_module(module)
-            for patch in patches:
-                _apply(patch, self.wanted[patch])
+            for patch, value in self.wanted.items():
+                _apply(patch, value)
 
         try:
             loader.exec_module = exec_module
         except Exception as error:
-            for patch in patches:
+            for patch in self.wanted:
                 _report(patch, error)
 
 

@@ -9,6 +9,7 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
     format_size,
+    quote_word,
     shorten_names,
 )
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.errors import TfdeployError
     from tfdeploy.output.stream import Cell
 
+MAX_ELSEWHERE = 10  # lines
 RUN_COLUMNS = ("RUN", "RESULT", "AGE", "TASKS", "HOSTS", "DISK", "COLLECTED")
 PRUNE_COLUMNS = ("HOST", "RUNS", "RELEASES", "ENVIRONMENTS", "LEFTOVERS", "TOTAL")
 
@@ -102,6 +104,18 @@ class DiskOutput(Terminal):
             for run in runs
         ]
         self._out.print_table(RUN_COLUMNS, rows)
+        self._print_elsewhere(runs)
+
+    def _print_elsewhere(self, runs: Sequence[RunSummary]) -> None:
+        """Print what runs have written outside of their folders, and how it is fetched."""
+        saved = [(run.id, each) for run in runs for each in run.elsewhere]
+        for run_id, each in saved[:MAX_ELSEWHERE]:
+            fetch = f"tfdeploy fetch {each.task} {quote_word(each.path)} --run {run_id}"
+            self.print_text(f"{each.task} on {each.host} saved in {each.path}: {fetch}")
+        more = len(saved) - MAX_ELSEWHERE
+        if more > 0:
+            lists = "tfdeploy runs --json"
+            self.print_text(f"and {format_count(more, 'more file')} outside of runs: {lists}")
 
     def _print_labels(self, runs: Sequence[RunSummary]) -> None:
         """Print the names of runs, and the words of the command line as a shell takes them."""

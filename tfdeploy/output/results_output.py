@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, SavedElsewhere
-    from tfdeploy.transfer.outputs import SkippedOutput
+    from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint
+    from tfdeploy.transfer.outputs import Outputs, SavedElsewhere, SkippedOutput
 
 MAX_FILE_LINES = 10
 MAX_NAMES = 4  # in one line
+MAX_ELSEWHERE = 5  # of each task
 
 
 class ResultsOutput(Terminal):
@@ -98,9 +99,10 @@ class ResultsOutput(Terminal):
         }.get(finished.result, finished.result)
         if finished.result == "succeeded" and _wrote_nothing(finished.collected):
             result = "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"
-            if any(saved.exists for saved in finished.collected.elsewhere):
+            outputs = finished.collected.outputs
+            if outputs.unlisted or any(saved.exists for saved in outputs.elsewhere):
                 result = "ended with exit 0; everything that it saved is on its host only"
-            elif finished.collected.elsewhere:
+            elif outputs.elsewhere or outputs.deleted:
                 result = "ended with exit 0; what it saved was deleted"
         self.print_text(f"run {run.id} {result}")
 
@@ -170,9 +172,8 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
         yield f"and {format_count(len(more), 'more file')} ({total}) skipped"
     for place in outputs.deleted:
         yield f"{place} deleted its own directory, with everything that it wrote there"
-    for saved in collected.elsewhere:
-        if saved.exists or not (fetched or collected.checkpoints):
-            yield _elsewhere_text(saved, collected.flags)
+    has_results = bool(fetched or collected.checkpoints)
+    yield from _elsewhere_lines(outputs, collected.flags, has_results=has_results)
     if outputs.unlisted:
         files = format_count(sum(unlisted.files for unlisted in outputs.unlisted), "file")
         total = format_size(sum(unlisted.size for unlisted in outputs.unlisted))
@@ -196,6 +197,19 @@ def _how_to_fetch(skipped: SkippedOutput, flags: str) -> str:
     if skipped.path.isprintable():
         return f"tfdeploy fetch {skipped.task} {path} {flags}".rstrip()
     return f"rename it: tfdeploy exec {skipped.task} {flags}".rstrip() + f" -- mv {path} NAME"
+
+
+def _elsewhere_lines(outputs: Outputs, flags: str, *, has_results: bool) -> Iterator[str]:
+    """Yield lines about what tasks wrote in no folder that is fetched; about what they deleted only
+    if there is no other result."""
+    saved = [each for each in outputs.elsewhere if each.exists or not has_results]
+    by_task = [[each for each in saved if each.task == task] for task in {s.task: 0 for s in saved}]
+    for of_task in by_task:
+        yield from (_elsewhere_text(each, flags) for each in of_task[:MAX_ELSEWHERE])
+    more = sum(len(of_task[MAX_ELSEWHERE:]) for of_task in by_task) + outputs.elsewhere_more
+    if more:
+        lists = f"tfdeploy collect --json {flags}".rstrip()
+        yield f"and {format_count(more, 'more file')} outside of the tasks' directories: {lists}"
 
 
 def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:

@@ -71,15 +71,29 @@ class UnlistedFiles:
 
 
 @dataclass(frozen=True)
+class SavedElsewhere:
+    """A file or folder that a task wrote outside of every folder that is fetched; `exists`: it is
+    still on the host."""
+
+    task: str
+    host: str
+    path: str
+    exists: bool
+
+
+@dataclass(frozen=True)
 class Outputs:
     """What tasks wrote: fetched now, on the controller before, skipped, and not listed. `deleted`
-    are the tasks, with their hosts, that have deleted their own directory."""
+    are the tasks, with their hosts, that have deleted their own directory. `elsewhere` is what each
+    wrote outside of the folders that are fetched, the newest first, without `elsewhere_more`."""
 
     fetched: tuple[Output, ...] = ()
     unchanged: tuple[Output, ...] = ()
     skipped: tuple[SkippedOutput, ...] = ()
     unlisted: tuple[UnlistedFiles, ...] = ()
     deleted: tuple[str, ...] = ()
+    elsewhere: tuple[SavedElsewhere, ...] = ()
+    elsewhere_more: int = 0
 
     def __add__(self, more: Outputs) -> Outputs:
         return Outputs(
@@ -88,6 +102,8 @@ class Outputs:
             self.skipped + more.skipped,
             self.unlisted + more.unlisted,
             self.deleted + more.deleted,
+            self.elsewhere + more.elsewhere,
+            self.elsewhere_more + more.elsewhere_more,
         )
 
 
@@ -122,6 +138,11 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
         tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
         (unlisted,) if unlisted.files else (),
         (f"{task} on {agent.host}",) if answer.deleted else (),
+        tuple(
+            SavedElsewhere(task, agent.host, saved.path, saved.exists)
+            for saved in answer.elsewhere or ()
+        ),
+        answer.elsewhere_more,
     )
 
 

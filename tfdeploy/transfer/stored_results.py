@@ -7,14 +7,15 @@ A replica also counts if the controller's copy is newer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.outputs import ListResults, TaskResults
 from tfdeploy.agent.runs.results import CHECKPOINT, EVENTS
 from tfdeploy.cluster import Task
-from tfdeploy.transfer.units import TIMEOUT_S, Unit, parse_units
+from tfdeploy.transfer.fetch import is_safe_path
+from tfdeploy.transfer.units import TIMEOUT_S, Unit, local_path, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,9 @@ class StoredResult:
     """A file, folder or checkpoint that a task wrote, on its host; `size` is in bytes.
 
     `collected`: the controller has it. `note` says what it is if it is no file that can be
-    fetched, or why nobody knows which other files there are: `path` is "." then.
+    fetched, or why nobody knows which other files there are: `path` is "." then. `outside`: it is
+    outside of the run's folder, where nothing is deleted; it counts as collected if `fetch` has
+    fetched it.
     """
 
     run: str
@@ -40,6 +43,7 @@ class StoredResult:
     size: int
     collected: bool
     note: str = ""
+    outside: bool = False
 
 
 def stored_results(
@@ -75,6 +79,15 @@ def _parse(agent: Agent, run_folder: Path, answer: TaskResults) -> Iterator[Stor
         yield result(special.path, 0, False, special.what)
     if answer.incomplete:
         yield result(".", 0, False, answer.incomplete)
+    for saved in answer.elsewhere or ():
+        is_fetched = _is_fetched(run_folder, answer.task, saved.path)
+        yield replace(result(saved.path, 0, is_fetched), outside=True)
+
+
+def _is_fetched(run_folder: Path, task: str, path: str) -> bool:
+    """Return whether `fetch` has stored a file or folder of this absolute path."""
+    folder, place = run_folder / FETCHED / Task.parse(task).file_name, local_path(path)
+    return is_safe_path(place) and (folder / place).exists()
 
 
 def _folders_on_controller(run_folder: Path, answer: TaskResults, unit: Unit) -> list[Path]:

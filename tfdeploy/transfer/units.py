@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.machine import hashing
@@ -142,7 +142,14 @@ def fetch_units(
     for unit in arrived:
         _install(unit, incoming, dest)
     shutil.rmtree(incoming, ignore_errors=True)
-    return arrived, bad
+    return [_as_held(unit, expected) for unit in arrived], bad
+
+
+def _as_held(unit: Unit, hashes: dict[str, HashedFile]) -> Unit:
+    """Return the unit with the sizes that its files had when the host held them."""
+    files = unit.files.items()
+    held = {path: (hashes[local_path(path)].size, mtime_ns) for path, (_, mtime_ns) in files}
+    return replace(unit, files=held)
 
 
 def _prepare(agent: Agent, incoming: Path, units: Sequence[Unit]) -> None:

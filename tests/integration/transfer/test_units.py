@@ -38,14 +38,14 @@ def fetch(agent, tmp_path):
     held.mkdir()
     (held / "model").write_bytes(CONTENT)
 
-    def run(size=BULK):
+    def run(size=BULK, listed=BULK):
         files = [HashedFile("model", size, hashlib.sha256(CONTENT).hexdigest())]
         answer = HeldUnits(str(held), [HeldUnit("model", files)], [])
         reply = SimpleNamespace(answer=lambda: answer)
         pipeline = SimpleNamespace(
             agent=agent, send=lambda request, timeout_s=0.0: reply, flush=lambda: None
         )
-        unit = Unit("model", "file", {"model": (len(CONTENT), 1)})
+        unit = Unit("model", "file", {"model": (listed, 1)})
         steps = fetch_units(pipeline, TASK, [unit], tmp_path / "incoming", tmp_path / "dest")
         next(steps)
         with pytest.raises(StopIteration) as end:
@@ -61,6 +61,11 @@ def test_a_file_takes_the_place_of_a_folder_that_an_interrupted_fetch_left(fetch
     arrived, bad = fetch()
     assert ([unit.path for unit in arrived], bad) == (["model"], {})
     assert (tmp_path / "dest/model").read_bytes() == CONTENT
+
+
+def test_a_file_that_grew_after_it_was_listed_has_the_size_that_arrived(fetch):
+    arrived, _ = fetch(listed=BULK - 1)
+    assert [unit.size for unit in arrived] == [BULK]
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 40])

@@ -10,8 +10,14 @@ from tfdeploy.agent.protocol.events import UnreadableEvents
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.run import FinishedRun
 from tfdeploy.output.console import Console
-from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint, SavedElsewhere
-from tfdeploy.transfer.outputs import Output, Outputs, SkippedOutput, UnlistedFiles
+from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint
+from tfdeploy.transfer.outputs import (
+    Output,
+    Outputs,
+    SavedElsewhere,
+    SkippedOutput,
+    UnlistedFiles,
+)
 
 from .samples import RUN_ID, make_run
 
@@ -153,7 +159,7 @@ DELETED = replace(TEMPORARY, path="/tmp/gone", exists=False)
 
 
 def test_what_was_saved_elsewhere_is_printed_with_the_command_that_fetches_it(printed):
-    result = collected(found_names=(), elsewhere=(TEMPORARY, DELETED), flags="--run R")
+    result = replace(with_outputs(elsewhere=(TEMPORARY, DELETED)), found_names=())
     lines = printed(lambda console: console.print_collected(result)).splitlines()
     assert lines[:3] == [
         "no checkpoint: the chief's /h/work/checkpoints is empty",
@@ -165,8 +171,19 @@ def test_what_was_saved_elsewhere_is_printed_with_the_command_that_fetches_it(pr
 
 
 def test_a_deleted_save_is_not_printed_if_the_chief_saved_more(printed):
-    result = replace(with_outputs(fetched=make_outputs("a")), elsewhere=(DELETED,))
+    result = with_outputs(fetched=make_outputs("a"), elsewhere=(DELETED,))
     assert "deleted" not in printed(lambda console: console.print_collected(result))
+
+
+def test_a_handful_of_the_files_of_each_task_is_named_and_the_others_are_counted(printed):
+    of_two = [replace(TEMPORARY, task=f"worker:{n % 2}", path=f"/tmp/{n}") for n in range(20)]
+    result = with_outputs(elsewhere=tuple(of_two), elsewhere_more=3)
+    lines = printed(lambda console: console.print_collected(result)).splitlines()
+    named = [line.split(",")[0].split()[-1] for line in lines if " saved in " in line]
+    assert named == [f"/tmp/{n}" for n in (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)]
+    assert (
+        "and 13 more files outside of the tasks' directories: tfdeploy collect --json --run R"
+    ) in lines
 
 
 # Finished runs
@@ -177,10 +194,21 @@ def test_a_deleted_save_is_not_printed_if_the_chief_saved_more(printed):
     [
         ({}, "ended with exit 0 and wrote nothing: no checkpoint, no output, no event file"),
         (
-            {"elsewhere": (TEMPORARY,)},
+            {"outputs": Outputs(elsewhere=(TEMPORARY,))},
             "ended with exit 0; everything that it saved is on its host only",
         ),
-        ({"elsewhere": (DELETED,)}, "ended with exit 0; what it saved was deleted"),
+        (
+            {"outputs": Outputs(unlisted=(UnlistedFiles("worker:1", "gpu-02", 2, 3000),))},
+            "ended with exit 0; everything that it saved is on its host only",
+        ),
+        (
+            {"outputs": Outputs(elsewhere=(DELETED,))},
+            "ended with exit 0; what it saved was deleted",
+        ),
+        (
+            {"outputs": Outputs(deleted=("worker:0 on gpu-01",))},
+            "ended with exit 0; what it saved was deleted",
+        ),
         ({"events": 1}, "succeeded"),
         ({"outputs": Outputs(unchanged=make_outputs("a"))}, "succeeded"),
     ],

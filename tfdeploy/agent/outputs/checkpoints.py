@@ -18,7 +18,7 @@ from ..machine import filesystem, hashing
 from ..protocol.message import Done
 from ..protocol.outputs import BadCheckpoint, Checkpoint, HashedFile, Linked, PinAnswer, Pinned
 from ..records import Launch
-from . import held, saves, state_file, verify
+from . import held, state_file, verify
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
@@ -54,7 +54,6 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
         checkpoints=good,
         bad=[BadCheckpoint(name, error) for name, error in bad.items()],
         there=_visible_names(folder),
-        elsewhere=saves.saved_elsewhere(task_dir, launch),
         mtimes_ns={
             file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
             for found in good

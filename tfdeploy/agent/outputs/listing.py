@@ -12,6 +12,7 @@ from ..protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs
 from ..records import Launch
 from . import state_file
 from .event_files import EVENTS
+from .saves import Saves
 from .units import ANY, SET, Unit, Walk
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
     walk = Walk()
-    wanted: List[Unit] = []
-    others: List[Unit] = []
-    for unit in own_units(walk, task_dir, launch, launch.outputs.folders):
-        (wanted if is_wanted(launch, unit) else others).append(unit)
+    wanted, others = _wanted_and_others(walk, task_dir, launch)
+    elsewhere, elsewhere_more = Saves(task_dir, launch).elsewhere()
     return TaskOutputs(
         folder=paths.work(task_dir),
         outputs=sorted((unit.to_message() for unit in wanted), key=lambda unit: -unit.mtime_ns),
@@ -42,7 +41,17 @@ def outputs(project: str, run: str, task: str) -> TaskOutputs:
         incomplete=walk.incomplete,
         special=special_files(walk, task_dir, launch),
         deleted=not os.path.isdir(paths.work(task_dir)),
+        elsewhere=elsewhere,
+        elsewhere_more=elsewhere_more,
     )
+
+
+def _wanted_and_others(walk: Walk, task_dir: str, launch: Launch) -> Tuple[List[Unit], List[Unit]]:
+    wanted: List[Unit] = []
+    others: List[Unit] = []
+    for unit in own_units(walk, task_dir, launch, launch.outputs.folders):
+        (wanted if is_wanted(launch, unit) else others).append(unit)
+    return wanted, others
 
 
 class OutputWatch:
@@ -50,7 +59,7 @@ class OutputWatch:
     may be partial."""
 
     def __init__(self, project: str, run: str, task: str) -> None:
-        self._task = (project, run, task)
+        self._task_dir = paths.task(project, run, task)
         self._next_poll = 0.0
         self._previous: Dict[str, Any] = {}
         self._reported: Dict[str, Any] = {}
@@ -60,7 +69,7 @@ class OutputWatch:
         start = time.monotonic()
         if start < self._next_poll:
             return False
-        current = {unit.path: unit.files for unit in outputs(*self._task).outputs}
+        current = {unit.path: unit.files for unit in self._wanted()}
         previous, self._previous = self._previous, current
         stable = {path: files for path, files in current.items() if previous.get(path) == files}
         is_new = any(self._reported.get(path) != files for path, files in stable.items())
@@ -69,17 +78,29 @@ class OutputWatch:
         self._next_poll = now + max(POLL_S, PAUSE_FACTOR * (now - start))
         return is_new
 
+    def _wanted(self) -> List[Unit]:
+        if not os.path.isdir(self._task_dir):  # it was never started here
+            return []
+        launch = records.load(Launch, paths.launch(self._task_dir))
+        return _wanted_and_others(Walk(), self._task_dir, launch)[0]
+
 
 def find(project: str, run: str, task: str, names: List[str]) -> FoundFiles:
     """Find files and folders; `names` are absolute paths, or relative to the task's directory."""
     work = paths.work(paths.task(project, run, task))
     found, missing = [], []
     for name in names:
-        files = dict(_files(os.path.join(work, name), _unit_path(work, name)))
-        found += [Unit(path, ANY, {path: stamp}) for path, stamp in sorted(files.items())]
-        if not files:
+        units = units_at(os.path.join(work, name), _unit_path(work, name))
+        found += units
+        if not units:
             missing.append(_missing(name, os.path.join(work, name)))
     return FoundFiles([unit.to_message() for unit in found], missing)
+
+
+def units_at(path: str, name: str) -> List[Unit]:
+    """Return the files at a path, each as a unit of its own; `name` is its path in units."""
+    files = dict(_files(path, name))
+    return [Unit(file, ANY, {file: stamp}) for file, stamp in sorted(files.items())]
 
 
 def _unit_path(work: str, name: str) -> str:
@@ -149,16 +170,18 @@ def _kind_of_special(path: str) -> str:
 
 def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> Iterator[Unit]:
     """Yield what the task wrote in its directory and in these absolute `folders`, except what is
-    collected in another way (the chief's checkpoints and event files) and the files that tfdeploy
-    wrote."""
+    collected in another way (the chief's checkpoints and event files), the files that tfdeploy
+    wrote, and what was in those folders before the run."""
     has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
+    saved = Saves(task_dir, launch) if folders else None
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and _is_held(name, unit.kind, sets)
         is_event = has_events and EVENTS in name
-        if not (is_set or is_event or unit.path in launch.files):
+        is_older = saved and os.path.isabs(unit.path) and not saved.is_of_run(unit.files)
+        if not (is_set or is_event or is_older or unit.path in launch.files):
             yield unit
 
 

@@ -1,52 +1,146 @@
-"""Where a task's program saved outside of its directory, as its own process recorded it.
+"""What a task's processes wrote outside of its directory, and left there.
 
-inside/tfdeploy_saves.py records it. These files are not fetched: the controller names them.
+inside/preload/files.c records each path. `collect` names these files; it fetches only those in the
+absolute folders of `outputs`.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 
-from .. import TYPE_CHECKING, paths, records
+from .. import TYPE_CHECKING, paths
 from ..protocol.outputs import SavedPath
+from .event_files import EVENTS, walk
+from .units import SKIPPED
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, Iterable, List, Tuple
 
     from ..records import Launch
 
-MAX_PATHS = 4
+MAX_PATHS = 64
+# Left out is what programs leave behind whatever they compute: files of the system, and paths with
+# one of these names below the user's home: hidden files, caches of modules, compilers and
+# downloads, locks, logs of absl and launchers. Empty files, links and sockets are left out, too.
+SYSTEM = ("/dev/", "/proc/", "/run/", "/sys/")
+NOISE = re.compile(
+    r"\..*|__pycache__|.*\.py[co]|site-packages|dist-packages|matplotlib-.*"
+    r"|__autograph_generated_file.*|torchinductor_.*|pymp-.*"
+    r"|tensorflow_datasets|tfhub_modules|nltk_data|torchelastic_.*|tpu_logs"
+    r"|.*\.lock(file)?|.*\.pid|.*\.log\.(INFO|WARNING|ERROR|FATAL)\..*"
+)
+# A file that was deleted was a temporary one, unless its name says that it was a result.
+RESULT = re.compile(r".*\.(keras|h5|hdf5|npz|ckpt|pth?|safetensors|onnx|index)|saved_model\.pb")
+# What is collected from a checkpoint_dir that is no folder of `outputs`, or another task's.
+CHECKPOINT = re.compile(r"checkpoint|.*\.(index|meta|data-\d+-of-\d+)")
 
 
-def saved_elsewhere(task_dir: str, launch: Launch) -> List[SavedPath]:
-    """Return the last few paths, newest first, that no folder of the launch contains.
+class Saves:
+    """The recorded paths of a task, newest first. Those of folders end with a slash."""
 
-    Several files of one folder are reported as that folder. An empty folder does not exist.
-    """
-    folders = [path for path in (*launch.outputs.folders, launch.checkpoint_dir) if path[:1] == "/"]
-    roots = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
-    saved = [path for path in _recorded(task_dir) if not os.path.join(path, "").startswith(roots)]
-    parents = [os.path.dirname(path) for path in saved if os.path.isfile(path)]
-    merged = [_parent_of_several(path, parents) for path in saved]
-    newest = list(dict.fromkeys(reversed(merged)))[:MAX_PATHS]
-    return [SavedPath(path, _exists(path)) for path in newest]
+    def __init__(self, task_dir: str, launch: Launch) -> None:
+        recorded = list(dict.fromkeys(reversed(_read(task_dir))))
+        self._files = {path: None for path in recorded if not path.endswith("/")}
+        self._folders = {path for path in recorded if path.endswith("/")}
+        self._run, self._home = _roots([os.path.dirname(task_dir), os.path.expanduser("~")])
+        self._fetched = _roots(launch.outputs.folders)
+        self._shared = _roots([launch.checkpoint_dir] if launch.checkpoint_dir[:1] == "/" else [])
+        self._is_chief = launch.is_chief
+        self._started_ns = _started_ns(task_dir)
+        self._saved = [path for path in recorded if not self._is_left_out(path)]
+
+    def is_of_run(self, files: Dict[str, Tuple[int, int]]) -> bool:
+        """Return whether any of these files, with their sizes and mtimes (ns), is younger than the
+        run, or was written by the task, which may set an older time."""
+        if any(mtime_ns >= self._started_ns for _, mtime_ns in files.values()):
+            return True
+        real_paths = map(os.path.realpath, files)
+        return any(path in self._files or self._topmost(path) != path for path in real_paths)
+
+    def left(self) -> List[str]:
+        """Return what is in no folder that is fetched. A folder that the task made stands for all
+        that it contains."""
+        return [path for path in dict.fromkeys(map(self._topmost, self._saved)) if self._has(path)]
+
+    def elsewhere(self) -> Tuple[List[SavedPath], int]:
+        """Return what is left, and the number of further paths; if nothing is, the results that
+        were deleted."""
+        left = self.left()
+        gone = [] if left else [path for path in self._saved if _is_result(path)]
+        found = [*(SavedPath(path, True) for path in left), *(SavedPath(p, False) for p in gone)]
+        return found[:MAX_PATHS], len(found[MAX_PATHS:])
+
+    def _topmost(self, path: str) -> str:
+        """Return the topmost folder, down to the path itself, that the task made and that exists;
+        the path if there is none."""
+        ends = [index + 1 for index, letter in enumerate(path) if letter == "/"]
+        made = (path[:end] for end in ends if path[:end] in self._folders)
+        return next((folder[:-1] for folder in made if os.path.isdir(folder)), path)
+
+    def _has(self, path: str) -> bool:
+        """Return whether a path is a file, or a folder with a file, that is not left out."""
+        if _is_file(path):
+            return True
+        found = (entry.path for entry in walk(path) if _is_file(entry.path))
+        return any(
+            not self._is_left_out(file) and not _is_half_written(path, file) for file in found
+        )
+
+    def _is_left_out(self, path: str) -> bool:
+        is_of_run = path.startswith(self._run)
+        above = next((root for root in (self._run, self._home) if path.startswith(root)), "")
+        names = path[len(above) :].split("/")
+        is_listed = is_of_run and names[1:2] == ["work"]  # among the outputs of another task
+        is_noise = path.startswith(SYSTEM) or any(map(NOISE.fullmatch, names))
+        return is_listed or is_noise or self._is_fetched(path)
+
+    def _is_fetched(self, path: str) -> bool:
+        name = os.path.basename(path)
+        is_collected = CHECKPOINT.fullmatch(name) or (self._is_chief and EVENTS in name)
+        return path.startswith(self._fetched) or (
+            path.startswith(self._shared) and bool(is_collected)
+        )
 
 
-def _parent_of_several(path: str, parents: List[str]) -> str:
-    """Return the folder of a file if other files were saved in it too, otherwise the path."""
-    parent = os.path.dirname(path)
-    return parent if os.path.isfile(path) and parents.count(parent) > 1 else path
+def _read(task_dir: str) -> List[str]:
+    """Return the recorded paths, the newest last. One is incomplete if the disk was full."""
+    found: List[str] = []
+    for file in (paths.older_saves(task_dir), paths.saves(task_dir)):
+        try:
+            with open(file, "rb") as record:
+                found += map(os.fsdecode, record.read().split(b"\0"))
+        except OSError:
+            continue
+    return [path for path in found if path.startswith("/")]
 
 
-def _recorded(task_dir: str) -> List[str]:
+def _started_ns(task_dir: str) -> int:
+    """Return when the run was first started, by this host's clock in ns; 0 if an older version
+    started it."""
     try:
-        return [str(path) for path in records.read(paths.saves(task_dir))]
-    except (OSError, ValueError, TypeError):
-        return []
+        return os.stat(paths.started(task_dir)).st_mtime_ns
+    except OSError:
+        return 0
 
 
-def _exists(path: str) -> bool:
+def _roots(folders: Iterable[str]) -> Tuple[str, ...]:
+    return tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)
+
+
+def _is_file(path: str) -> bool:
     try:
-        return os.path.isfile(path) or bool(os.listdir(path))
+        info = os.lstat(path)
     except OSError:
         return False
+    return stat.S_ISREG(info.st_mode) and info.st_size > 0
+
+
+def _is_half_written(folder: str, file: str) -> bool:
+    """Return whether `fetch` skips a file of a folder, because its saver has not completed it."""
+    return any(map(SKIPPED.match, file[len(folder) + 1 :].split("/")))
+
+
+def _is_result(path: str) -> bool:
+    return bool(RESULT.fullmatch(os.path.basename(path)))

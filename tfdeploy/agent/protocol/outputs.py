@@ -37,14 +37,6 @@ class CheckpointCopy(Checkpoint):
     folder: str
 
 
-class SavedPath(Message):
-    """A file or folder that the program saved outside of its directory; `exists`: it still has
-    content."""
-
-    path: str
-    exists: bool
-
-
 class PinAnswer(Message):
     """What `Pin` reports, in this order."""
 
@@ -59,15 +51,14 @@ class Linked(PinAnswer):
 
 class Pinned(PinAnswer):
     """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
-    from `checkpoint_dir`, None if it does not exist. `elsewhere` and `mtimes_ns`, the mtime of each
-    file, are None from an agent that does not report them."""
+    from `checkpoint_dir`, None if it does not exist. `mtimes_ns`, the mtime of each file, is None
+    from an agent that does not report them."""
 
     checkpoint_dir: str
     pin: str
     checkpoints: List[Checkpoint]
     bad: List[BadCheckpoint]
     there: Optional[List[str]] = None
-    elsewhere: Optional[List[SavedPath]] = None
     mtimes_ns: Optional[Dict[str, int]] = None
 
 
@@ -135,10 +126,18 @@ class SpecialFile(Message):
     what: str
 
 
+class SavedPath(Message):
+    """A file or folder that a task wrote outside of its directory; `exists`: it is still there."""
+
+    path: str
+    exists: bool
+
+
 class TaskOutputs(Message):
     """The newest unit first. `others` are files that the task's launch does not ask for;
     `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
-    deleted its own directory. None from an older agent: `special`."""
+    deleted its own directory. `elsewhere` is what it wrote in no folder that is fetched, newest
+    first, without the oldest `elsewhere_more`. None from an older agent: `special`, `elsewhere`."""
 
     folder: str
     outputs: List[OutputUnit]
@@ -146,6 +145,8 @@ class TaskOutputs(Message):
     incomplete: str = ""
     special: Optional[List[SpecialFile]] = None
     deleted: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
+    elsewhere_more: int = 0
 
 
 class ListOutputs(Request[TaskOutputs]):
@@ -287,7 +288,8 @@ class ResultsAnswer(Message):
 
 class TaskResults(ResultsAnswer):
     """What a task of a run has written in the run's folder; a `replica` counts as the
-    chief's. `incomplete` says why there may be more, "" if all is listed."""
+    chief's. `incomplete` says why there may be more, "" if all is listed. `elsewhere` is what it
+    wrote outside of the run's folder and of those that are fetched, None from an older agent."""
 
     run: str
     task: str
@@ -296,6 +298,7 @@ class TaskResults(ResultsAnswer):
     special: List[SpecialFile]
     incomplete: str
     replica: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
 
 
 class ListResults(Request[ResultsAnswer]):

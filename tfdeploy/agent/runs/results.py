@@ -9,8 +9,9 @@ import os
 
 from .. import TYPE_CHECKING, paths, records
 from ..outputs import event_files, listing, state_file
+from ..outputs.saves import MAX_PATHS, Saves
 from ..outputs.units import Unit, Walk
-from ..protocol.outputs import ResultsAnswer, TaskResults
+from ..protocol.outputs import ResultsAnswer, SavedPath, TaskResults
 from ..records import Launch
 from ..supervision.replication import output_replicas, replicas
 from . import disk
@@ -47,9 +48,20 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
         work = os.path.join(paths.work(task_dir), "")
         files = event_files.of_task(task_dir, launch.checkpoint_dir)
         units += [_of_events(file, work) for file in files if file.full_path.startswith(work)]
-    special = listing.special_files(walk, task_dir, launch)
-    listed = [unit.to_message() for unit in units]
-    return TaskResults(run, task, launch.is_chief, listed, special, walk.incomplete)
+    run_folder = os.path.join(os.path.realpath(os.path.dirname(task_dir)), "")
+    saved = Saves(task_dir, launch).left()
+    beside = [path for path in saved if path.startswith(run_folder)]
+    elsewhere = [path for path in saved if not path.startswith(run_folder)]
+    units += [unit for path in beside for unit in listing.units_at(path, path)]
+    return TaskResults(
+        run,
+        task,
+        launch.is_chief,
+        [unit.to_message() for unit in units],
+        listing.special_files(walk, task_dir, launch),
+        walk.incomplete,
+        elsewhere=[SavedPath(path, exists=True) for path in elsewhere[:MAX_PATHS]],
+    )
 
 
 def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:

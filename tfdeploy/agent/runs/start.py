@@ -133,11 +133,22 @@ def _prepare_task(launch: Launch) -> Iterator[int]:
     except BlockingIOError:
         raise start_checks.already_running(launch) from None
     try:
+        if not os.path.exists(paths.launch(task_dir)):
+            _record_start(task_dir, launch.age_s)
         records.write(paths.launch(task_dir), records.to_json(launch), PRIVATE)
         work_directory.fill(launch, paths.work(task_dir))
         yield task_lock
     finally:
         os.close(task_lock)
+
+
+def _record_start(task_dir: str, age_s: float) -> None:
+    """Give the file `started` the time at which the run was first started, on any host, by this
+    host's clock."""
+    with open(paths.started(task_dir), "w") as file:
+        if age_s:
+            at = time.time() - age_s
+            os.utime(file.fileno(), (at, at))
 
 
 def _supervise(launch: Launch, inherited: List[int]) -> None:

@@ -24,7 +24,6 @@ NEEDS_INSIDE = (
     "TFDEPLOY_CHECKPOINT_DEVICE",
     "TFDEPLOY_SAVE_ON_STOP",
     "TFDEPLOY_END_AT_EXIT",
-    SAVES,
 )
 
 
@@ -33,7 +32,7 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
 
     Raises OSError if the program cannot be run.
     """
-    env = environment(launch, dict(os.environ), mark, paths.agent(), task_dir)
+    env = environment(launch, dict(os.environ), mark, paths.agent(), os.path.realpath(task_dir))
     env.update(_preloaded_if_possible(launch, env, task_dir))
     return subprocess.Popen(
         launch.argv,
@@ -52,14 +51,13 @@ def environment(
 ) -> Dict[str, str]:
     """Return the task's environment: the host's, `base`, overridden by the launch. Pure.
 
-    The chief records in a file where its program saves outside of the task's directory.
+    `task_dir` is a path without symbolic links, for inside/preload/files.c.
     """
     env = {
         **_common(launch, base),
         process.MARK: mark,
+        SAVES: paths.saves(task_dir),
     }
-    if launch.is_chief:
-        env[SAVES] = paths.saves(task_dir)
     if any(name in env for name in NEEDS_INSIDE):
         inside = os.path.join(agent, "inside")
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [inside, env.get("PYTHONPATH", "")]))
@@ -73,7 +71,7 @@ def environment_of_user(launch: Launch, base: Dict[str, str], task_dir: str) -> 
     of the training, which would report what it saves as the task's.
     """
     env = _common(launch, base)
-    for name in NEEDS_INSIDE:
+    for name in (*NEEDS_INSIDE, SAVES):
         env.pop(name, None)
     env["PWD"] = paths.work(task_dir)
     return {**env, **_preloaded_if_possible(launch, env, task_dir)}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfdeploy.output.json_output.problems import Problem, to_problems
+from tfdeploy.output.json_output.results import SavedElsewhere
 from tfdeploy.output.json_output.shape import Shape
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class RunSummary(Shape):
     """The number of files that it has written."""
     results_collected: int
     """The number of those whose newest version is on the controller."""
+    elsewhere: list[SavedElsewhere]
+    """What it has written outside of its folder, and `fetch` has not fetched."""
     release: str
     """The id of its release."""
     name: str
@@ -134,7 +137,10 @@ class PruneDocument(Shape):
 def runs_document(runs: ProjectRuns) -> RunsDocument:
     return RunsDocument(
         project=runs.project,
-        runs=[RunSummary.of(run) for run in runs.runs],
+        runs=[
+            RunSummary.of(run, elsewhere=[SavedElsewhere.of(each) for each in run.elsewhere])
+            for run in runs.runs
+        ],
         hosts={host: _to_disk_use(disk) for host, disk in runs.disks.items()},
         errors=to_problems(runs.errors),
     )

@@ -85,10 +85,10 @@ class UnlistedFiles(Shape):
 
 @dataclass(frozen=True, kw_only=True)
 class SavedElsewhere(Shape):
-    """What a program saved outside of every folder that is fetched."""
+    """What a task wrote outside of every folder that is fetched."""
 
     task: str
-    """The task that saved it."""
+    """The task that wrote it."""
     host: str
     """The task's host."""
     path: str
@@ -122,7 +122,9 @@ class CollectDocument(Shape):
     others: list[UnlistedFiles]
     """Files that no key of hosts.toml selects."""
     elsewhere: list[SavedElsewhere]
-    """Where else the chief's program saved, newest first."""
+    """What tasks wrote outside of every folder that is fetched, the newest 64 of each task."""
+    elsewhere_more: int
+    """How many further files and folders they wrote there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,12 +222,13 @@ def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
     return TensorBoardDocument(url=url, runs=runs)
 
 
-def written_files(collected: CollectResult) -> dict[str, list[Any]]:
+def written_files(collected: CollectResult) -> dict[str, Any]:
     """Return the keys for what tasks wrote besides checkpoints, events and logs."""
     outputs = collected.outputs
     return {
         "outputs": [Output.of(output) for output in (*outputs.fetched, *outputs.unchanged)],
         "left": [SkippedOutput.of(skipped) for skipped in outputs.skipped],
         "others": [UnlistedFiles.of(unlisted) for unlisted in outputs.unlisted],
-        "elsewhere": [SavedElsewhere.of(saved) for saved in collected.elsewhere],
+        "elsewhere": [SavedElsewhere.of(saved) for saved in outputs.elsewhere],
+        "elsewhere_more": outputs.elsewhere_more,
     }

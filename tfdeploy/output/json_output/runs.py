@@ -145,7 +145,9 @@ class RunDocument(Shape):
     others: list[UnlistedFiles]
     """Files that no key of hosts.toml selects."""
     elsewhere: list[SavedElsewhere]
-    """Where else the chief's program saved, newest first."""
+    """What tasks wrote outside of every folder that is fetched, the newest 64 of each task."""
+    elsewhere_more: int
+    """How many further files and folders they wrote there."""
 
 
 def start_document(run: Run, notes: Iterable[TfdeployError]) -> StartDocument:

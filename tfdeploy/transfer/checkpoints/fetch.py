@@ -57,32 +57,17 @@ class BadCheckpoint:
 
 
 @dataclass(frozen=True)
-class SavedElsewhere:
-    """A file or folder that a task's program saved outside of every folder that is fetched.
-
-    `exists` says whether the file, or anything in the folder, is still on the host.
-    """
-
-    task: str
-    host: str
-    path: str
-    exists: bool
-
-
-@dataclass(frozen=True)
 class FetchedCheckpoints:
     """The checkpoints that arrived, newest first, and the bad ones that were skipped.
 
     `source` is the folder on the chief's host. `found_names` are a few names from it (None: it is
-    no folder, or an older agent does not report them). `elsewhere` is where else the chief's
-    program saved, newest first.
+    no folder, or an older agent does not report them).
     """
 
     source: str
     checkpoints: tuple[Checkpoint, ...]
     bad: tuple[BadCheckpoint, ...]
     found_names: tuple[str, ...] | None
-    elsewhere: tuple[SavedElsewhere, ...]
 
 
 def fetch_checkpoints(
@@ -118,10 +103,6 @@ def fetch_checkpoints(
         tuple(_parse(checkpoint) for checkpoint in answer.checkpoints),
         tuple(BadCheckpoint(bad.name, bad.error) for bad in answer.bad),
         None if answer.there is None else tuple(answer.there),
-        tuple(
-            SavedElsewhere(str(run.plan.chief.task), agent.host, saved.path, saved.exists)
-            for saved in answer.elsewhere or ()
-        ),
     )
 
 
