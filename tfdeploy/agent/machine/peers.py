@@ -1,9 +1,8 @@
 """The addresses from which other hosts may connect to a task, for inside/preload/sockets.c.
 
 Each address in hosts.toml is resolved here, as TensorFlow does. A host may connect from another
-address than that: one with two networks, or one behind NAT. Its supervisor proves with its
-task's secret that it belongs to the run. Then the address from which it did so is added, and those
-from which it says that it connects.
+address than that: one with two networks, or one behind NAT. Then its supervisor reports that
+address, signed with its task's secret. What another host reports is never resolved.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 RESOLVE_S = 2.0  # a start does not wait longer for slow name servers
 MAX_THREADS = 16
+MAX_REPORTED = 16  # addresses for each of the run's hosts: a lying host can't fill the list
 
 
 class PeerList:
@@ -40,19 +40,22 @@ class PeerList:
 
         What is an address already is added without one: each thread costs as much as ten of them.
         """
-        self._admit([name for name in self._names if _is_address(name)])
-        names = [name for name in self._names if not _is_address(name)]
+        self._admit([name for name in self._names if as_address(name) == name])
+        names = [name for name in self._names if as_address(name) != name]
         if names:
             thread = threading.Thread(target=self._resolve, args=(names,), daemon=True)
             thread.start()
             thread.join(RESOLVE_S)
 
     def add(self, addresses: Iterable[str]) -> None:
-        """Add addresses, except this host's own: on it, the user decides."""
+        """Add addresses, except this host's own: on it, the user decides. No name is resolved."""
         with self._lock:
             new = set(addresses) - self._judged
+            if len(self._judged) + len(new) > MAX_REPORTED * (len(self._names) + 1):
+                return
             self._judged |= new
-            remote = {address for address in new if not _is_local(address)}
+            found = filter(None, map(as_address, new))
+            remote = {address for address in found if not _is_local(address)}
             if remote:
                 self._listed |= remote
                 self._write()
@@ -83,16 +86,18 @@ def plain(address: str) -> str:
     return address.replace("::ffff:", "", 1).partition("%")[0]
 
 
-def _is_address(name: str) -> bool:
-    """Return whether a name is an address, as `plain` writes it."""
-    if name != plain(name):
-        return False
+def as_address(text: str) -> str:
+    """Return an address as the list has it, "" for any other text.
+
+    (inet_ntop is what the library uses; importing the module ipaddress costs a start 1.5 ms.)
+    """
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            return socket.inet_ntop(family, socket.inet_pton(family, name)) == name
-        except (OSError, ValueError):  # of the other family, or a name
+            packed = socket.inet_pton(family, text.partition("%")[0])
+            return plain(socket.inet_ntop(family, packed))
+        except (OSError, ValueError):  # of the other family, or no address
             continue
-    return False
+    return ""
 
 
 def _resolve_name(name: str) -> List[str]:

@@ -44,10 +44,8 @@ class DeadlineSocket:
         self._deadline = time.monotonic() + timeout_s
         self._buffer = b""
 
-    def addresses(self) -> List[str]:
-        """Return the addresses of both ends."""
-        ends = (self._connection.getpeername(), self._connection.getsockname())
-        return [str(end[0]) for end in ends]
+    def peer_address(self) -> str:
+        return str(self._connection.getpeername()[0])
 
     def send(self, data: bytes) -> None:
         self._limit_time()
