@@ -96,9 +96,9 @@ def dump_stacks(value: str, leader: Optional[int]) -> None:
 def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
     """Return the pid that listens on a TCP port of this host; None if there is none or /proc hides
     it. Looks at the process `likely` first."""
-    from . import sockets  # `status` and `stop` do not need it
+    from . import listeners  # `status` and `stop` do not need it
 
-    inodes = {inode for _, inode in sockets.listeners(port)}
+    inodes = {inode for _, inode in listeners.of_port(port)}
     if likely is not None and inodes & _socket_inodes(likely):
         return likely
     for pid in _pids() if inodes else []:
@@ -109,9 +109,9 @@ def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
 
 def port_user(port: int) -> Optional[int]:
     """Return the user id of the process that listens on a TCP port of this host, or None."""
-    from . import sockets  # as in port_holder
+    from . import listeners  # as in port_holder
 
-    return next((user for user, _ in sockets.listeners(port)), None)
+    return next((user for user, _ in listeners.of_port(port)), None)
 
 
 def describe(pid: int) -> str:

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tfdeploy.agent.machine import sockets
+from tfdeploy.agent.machine import listeners
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
@@ -17,8 +17,8 @@ def test_each_listener_on_a_port_is_listed_with_its_user_and_inode(address):
         port = listener.getsockname()[1]
         inode = str(os.fstat(listener.fileno()).st_ino)
         with socket.create_connection(("::1" if ":" in address else "127.0.0.1", port)):
-            assert sockets.listeners(port) == [(os.geteuid(), inode)]
-    assert sockets.listeners(port) == []
+            assert listeners.of_port(port) == [(os.geteuid(), inode)]
+    assert listeners.of_port(port) == []
 
 
 def test_the_kernel_and_its_tables_list_the_same_listeners():
@@ -26,9 +26,7 @@ def test_the_kernel_and_its_tables_list_the_same_listeners():
         port = one.getsockname()[1]
         with socket.create_server(("127.0.0.2", port)):
             asked = [
-                found
-                for family in sockets.FAMILIES
-                for found in sockets.ask_for_listeners(family, port)
+                found for family in listeners.FAMILIES for found in listeners.ask(family, port)
             ]
             assert len(asked) == 2
-            assert sorted(sockets.listed_listeners(port)) == sorted(asked)
+            assert sorted(listeners.listed(port)) == sorted(asked)
