@@ -8,7 +8,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import GUARDED, OPEN
+from tfdeploy.agent.records import GUARDED, OPEN, STRICT
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
     format_count,
@@ -38,8 +38,10 @@ MAX_PACKAGES = 5
 # A larger plan is shown by its first tasks and one example of each job.
 MANY_TASKS = 200
 MAX_VALUE = 1000  # characters, of a large plan
+ADMITTED = "your processes on a task's host, and all users of the run's other hosts, can connect"
 NETWORKS = {
-    GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
+    GUARDED: f"guarded: {ADMITTED}; status names ports that are not covered, such as UDP",
+    STRICT: f"strict: {ADMITTED}; a task that opens a port that is not covered, such as UDP, ends",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
 }
 

@@ -32,6 +32,7 @@ watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
 watch.PROBE_TIMEOUT_S, watch.PROBE_EVERY_S = 1.0, 1.0
 watch.SETTLED_S = float(os.environ.get("SETTLED_S", 0.1))
 watch.STALL_CHECK_EVERY_S, watch.READY_MARGIN_S = 0.1, 0.1
+watch.EXPOSED_CHECK_EVERY_S = 0.1
 nvidia.SAMPLE_CPU_SHARE = 1.0
 gpu_history.EVERY_S, gpu_history.TICK_S = 0.1, 0.05
 heartbeat.INTERVAL_S = 0.05

@@ -6,6 +6,7 @@ import socket
 import struct
 
 from .. import TYPE_CHECKING
+from ..protocol.record import Record
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Tuple
@@ -14,13 +15,24 @@ if TYPE_CHECKING:
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
 ERROR, DONE = 2, 3
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
-LISTEN = 10
+LISTEN, CLOSE = 10, 7
+# The protocol's number, and the state of a socket at which anybody may arrive.
+PROTOCOLS = {"tcp": (socket.IPPROTO_TCP, LISTEN), "udp": (socket.IPPROTO_UDP, CLOSE)}
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
 # inet_diag_req_v2: family, protocol, attributes, states, port; the rest is 0
 REQUEST = struct.Struct("=BBBxI2s46s")
+PORT = slice(4, 6)  # of an inet_diag_msg: the socket's own
 USER_AND_INODE = struct.Struct("=64xII")  # the last fields of an inet_diag_msg
 DIAG_TIMEOUT_S = 2.0
 DIAG_BYTES = 1 << 17
+
+
+class Listener(Record):
+    """A socket at which anybody may arrive."""
+
+    inode: str
+    port: int
+    protocol: str
 
 
 def of_port(port: int) -> List[Tuple[int, str]]:
@@ -42,15 +54,39 @@ def ask(family: int, port: int) -> Iterator[Tuple[int, str]]:
         yield user, str(inode)
 
 
-def diagnose(family: int, states: int, port: int = 0, attributes: int = 0) -> Iterator[bytes]:
+def of_user(user: int) -> List[Listener]:
+    """Return the sockets of a user at which anybody may arrive: TCP that listens, and UDP without a
+    peer. As above, the kernel's tables are read if it has no answer."""
+    found: List[Listener] = []
+    for protocol, (number, state) in PROTOCOLS.items():
+        try:
+            for family in FAMILIES:
+                for message in diagnose(family, 1 << state, protocol=number):
+                    owner, inode = USER_AND_INODE.unpack_from(message)
+                    port = int.from_bytes(message[PORT], "big")
+                    if owner == user:
+                        found.append(Listener(str(inode), port, protocol))
+        except OSError:
+            rows = listed_sockets(protocol, state)
+            found += [
+                Listener(inode, port, protocol) for port, owner, inode in rows if owner == user
+            ]
+    return found
+
+
+def diagnose(
+    family: int,
+    states: int,
+    port: int = 0,
+    attributes: int = 0,
+    protocol: int = socket.IPPROTO_TCP,
+) -> Iterator[bytes]:
     """Yield the inet_diag_msg of each TCP socket of this network namespace that is in one of the
     states, a bit each, with the attributes, a bit each: sock_diag(7). Port 0 is any port.
 
     Raises OSError if the kernel does not report them.
     """
-    request = REQUEST.pack(
-        family, socket.IPPROTO_TCP, attributes, states, port.to_bytes(2, "big"), b""
-    )
+    request = REQUEST.pack(family, protocol, attributes, states, port.to_bytes(2, "big"), b"")
     size = HEADER.size + len(request)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(DIAG_TIMEOUT_S)
@@ -73,14 +109,21 @@ def aligned(size: int) -> int:
 
 
 def listed(port: int) -> Iterator[Tuple[int, str]]:
-    """Read /proc. Source: proc(5): column 2 is address:port in hex, 4 the state, 8 the user, 10 the
-    inode."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    """Read /proc instead."""
+    for each, user, inode in listed_sockets("tcp", LISTEN):
+        if each == port:
+            yield user, inode
+
+
+def listed_sockets(protocol: str, state: int) -> Iterator[Tuple[int, int, str]]:
+    """Yield the port, the user and the inode of each socket in a state. Source: proc(5): column 2
+    is address:port in hex, 4 the state, 8 the user, 10 the inode."""
+    for table in (protocol, protocol + "6"):
         try:
-            with open(table, "rb") as file:
+            with open("/proc/net/" + table, "rb") as file:
                 rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue
         for row in rows:
-            if row[3] == b"0A" and int(row[1].rpartition(b":")[2], 16) == port:
-                yield int(row[7]), row[9].decode()
+            if int(row[3], 16) == state:
+                yield int(row[1].rpartition(b":")[2], 16), int(row[7]), row[9].decode()

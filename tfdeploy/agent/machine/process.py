@@ -99,12 +99,14 @@ def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
     from . import listeners  # `status` and `stop` do not need it
 
     inodes = {inode for _, inode in listeners.of_port(port)}
-    if likely is not None and inodes & _socket_inodes(likely):
+    if likely is not None and inodes & socket_inodes(likely):
         return likely
-    for pid in _pids() if inodes else []:
-        if inodes & _socket_inodes(pid):
-            return pid
-    return None
+    return holder(inodes) if inodes else None
+
+
+def holder(inodes: Set[str]) -> Optional[int]:
+    """Return a process that has one of these sockets open; None if /proc hides it."""
+    return next((pid for pid in _pids() if inodes & socket_inodes(pid)), None)
 
 
 def port_user(port: int) -> Optional[int]:
@@ -116,10 +118,14 @@ def port_user(port: int) -> Optional[int]:
 
 def describe(pid: int) -> str:
     """Return for example `pid 412 (python3 train.py), worker:0 of run …`, as far as readable."""
-    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-    text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
-    parts = read_mark(pid)
+    text, parts = name(pid), read_mark(pid)
     return "{}, {} of run {} of {}".format(text, *parts[::-1]) if parts else text
+
+
+def name(pid: int) -> str:
+    """Return for example `pid 412 (python3 train.py)`, as far as readable."""
+    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
 
 
 def read_mark(pid: int) -> Optional[Tuple[str, str, str]]:
@@ -191,7 +197,8 @@ def _disable_core_file(pid: int) -> None:
         pass
 
 
-def _socket_inodes(pid: int) -> Set[str]:
+def socket_inodes(pid: int) -> Set[str]:
+    """Return the inodes of the sockets that a process has open, as far as readable."""
     folder = "/proc/{}/fd".format(pid)
     inodes = set()
     try:

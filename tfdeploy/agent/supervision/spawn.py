@@ -9,7 +9,7 @@ import subprocess
 
 from .. import TYPE_CHECKING, paths
 from ..machine import preload, process
-from ..records import GUARDED
+from ..records import OPEN
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -104,7 +104,7 @@ def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) 
     It comes last: what the user preloads, an allocator for example, is found before it.
     """
     variables = {"LD_PRELOAD": ":".join(filter(None, [env.get("LD_PRELOAD", ""), library]))}
-    if launch.network == GUARDED:
+    if launch.network != OPEN:
         variables[PEERS] = paths.peers(task_dir)
     return variables
 

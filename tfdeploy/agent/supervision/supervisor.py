@@ -144,7 +144,7 @@ class Supervisor:
             return Exit(127, reason=reason, final=True), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
         state = records.READY if self.launch.health_port is None else records.RUNNING
-        self.write(state, pid=child.pid, restarts=len(self.attempts) - 1)
+        self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         order = self._order = self._watch(child)
         if order is None:
             return self._exit_by_itself(child), ""
@@ -161,8 +161,18 @@ class Supervisor:
             if self.state.state != records.READY:
                 self.write(records.READY)
 
+        def on_exposed(ports: str) -> None:
+            self._store(replace(self.state, exposed=ports))
+
         watch = Watch(
-            child, self.launch, self.task_dir, self.mark, self.log, self._run_order, on_ready
+            child,
+            self.launch,
+            self.task_dir,
+            self.mark,
+            self.log,
+            self._run_order,
+            on_ready,
+            on_exposed,
         )
         return watch.wait()
 
