@@ -16,8 +16,8 @@ from unittest import mock
 from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent import records
-from tfdeploy.agent.machine import peers
-from tfdeploy.agent.machine.peers import PeerList
+from tfdeploy.agent.machine.guard import peers
+from tfdeploy.agent.machine.guard.peers import PeerList
 from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.supervision import membership, signing
 

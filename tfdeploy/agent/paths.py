@@ -213,6 +213,10 @@ def peers(task_dir: str) -> str:
     return os.path.join(task_dir, "peers")
 
 
+def source_ports(task_dir: str) -> str:
+    return os.path.join(task_dir, "source-ports")
+
+
 def work(task_dir: str) -> str:
     return os.path.join(task_dir, "work")
 

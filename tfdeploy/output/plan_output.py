@@ -41,7 +41,8 @@ MAX_VALUE = 1000  # characters, of a large plan
 ADMITTED = "your processes on a task's host, and all users of the run's other hosts, can connect"
 NETWORKS = {
     GUARDED: f"guarded: {ADMITTED}; status names ports that are not covered, such as UDP",
-    STRICT: f"strict: {ADMITTED}; a task that opens a port that is not covered, such as UDP, ends",
+    STRICT: "strict: only your processes on the run's hosts can connect; a task that opens a port "
+    "that is not covered, such as UDP, ends",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
 }
 

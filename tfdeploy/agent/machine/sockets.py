@@ -11,7 +11,7 @@ import time
 from .. import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Sequence
 
 CHUNK = 1 << 16
 MAX_CONNECTIONS = 64
@@ -72,26 +72,38 @@ class DeadlineSocket:
         self._connection.settimeout(left_s)
 
 
-def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+def connect(
+    host: str, port: int, timeout_s: float, source_ports: Sequence[int] = (0,)
+) -> socket.socket:
     """Return a connection to `host`, a name or address in plain ASCII (hosts.toml allows no other).
 
-    Raises OSError, including socket.timeout.
+    It comes from the first of `source_ports` that has no such connection yet; 0 is any port. Raises
+    OSError, including socket.timeout.
     """
     # For a str Python loads its tables of international names, which takes 2 ms; for bytes not.
     name: Any = host.encode()
     errors: List[OSError] = []
     for family, kind, protocol, _, address in socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM):
-        try:
-            return _connect_socket(socket.socket(family, kind, protocol), address, timeout_s)
-        except OSError as error:
-            errors.append(error)
+        for source_port in source_ports:
+            try:
+                plain = socket.socket(family, kind, protocol)
+                return _connect_socket(plain, address, timeout_s, source_port)
+            except OSError as error:
+                errors.append(error)
+                if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                    break
     # A name may also have an address that this machine has no network for (::1 without IPv6). A
     # refused connection says more than that error.
     raise max(errors, key=lambda error: isinstance(error, ConnectionRefusedError))
 
 
-def _connect_socket(connection: socket.socket, address: Any, timeout_s: float) -> socket.socket:
+def _connect_socket(
+    connection: socket.socket, address: Any, timeout_s: float, source_port: int
+) -> socket.socket:
     try:
+        if source_port:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            connection.bind(("", source_port))
         connection.settimeout(timeout_s)
         connection.connect(address)
         return connection

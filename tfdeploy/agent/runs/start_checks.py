@@ -6,7 +6,8 @@ import os
 
 from .. import TYPE_CHECKING, paths
 from ..environments import marker
-from ..machine import lock, preload
+from ..machine import lock
+from ..machine.guard import preload
 from ..records import OPEN, is_url
 from ..refusal import Refusal
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from .. import TYPE_CHECKING
-from ..machine import listeners, preload, process
+from ..machine import listeners, process
+from ..machine.guard import preload
 
 if TYPE_CHECKING:
     from typing import Dict, List, Set

@@ -13,7 +13,7 @@ import threading
 import time
 
 from .. import TYPE_CHECKING
-from ..machine.peers import plain
+from ..machine.guard.peers import plain
 from ..machine.sockets import ConnectionServer
 from ..protocol.record import Record, field, replace
 from ..records import ENDED, HeartbeatSettings, TaskState
@@ -146,7 +146,7 @@ class HeartbeatServer:
             question.state,
             messages.text(question.reason),
             question.asked,
-            messages.addresses(question.sources),
+            messages.few(question.sources),
             question.of_run,
             question.silent,
             messages.text(question.cause),

@@ -7,7 +7,7 @@ Untrusted: none of them may end a supervisor.
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from ..machine.peers import as_address
+from ..machine.guard.peers import as_source
 from ..protocol.message import Invalid, Message, parse
 from ..protocol.record import field
 from .signing import Untrusted
@@ -26,7 +26,7 @@ class Question(Message):
 
     `asked` is the sender's own clock in ns: of two reports of a task, the later one counts. Only a
     report has a `state`. `sources` are the addresses from which the sender's host connects to
-    others. For the other fields see HeartbeatServer.
+    others, with the ports if only these are its user's. For the other fields see HeartbeatServer.
     """
 
     asked: int = 0
@@ -89,6 +89,6 @@ def text(value: str) -> str:
     return value[:MAX_TEXT]
 
 
-def addresses(sources: List[str]) -> List[str]:
-    """Return the first few addresses among what a task says are its own."""
-    return [found for found in map(as_address, sources[:MAX_SOURCES]) if found]
+def few(sources: List[str]) -> List[str]:
+    """Return the first few sources that a task says are its own, without what are none."""
+    return [found for found in map(as_source, sources[:MAX_SOURCES]) if found]

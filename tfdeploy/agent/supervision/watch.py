@@ -7,7 +7,8 @@ import signal
 import time
 
 from .. import TYPE_CHECKING
-from ..machine import grpc_health, preload, process
+from ..machine import grpc_health, process
+from ..machine.guard import preload
 from ..records import BACKOFF, FAILED, OPEN, STRICT
 from .exposed_ports import ExposedPorts
 from .termination import Order

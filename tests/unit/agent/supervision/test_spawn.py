@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.builders import make_launch
 
-from tfdeploy.agent.machine import preload
+from tfdeploy.agent.machine.guard import preload
 from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"

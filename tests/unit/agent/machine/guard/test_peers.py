@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tfdeploy.agent.machine import peers as peers_module
-from tfdeploy.agent.machine.peers import MAX_REPORTED, PeerList, as_address, plain
+from tfdeploy.agent.machine.guard import peers as peers_module
+from tfdeploy.agent.machine.guard.peers import MAX_REPORTED, PeerList, as_address, as_source, plain
 
 EVENTS = ("os.rename", "_thread.start_new_thread")
 counted: list[str] = []
@@ -90,6 +90,20 @@ def test_a_host_that_reports_addresses_without_end_does_not_fill_the_list(tmp_pa
     for number in range(50):
         peers.add([f"10.0.{number}.{host}" for host in range(10)])
     assert len(listed(tmp_path / "peers")) <= 2 * MAX_REPORTED
+
+
+def test_a_list_with_ports_has_no_address_without_them(tmp_path):
+    file = tmp_path / "peers"
+    peers = PeerList(str(file), ["192.0.2.7", "127.0.0.1"], (21000, 21127))
+    peers.resolve()
+    assert "127.0.0.1 21000 21127" in peers.sources()
+    peers.add(["192.0.2.8", "192.0.2.7 21000 21127", "127.0.0.1 9 9"])
+    assert listed(file) == ["192.0.2.7 21000 21127"]
+
+
+@pytest.mark.parametrize("ports", ["0 9", "9 8", "1 65536", "1", "1 2 3", "a b", "-1 9", "1\n2"])
+def test_what_are_no_ports_is_no_source(ports):
+    assert as_source("192.0.2.7 " + ports) == ""
 
 
 def test_a_name_without_an_address_admits_nobody(tmp_path):
