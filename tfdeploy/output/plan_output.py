@@ -38,11 +38,11 @@ MAX_PACKAGES = 5
 # A larger plan is shown by its first tasks and one example of each job.
 MANY_TASKS = 200
 MAX_VALUE = 1000  # characters, of a large plan
-ADMITTED = "your processes on a task's host, and all users of the run's other hosts, can connect"
 NETWORKS = {
-    GUARDED: f"guarded: {ADMITTED}; status names ports that are not covered, such as UDP",
+    GUARDED: "guarded: your processes on a task's host, and all users of the run's other hosts, "
+    'can connect (network = "strict": only your user); status names ports that are not covered',
     STRICT: "strict: only your processes on the run's hosts can connect; a task that opens a port "
-    "that is not covered, such as UDP, ends",
+    "that is not covered ends",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
 }
 

@@ -154,6 +154,11 @@ def read(pid: int, name: str) -> bytes:
         return b""
 
 
+def is_readable(pid: int) -> bool:
+    """Return whether this user may see which files and sockets a process has open."""
+    return os.access("/proc/{}/fd".format(pid), os.R_OK)
+
+
 def send_signal(pid: int, number: int) -> None:
     """Send a signal to a process that may already have ended."""
     try:

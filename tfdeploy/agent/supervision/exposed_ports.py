@@ -45,7 +45,7 @@ class ExposedPorts:
     def _judge(self, new: List[Listener]) -> Dict[str, str]:
         pids = process.task_processes(self._mark, self._leader, os.getpid())
         opened = {pid: process.socket_inodes(pid) for pid in pids}
-        hidden = [pid for pid in pids if not os.access("/proc/{}/fd".format(pid), os.R_OK)]
+        hidden = [pid for pid in pids if not process.is_readable(pid)]
         return {found.inode: _exposed(found, opened, hidden) for found in new}
 
 
