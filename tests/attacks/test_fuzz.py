@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from support.builders import FILE, hosts_toml, make_inventory
 
+from attacks import signed_messages
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.outputs import state_file
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 FOLDER = tempfile.TemporaryDirectory()
 SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
-INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each of 8 kinds: 20,000
+INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each kind
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
 MAX_CPU_S = 0.5
 MAX_BYTES = 64 << 20
@@ -218,6 +219,8 @@ KINDS = {
     "events of a run": (read_events_of_run, answers_of(FOLLOW)),
     "event files": (read_event_file, EVENT_FILES),
     "state files": (read_state_file, STATE_FILES),
+    "questions of a host": (signed_messages.read_question, signed_messages.QUESTIONS),
+    "answers of the chief's host": (signed_messages.read_answer, signed_messages.ANSWERS),
 }
 
 

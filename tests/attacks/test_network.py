@@ -103,6 +103,25 @@ def test_another_user_of_a_host_gets_no_answer(tmp_path):
         site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
 
 
+def test_another_user_of_another_host_of_the_run_gets_no_answer_from_a_strict_task(tmp_path):
+    with training(tmp_path, "train_async.py", hosts=HOSTS, top={"network": "strict"}) as site:
+        site.start()
+        ps, chief = servers()
+        for machine, endpoint in (("chief", ps), ("ps0", chief)):
+            for user in ("nobody", "trainer"):  # trainer: not from a port of a task
+                assert call(machine, [endpoint], user=user) == ["UNAVAILABLE"] * len(METHODS)
+        assert call(STRANGER, servers()) == ["UNAVAILABLE"] * len(METHODS) * len(HOSTS)
+        site.wait_for_step("worker:0", "chief", beyond=site.step("worker:0", "chief"))
+        assert site.states() == {"ps:0": "READY", "worker:0": "READY"}
+
+
+def test_another_user_of_another_host_of_the_run_reaches_a_guarded_task_as_plan_says(tmp_path):
+    with training(tmp_path, "train_async.py", hosts=HOSTS) as site:
+        site.start()
+        assert call("ps0", servers()[1:], METHODS[:1], user="nobody") == ["OK"]
+        assert "all users of the run's other hosts" in site.ok("plan")
+
+
 def test_an_open_network_answers_a_stranger_and_says_so(tmp_path):
     with training(tmp_path, "train_async.py", hosts=HOSTS, top={"network": "open"}) as site:
         site.start()

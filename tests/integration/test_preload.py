@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import as_unprivileged_user, end_processes, start_python
+from support.ports import free_port
 
 import tfdeploy
 
@@ -77,12 +78,23 @@ for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"):
     options.append(client.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)))
 print(*options, flush=True)
 """
+# Prints the ports from which it connects to a server: of three sockets, and of one that is bound.
+CONNECT_OFTEN = """
+import socket, sys
+bound, kept = int(sys.argv[2]), []
+for port in (0, 0, 0, bound):
+    kept.append(socket.socket())
+    if port:
+        kept[-1].bind(("", port))
+    kept[-1].connect(("127.0.0.1", int(sys.argv[1])))
+print(*(client.getsockname()[1] for client in kept), flush=True)
+"""
 # Prints whether a process has loaded the library, without and with LD_PRELOAD.
 PREPARE = """
 import subprocess, sys
 package, sys.argv[0] = sys.argv[1:]
 sys.path.insert(0, package)
-from tfdeploy.agent.machine import preload
+from tfdeploy.agent.machine.guard import preload
 for env in ({}, {"LD_PRELOAD": preload.prepare()}):
     words = [sys.executable, "-S", "-c", "print('up', flush=True); input()"]
     with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -205,6 +217,31 @@ def test_a_program_keeps_the_keepalive_that_it_has_set(listen):
     connected = start_python(CONNECT, str(port), "99", env=env)
     end_processes([connected])
     assert connected.first_line.startswith("1 99 ")
+
+
+def test_a_program_connects_from_the_ports_of_its_task_and_from_each_once(listen):
+    first, own = next(port for port in iter(free_port, 0) if is_free(port + 1)), free_port()
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY)}
+    env["TFDEPLOY_SOURCE_PORTS"] = f"{first} {first + 1}"
+    connected = start_python(CONNECT_OFTEN, str(listen(guarded=False)), str(own), env=env)
+    end_processes([connected])
+    used = [int(word) for word in connected.first_line.split()]
+    assert sorted(used[:2]) == [first, first + 1]
+    assert used[2] not in used[:2]  # from any other port, so that other hosts refuse it
+    assert used[3] == own  # the program has chosen it
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("ports", ["", "x", "9", "9 8"])
+def test_ports_of_a_task_that_make_no_sense_are_none(listen, ports):
+    env = {**os.environ, "LD_PRELOAD": str(LIBRARY), "TFDEPLOY_SOURCE_PORTS": ports}
+    connected = start_python(CONNECT, str(listen(guarded=False)), env=env)
+    end_processes([connected])
+    assert connected.first_line == "1 15 15 20"
 
 
 @pytest.mark.parametrize(("processor", "machine"), [("x86_64", 62), ("aarch64", 183)])

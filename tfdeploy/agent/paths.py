@@ -226,6 +226,10 @@ def peers(task_dir: str) -> str:
     return os.path.join(task_dir, "peers")
 
 
+def source_ports(task_dir: str) -> str:
+    return os.path.join(task_dir, "source-ports")
+
+
 def held(folder: str, kind: str) -> str:
     """Return where files of a task's folder, or of a run's, are held; see outputs/held.py."""
     return os.path.join(folder, "held", kind)

@@ -25,7 +25,7 @@ STOPPED = "STOPPED"
 LOST = "LOST"
 UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
 SERVER, PORT, PROCESS = "server", "port", "process"
-GUARDED, OPEN = "guarded", "open"
+GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
 # can have this character.
 TASK_DIRECTORY = "\0"
@@ -154,7 +154,8 @@ class Launch(Record):
       python.
     - `age_s` is how long ago the run was first started, 0 for its first start.
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
-      own host only processes of its user; if OPEN, everybody.
+      own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
+      it opens a port that the guard does not cover.
     """
 
     project: str
@@ -223,7 +224,8 @@ class TaskState(Record):
     of the host's boot: after the next boot, pids mean nothing. `exit` is the process's last exit
     code, negative for a signal, None before the first. `reason` is for users; `cause` is the task
     whose end made this one end. `planned` says that max_duration_s ended the task, `others_ended`
-    that all other tasks have reported their end to the chief.
+    that all other tasks have reported their end to the chief. `exposed` names the ports of the task
+    that the guard does not cover, and their processes.
     """
 
     state: str
@@ -236,6 +238,7 @@ class TaskState(Record):
     cause: str = ""
     planned: bool = False
     others_ended: bool = False
+    exposed: str = ""
 
 
 class LogProgress(Record):
@@ -263,7 +266,7 @@ class TaskReport(Record):
     the last training step in its event files and its age; `quiet_s` is how long neither its log nor
     its event files have changed. All three are None without such files. `log_progress` is what the
     log says itself. `log` has the last lines of the task's log, if they were requested. `notice`
-    says which notification of the run's end has failed, "" for none.
+    says which notification of the run's end has failed, "" for none. `exposed` is the state's.
     """
 
     task: str
@@ -282,6 +285,7 @@ class TaskReport(Record):
     log_progress: Optional[LogProgress] = None
     log: List[str] = field(default_factory=list)
     notice: str = ""
+    exposed: str = ""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -339,7 +339,7 @@ class FileFields(Table):
     project: Name
     ssh_config: LocalPath | None = None
     keep_connections_s: Seconds = 300.0
-    network: Literal["guarded", "open"] = "guarded"
+    network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
     data: dict[Place, DataSet] = {}
     env: PythonEnvironment | None = None

@@ -8,7 +8,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import GUARDED, OPEN
+from tfdeploy.agent.records import GUARDED, OPEN, STRICT
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
     format_count,
@@ -39,7 +39,10 @@ MAX_PACKAGES = 5
 MANY_TASKS = 200
 MAX_VALUE = 1000  # characters, of a large plan
 NETWORKS = {
-    GUARDED: "guarded: only the run's hosts, and your processes on them, can connect to its tasks",
+    GUARDED: "guarded: your processes on a task's host, and all users of the run's other hosts, "
+    'can connect (network = "strict": only your user); status names ports that are not covered',
+    STRICT: "strict: only your processes on the run's hosts can connect; a task that opens a port "
+    "that is not covered ends",
     OPEN: "open: everybody who reaches the hosts can connect to its tasks",
 }
 

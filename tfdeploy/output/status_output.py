@@ -36,6 +36,7 @@ class StatusOutput(Terminal):
         """Print the rows, except those that were printed while others were waited for."""
         self._print_new_rows(status, status.tasks)
         self._print_notices(status)
+        self._print_exposed(status)
         self._shown.clear()
 
     def _print_new_rows(self, status: RunStatus, tasks: Sequence[TaskStatus]) -> None:
@@ -63,6 +64,13 @@ class StatusOutput(Terminal):
                 notice = escape_line(task.report.notice)
                 log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
                 self.print_text(f"{notice} (see {log})")
+
+    def _print_exposed(self, status: RunStatus) -> None:
+        """Print the ports that the guard does not cover."""
+        for task in status.tasks:
+            if task.report and task.report.exposed:
+                ports, name = escape_line(task.report.exposed), task.placement.task
+                self.print_text(f"{name}: the guard does not cover {ports}: everybody can connect")
 
     def _print_hidden(self, rows: Sequence[Row], hidden: Sequence[str]) -> None:
         """Print reasons below a table without that column, and name the other hidden columns."""

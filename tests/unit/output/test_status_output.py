@@ -64,6 +64,15 @@ def test_rows_that_were_shown_while_others_were_waited_for_are_not_repeated(prin
     assert [line.split()[0] for line in lines] == ["run", "TASK", "worker:0", "TASK", "ps:0"]
 
 
+def test_ports_that_the_guard_does_not_cover_are_shown(printed):
+    exposed = "udp port 9 of pid 7 (a\nb)"
+    status = status_of(None, make_report(exposed=exposed))
+    lines = printed(lambda console: console.print_status(status)).splitlines()
+    assert lines[-1] == (
+        r"worker:0: the guard does not cover udp port 9 of pid 7 (a\nb): everybody can connect"
+    )
+
+
 def test_a_value_from_a_host_cannot_look_like_a_row_of_its_own(printed):
     forged = "exit 1\nps:0  p  2222  -  7  READY"
     status = status_of(None, make_report(state="FAILED\nREADY", reason=forged))

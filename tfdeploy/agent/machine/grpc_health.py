@@ -20,7 +20,7 @@ from ..records import SERVER
 from .sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
-    from typing import Iterator, Optional, Tuple
+    from typing import Iterator, Optional, Sequence, Tuple
 
     from ..records import Launch
 
@@ -63,10 +63,12 @@ def task_health(launch: Launch, timeout_s: float = 3.0) -> str:
     return NOT_LISTENING if port_holder(port) is None else READY
 
 
-def probe(host: str, port: int, task: str, timeout_s: float = 3.0) -> Health:
+def probe(
+    host: str, port: int, task: str, timeout_s: float = 3.0, source_ports: Sequence[int] = (0,)
+) -> Health:
     """Find out whether `task` (for example `worker:1`) answers at host:port. Never raises."""
     try:
-        with connect(host, port, timeout_s) as connection:
+        with connect(host, port, timeout_s, source_ports) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return _call_get_status(DeadlineSocket(connection, timeout_s), host, task)
     except ConnectionRefusedError:

@@ -96,30 +96,36 @@ def dump_stacks(value: str, leader: Optional[int]) -> None:
 def port_holder(port: int, likely: Optional[int] = None) -> Optional[int]:
     """Return the pid that listens on a TCP port of this host; None if there is none or /proc hides
     it. Looks at the process `likely` first."""
-    from . import sockets  # `status` and `stop` do not need it
+    from . import listeners  # `status` and `stop` do not need it
 
-    inodes = {inode for _, inode in sockets.listeners(port)}
-    if likely is not None and inodes & _socket_inodes(likely):
+    inodes = {inode for _, inode in listeners.of_port(port)}
+    if likely is not None and inodes & socket_inodes(likely):
         return likely
-    for pid in _pids() if inodes else []:
-        if inodes & _socket_inodes(pid):
-            return pid
-    return None
+    return holder(inodes) if inodes else None
+
+
+def holder(inodes: Set[str]) -> Optional[int]:
+    """Return a process that has one of these sockets open; None if /proc hides it."""
+    return next((pid for pid in _pids() if inodes & socket_inodes(pid)), None)
 
 
 def port_user(port: int) -> Optional[int]:
     """Return the user id of the process that listens on a TCP port of this host, or None."""
-    from . import sockets  # as in port_holder
+    from . import listeners  # as in port_holder
 
-    return next((user for user, _ in sockets.listeners(port)), None)
+    return next((user for user, _ in listeners.of_port(port)), None)
 
 
 def describe(pid: int) -> str:
     """Return for example `pid 412 (python3 train.py), worker:0 of run …`, as far as readable."""
-    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
-    text = "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
-    parts = read_mark(pid)
+    text, parts = name(pid), read_mark(pid)
     return "{}, {} of run {} of {}".format(text, *parts[::-1]) if parts else text
+
+
+def name(pid: int) -> str:
+    """Return for example `pid 412 (python3 train.py)`, as far as readable."""
+    command = read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    return "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
 
 
 def read_mark(pid: int) -> Optional[Tuple[str, str, str]]:
@@ -146,6 +152,11 @@ def read(pid: int, name: str) -> bytes:
         return filesystem.read_bytes("/proc/{}/{}".format(pid, name))
     except OSError:  # the process ended, or belongs to another user
         return b""
+
+
+def is_readable(pid: int) -> bool:
+    """Return whether this user may see which files and sockets a process has open."""
+    return os.access("/proc/{}/fd".format(pid), os.R_OK)
 
 
 def send_signal(pid: int, number: int) -> None:
@@ -191,7 +202,8 @@ def _disable_core_file(pid: int) -> None:
         pass
 
 
-def _socket_inodes(pid: int) -> Set[str]:
+def socket_inodes(pid: int) -> Set[str]:
+    """Return the inodes of the sockets that a process has open, as far as readable."""
     folder = "/proc/{}/fd".format(pid)
     inodes = set()
     try:

@@ -1,35 +1,22 @@
-"""TCP connections between hosts: connect, listen, serve, and exchange data before a deadline; who
-listens on a port of this host."""
+"""TCP connections between hosts: connect, listen, serve, and exchange data before a deadline."""
 
 from __future__ import annotations
 
 import _thread
 import errno
 import socket
-import struct
 import threading
 import time
 
 from .. import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Sequence
 
 CHUNK = 1 << 16
 MAX_CONNECTIONS = 64
 EVICT_S = 0.5
 BACKLOG = 256
-# Sources: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h.
-NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
-ERROR, DONE = 2, 3
-FAMILIES = (socket.AF_INET, socket.AF_INET6)
-LISTEN = 10
-HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-# inet_diag_req_v2: family, protocol, attributes, states, port; the rest is 0
-REQUEST = struct.Struct("=BBBxI2s46s")
-USER_AND_INODE = struct.Struct("=64xII")  # the last fields of an inet_diag_msg
-DIAG_TIMEOUT_S = 2.0
-DIAG_BYTES = 1 << 17
 
 
 class DeadlineSocket:
@@ -44,10 +31,8 @@ class DeadlineSocket:
         self._deadline = time.monotonic() + timeout_s
         self._buffer = b""
 
-    def addresses(self) -> List[str]:
-        """Return the addresses of both ends."""
-        ends = (self._connection.getpeername(), self._connection.getsockname())
-        return [str(end[0]) for end in ends]
+    def peer_address(self) -> str:
+        return str(self._connection.getpeername()[0])
 
     def send(self, data: bytes) -> None:
         self._limit_time()
@@ -87,26 +72,38 @@ class DeadlineSocket:
         self._connection.settimeout(left_s)
 
 
-def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+def connect(
+    host: str, port: int, timeout_s: float, source_ports: Sequence[int] = (0,)
+) -> socket.socket:
     """Return a connection to `host`, a name or address in plain ASCII (hosts.toml allows no other).
 
-    Raises OSError, including socket.timeout.
+    It comes from the first of `source_ports` that has no such connection yet; 0 is any port. Raises
+    OSError, including socket.timeout.
     """
     # For a str Python loads its tables of international names, which takes 2 ms; for bytes not.
     name: Any = host.encode()
     errors: List[OSError] = []
     for family, kind, protocol, _, address in socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM):
-        try:
-            return _connect_socket(socket.socket(family, kind, protocol), address, timeout_s)
-        except OSError as error:
-            errors.append(error)
+        for source_port in source_ports:
+            try:
+                plain = socket.socket(family, kind, protocol)
+                return _connect_socket(plain, address, timeout_s, source_port)
+            except OSError as error:
+                errors.append(error)
+                if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                    break
     # A name may also have an address that this machine has no network for (::1 without IPv6). A
     # refused connection says more than that error.
     raise max(errors, key=lambda error: isinstance(error, ConnectionRefusedError))
 
 
-def _connect_socket(connection: socket.socket, address: Any, timeout_s: float) -> socket.socket:
+def _connect_socket(
+    connection: socket.socket, address: Any, timeout_s: float, source_port: int
+) -> socket.socket:
     try:
+        if source_port:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            connection.bind(("", source_port))
         connection.settimeout(timeout_s)
         connection.connect(address)
         return connection
@@ -128,6 +125,36 @@ def listen(port: int, backlog: Optional[int] = None) -> socket.socket:
     )
 
 
+class Places:
+    """A limited number of connections at a time. If all are taken, a new one gets the oldest's."""
+
+    def __init__(self) -> None:
+        self._free = threading.Semaphore(MAX_CONNECTIONS)
+        self._taken: Dict[socket.socket, None] = {}  # the oldest first
+
+    def take(self, connection: socket.socket) -> bool:
+        """Take a place. Return False if there is none, also after the oldest was hung up on."""
+        if not self._free.acquire(blocking=False):
+            for oldest in list(self._taken)[:1]:
+                _hang_up(oldest)
+            if not self._free.acquire(timeout=EVICT_S):
+                return False
+        self._taken[connection] = None
+        return True
+
+    def free(self, connection: socket.socket) -> None:
+        del self._taken[connection]
+        self._free.release()
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Wake the thread that waits for this connection, which then closes it."""
+    try:
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not SSLSocket's: it is in use
+    except OSError:
+        pass  # it has closed by itself
+
+
 class ConnectionServer:
     """Answers each connection in its own thread, at most MAX_CONNECTIONS at a time.
 
@@ -141,8 +168,7 @@ class ConnectionServer:
     ) -> None:
         self._answer = answer
         self._timeout_s = timeout_s
-        self._free_places = threading.Semaphore(MAX_CONNECTIONS)
-        self._connections: Dict[socket.socket, None] = {}  # the oldest first
+        self._places = Places()
         self._listener = listen(port, BACKLOG)
         self.address = self._listener.getsockname()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -167,27 +193,15 @@ class ConnectionServer:
                 connection.close()
 
     def _start_thread(self, connection: socket.socket) -> bool:
-        if not self._take_place():
+        if not self._places.take(connection):
             return False
-        self._connections[connection] = None
         try:
             # A thread of the module threading costs twice as much, most of it to wait for it.
             _thread.start_new_thread(self._handle, (connection,))
         except RuntimeError:  # the system allows no more threads
-            self._free_place(connection)
+            self._places.free(connection)
             return False
         return True
-
-    def _take_place(self) -> bool:
-        """Take a free place, closing the oldest connection if there is none."""
-        if self._free_places.acquire(blocking=False):
-            return True
-        for oldest in list(self._connections)[:1]:
-            try:
-                oldest.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # it has closed by itself
-        return self._free_places.acquire(timeout=EVICT_S)
 
     def _handle(self, connection: socket.socket) -> None:
         with connection:
@@ -196,71 +210,4 @@ class ConnectionServer:
             except Exception:
                 pass  # clients without the secret, and those that hang up, get no answer
             finally:
-                self._free_place(connection)
-
-    def _free_place(self, connection: socket.socket) -> None:
-        del self._connections[connection]
-        self._free_places.release()
-
-
-def listeners(port: int) -> List[Tuple[int, str]]:
-    """Return the user id and the inode of each socket that listens on a TCP port of this host.
-
-    Asks the kernel for only these. A kernel, or a sandbox, without that question has tables of all
-    sockets, which are read instead: a hundred times slower on a machine with much memory.
-    """
-    try:
-        return [found for family in FAMILIES for found in ask_for_listeners(family, port)]
-    except OSError:
-        return list(listed_listeners(port))
-
-
-def ask_for_listeners(family: int, port: int) -> Iterator[Tuple[int, str]]:
-    """Ask the kernel. Raises OSError."""
-    for message in diagnose(family, 1 << LISTEN, port):
-        user, inode = USER_AND_INODE.unpack_from(message)
-        yield user, str(inode)
-
-
-def diagnose(family: int, states: int, port: int = 0, attributes: int = 0) -> Iterator[bytes]:
-    """Yield the inet_diag_msg of each TCP socket of this network namespace that is in one of the
-    states, a bit each, with the attributes, a bit each: sock_diag(7). Port 0 is any port.
-
-    Raises OSError if the kernel does not report them.
-    """
-    request = REQUEST.pack(
-        family, socket.IPPROTO_TCP, attributes, states, port.to_bytes(2, "big"), b""
-    )
-    size = HEADER.size + len(request)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
-        kernel.settimeout(DIAG_TIMEOUT_S)
-        kernel.send(HEADER.pack(size, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST, 0, 0) + request)
-        while True:
-            answer, position = kernel.recv(DIAG_BYTES), 0
-            while position < len(answer):
-                size, kind = HEADER.unpack_from(answer, position)[:2]
-                if kind == DONE:
-                    return
-                if kind == ERROR:
-                    raise OSError("the kernel does not list sockets")
-                yield answer[position + HEADER.size : position + size]
-                position += max(HEADER.size, aligned(size))
-
-
-def aligned(size: int) -> int:
-    """Return where what follows a message or an attribute of this size begins: netlink(3)."""
-    return (size + 3) & ~3
-
-
-def listed_listeners(port: int) -> Iterator[Tuple[int, str]]:
-    """Read /proc. Source: proc(5): column 2 is address:port in hex, 4 the state, 8 the user, 10 the
-    inode."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, "rb") as file:
-                rows = [line.split() for line in file.readlines()[1:]]
-        except OSError:
-            continue
-        for row in rows:
-            if row[3] == b"0A" and int(row[1].rpartition(b":")[2], 16) == port:
-                yield int(row[7]), row[9].decode()
+                self._places.free(connection)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING, parallel, paths, records
 from ..machine import grpc_health
+from ..machine.guard import source_ports
 from ..protocol.preflight import PeerHealth, PeersAsked, StillRunning
 from ..records import Launch, TaskState
 from ..supervision import heartbeat, signing
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Sequence
 
     from ..protocol.preflight import Peer
 
@@ -18,18 +19,29 @@ MAX_THREADS = 32
 
 def peers(project: str, run: str, peers_asked: List[Peer], timeout_s: float) -> PeersAsked:
     """Probe the ports of tasks on other hosts, then ask the chief's supervisor."""
-    found = probe_tasks(peers_asked, timeout_s)
+    found = probe_tasks(peers_asked, timeout_s, _source_ports(project, run))
     return PeersAsked(found, chief_unreachable_reason(project, run, timeout_s))
 
 
-def probe_tasks(peers: List[Peer], timeout_s: float) -> List[PeerHealth]:
+def probe_tasks(
+    peers: List[Peer], timeout_s: float, source_ports: Sequence[int] = (0,)
+) -> List[PeerHealth]:
     """Probe the ports of these tasks, all at the same time."""
 
     def probe(peer: Peer) -> PeerHealth:
-        health = grpc_health.probe(peer.address, peer.port, peer.name, timeout_s)
+        health = grpc_health.probe(peer.address, peer.port, peer.name, timeout_s, source_ports)
         return PeerHealth(task=peer.task, verdict=health.verdict, detail=health.detail)
 
     return parallel.each(probe, peers, MAX_THREADS)
+
+
+def _source_ports(project: str, run: str) -> Sequence[int]:
+    """Return the ports from which a task on this host connects to others."""
+    for task in paths.tasks(project, run):
+        ports = source_ports.read(paths.task(project, run, task))
+        if ports is not None:
+            return source_ports.some(ports)
+    return (0,)
 
 
 def unfinished_tasks(project: str, run: str, task: str, timeout_s: float) -> StillRunning:

@@ -14,7 +14,7 @@ import threading
 import time
 
 from .. import TYPE_CHECKING, paths
-from ..machine.sockets import connect, listen
+from ..machine.sockets import Places, connect, listen
 from ..protocol.releases import Sharing
 from ..refusal import Refusal
 from . import receive
@@ -22,14 +22,12 @@ from .pack import BLOCK, FRAME, read_files
 
 if TYPE_CHECKING:
     import socket
-    from typing import List, Optional
+    from typing import List
 
     from ..protocol.releases import FilesReceived
 
 CONNECT_TIMEOUT_S = 5.0
 IDLE_TIMEOUT_S = 20.0
-# Strangers may connect. So many of them have a thread, for so long, until they show a certificate.
-MAX_HANDSHAKES = 64
 HANDSHAKE_TIMEOUT_S = 10.0
 ACCEPT_RETRY_S = 0.1
 
@@ -102,37 +100,40 @@ def _tls_context(protocol: int, identity: str) -> ssl.SSLContext:
 def _accept(
     listener: socket.socket, context: ssl.SSLContext, folder: str, names: List[str]
 ) -> None:
-    handshakes = threading.Semaphore(MAX_HANDSHAKES)
+    places = Places()  # strangers may connect, and have one until they show the certificate
 
-    def serve(plain: socket.socket) -> None:
+    def serve(sock: ssl.SSLSocket) -> None:
+        is_known = False
         try:
-            sock = _shake_hands(plain, context)
+            is_known = _shake_hands(sock)
         finally:
-            handshakes.release()
-        if sock is not None:
+            places.free(sock)
+        if is_known:
             _serve(sock, folder, names)
 
     while True:
-        handshakes.acquire()
         try:
             plain, _ = listener.accept()
+            sock = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         except OSError:  # the client is gone already, or too many files are open
-            handshakes.release()
             time.sleep(ACCEPT_RETRY_S)
             continue
-        threading.Thread(target=serve, args=(plain,), daemon=True).start()
+        if places.take(sock):
+            threading.Thread(target=serve, args=(sock,), daemon=True).start()
+        else:
+            sock.close()
 
 
-def _shake_hands(plain: socket.socket, context: ssl.SSLContext) -> Optional[ssl.SSLSocket]:
-    """Return the TLS connection, or None for a stranger, whose connection is closed."""
+def _shake_hands(sock: ssl.SSLSocket) -> bool:
+    """Return whether the client shows the certificate; the connection of a stranger is closed."""
     try:
-        plain.settimeout(HANDSHAKE_TIMEOUT_S)
-        sock = context.wrap_socket(plain, server_side=True)
+        sock.settimeout(HANDSHAKE_TIMEOUT_S)
+        sock.do_handshake()
         sock.settimeout(IDLE_TIMEOUT_S)
-        return sock
+        return True
     except OSError:
-        plain.close()
-        return None
+        sock.close()
+        return False
 
 
 def _serve(sock: ssl.SSLSocket, folder: str, names: List[str]) -> None:

@@ -42,6 +42,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         planned=state.planned,
         log=last_lines(log, tail) if tail else [],
         notice=_notice(task_dir),
+        exposed="" if state.state in ENDED else state.exposed,
     )
     return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
 

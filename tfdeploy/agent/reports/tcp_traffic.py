@@ -12,7 +12,7 @@ import re
 import struct
 
 from .. import TYPE_CHECKING
-from ..machine import sockets
+from ..machine import listeners
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, Iterator, Optional, Tuple
@@ -35,13 +35,13 @@ def read_all() -> Optional[Dict[int, Bytes]]:
     not report it.
     """
     try:
-        return {inode: moved for family in sockets.FAMILIES for inode, moved in _ask(family)}
+        return {inode: moved for family in listeners.FAMILIES for inode, moved in _ask(family)}
     except (OSError, struct.error):
         return None
 
 
 def socket_inodes(pids: Iterable[int]) -> Iterator[Tuple[int, int]]:
-    """Yield each process and the inode of each of its sockets. A process that ends is skipped."""
+    """Yield each process and the inode of each of its listeners. A process that ends is skipped."""
     for pid in pids:
         folder = "/proc/{}/fd".format(pid)
         try:
@@ -63,10 +63,10 @@ def _inode(link: str) -> Optional[int]:
 
 
 def _ask(family: int) -> Iterator[Tuple[int, Bytes]]:
-    for message in sockets.diagnose(family, ALL_STATES, attributes=1 << (INET_DIAG_INFO - 1)):
+    for message in listeners.diagnose(family, ALL_STATES, attributes=1 << (INET_DIAG_INFO - 1)):
         counted = _bytes(message)
         if counted:
-            yield sockets.USER_AND_INODE.unpack_from(message)[1], counted
+            yield listeners.USER_AND_INODE.unpack_from(message)[1], counted
 
 
 def _bytes(message: bytes) -> Optional[Bytes]:
@@ -78,5 +78,5 @@ def _bytes(message: bytes) -> Optional[Bytes]:
         if kind == INET_DIAG_INFO and len(content) >= ACKED_AND_RECEIVED.size:
             acked, received = ACKED_AND_RECEIVED.unpack_from(content)
             return received, acked
-        position += max(ATTRIBUTE.size, sockets.aligned(size))
+        position += max(ATTRIBUTE.size, listeners.aligned(size))
     return None

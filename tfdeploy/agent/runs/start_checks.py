@@ -6,8 +6,9 @@ import os
 
 from .. import TYPE_CHECKING, paths
 from ..environments import marker
-from ..machine import lock, preload
-from ..records import GUARDED, is_url
+from ..machine import lock
+from ..machine.guard import preload
+from ..records import OPEN, is_url
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def missing_program(program: str, task: str) -> Refusal:
 
 def guard_refusal(network: str) -> Optional[Refusal]:
     """Return why this host cannot guard the ports of its tasks, if `network` requires it."""
-    if network != GUARDED:
+    if network == OPEN:
         return None
     try:
         preload.prepare()

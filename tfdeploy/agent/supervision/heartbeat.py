@@ -13,11 +13,11 @@ import threading
 import time
 
 from .. import TYPE_CHECKING
-from ..machine.peers import plain
+from ..machine.guard.peers import plain
 from ..machine.sockets import ConnectionServer
-from ..protocol.record import Record, replace
+from ..protocol.record import Record, field, replace
 from ..records import ENDED, HeartbeatSettings, TaskState
-from . import signing
+from . import messages, signing
 
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
@@ -40,16 +40,17 @@ class Report(Record):
     state: str
     reason: str
     sent: int = 0  # the sender's own clock in ns: an older report that is replayed does not count
+    sources: List[str] = field(default_factory=list)  # from which its host connects to others
     stops_run: bool = False  # the task was ended by the command that stops the whole run
     silent: bool = False  # and nobody is notified of that end
     cause: str = ""
     restarts: int = 0
 
     def task_state(self) -> TaskState:
-        """Return the state of the task, as far as it was reported. A host may lie about types."""
-        restarts = self.restarts if type(self.restarts) is int else 0
-        reason, cause = str(self.reason), str(self.cause)
-        return TaskState(str(self.state), since=0.0, restarts=restarts, reason=reason, cause=cause)
+        """Return the state of the task, as far as it was reported."""
+        return TaskState(
+            self.state, since=0.0, restarts=self.restarts, reason=self.reason, cause=self.cause
+        )
 
 
 class HeartbeatServer:
@@ -57,12 +58,13 @@ class HeartbeatServer:
 
     An answer has `ended` ({"state", "reason"} of the chief, None before its end), `checkpoint` (the
     offered checkpoint or None), `outputs` (the list of other offered files or None), `going` (the
-    tasks that have not reported their end) and `sources` (the addresses of the run's hosts: those
-    of both ends of each connection, and those in the requests). The last two grow with the run: a
-    request whose `known` is the digest of the current ones, `lists`, or None, gets neither. A
-    request with the key `advance` also gets the count of run_progress.py, and one with `file` and
+    tasks that have not reported their end) and `sources` (the addresses of the run's hosts). The
+    last two grow with the run: a request whose `known` is the digest of the current ones, `lists`,
+    or None, gets neither. `seen` is the address from which the request came. Anybody may have sent
+    it again, so it counts only once the task has it among the sources of a report, which are
+    signed. A request with `advance` also gets the count of run_progress.py, and one with `file` and
     `offset` a piece of an offered file from `read`. `on_news` is called, in a thread of the server,
-    when a request has changed `reports` or `sources`. Raises OSError if the port is taken.
+    when a request has changed `reports`. Raises OSError if the port is taken.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class HeartbeatServer:
         self.ended: Optional[Body] = None
         self.checkpoint: Optional[Body] = None
         self.outputs: Optional[Body] = None
-        self._sources: Set[str] = set()
+        self._own_sources: Set[str] = set()
         self._lists: Optional[Body] = None  # None: they have changed
         self._changing = threading.Lock()
         self._progress_count = progress_count
@@ -93,20 +95,19 @@ class HeartbeatServer:
         """Return the tasks that have not reported their end."""
         return [task for task, report in self.reports.items() if report.state not in ENDED]
 
-    def add_sources(self, addresses: Iterable[object]) -> bool:
-        """Add addresses of the run's hosts. Return whether any of them is new."""
+    def set_own_sources(self, addresses: Iterable[str]) -> None:
+        """Set the addresses from which this host connects to others."""
+        own = set(addresses)
         with self._changing:
-            new = set(map(str, addresses)) - self._sources
-            if new:
-                self._sources |= new
-                self._lists = None
-            return bool(new)
+            if own != self._own_sources:
+                self._own_sources, self._lists = own, None
 
     def lists(self) -> Body:
         """Return the lists of an answer, `going` and `sources`, and their digest `lists`."""
         with self._changing:
             if self._lists is None:
-                lists = {"going": self.unfinished_tasks(), "sources": sorted(self._sources)}
+                sources = self._own_sources.union(*(r.sources for r in self.reports.values()))
+                lists = {"going": self.unfinished_tasks(), "sources": sorted(sources)}
                 self._lists = {**lists, "lists": _digest(lists)}
             return self._lists
 
@@ -117,12 +118,8 @@ class HeartbeatServer:
         line = signing.receive_line(connection)
         secret_of, chief = self.settings.secret_of, self.settings.chief
         sender, nonce, body = signing.verify(secret_of, signing.REQUEST, line)
-        data = b""
-        addresses = map(plain, connection.addresses())
-        is_new = self.add_sources([*addresses, *body.get("sources", [])])
-        if "state" in body and sender in self.reports:
-            is_new = self._store(sender, body) or is_new
-        if is_new:
+        question, data = messages.read(messages.Question, body), b""
+        if question.state and sender in self.reports and self._store(sender, question):
             self._on_news()
         lists = self.lists()
         answer: Body = {
@@ -130,28 +127,30 @@ class HeartbeatServer:
             "checkpoint": self.checkpoint,
             "outputs": self.outputs,
             "lists": lists["lists"],
+            "seen": plain(connection.peer_address()),
         }
-        if body.get("known", "") not in (lists["lists"], None):
+        if question.known not in (lists["lists"], None):
             answer.update(lists)
-        if "advance" in body:
+        if question.advance:
             answer["advance"] = self._progress_count()
-        if "file" in body:
-            data = self._read(body["file"], int(body["offset"]))
+        if question.file:
+            data = self._read(question.file, question.offset)
             answer = signing.describe_data(answer, data)
         secret = secret_of(sender)
         connection.send(signing.sign(secret, signing.ANSWER, chief, nonce, answer) + data)
 
-    def _store(self, task: str, body: Body) -> bool:
+    def _store(self, task: str, question: messages.Question) -> bool:
         """Store a report, unless it is a replay of an older one. Return whether it has changed."""
         report = Report(
             time.monotonic(),
-            body["state"],
-            body["reason"],
-            body["asked"],
-            body.get("of_run", False),
-            body.get("silent", False),
-            body.get("cause", ""),
-            body.get("restarts", 0),
+            question.state,
+            messages.text(question.reason),
+            question.asked,
+            messages.few(question.sources),
+            question.of_run,
+            question.silent,
+            messages.text(question.cause),
+            question.restarts,
         )
         with self._changing:
             last = self.reports[task]
@@ -212,12 +211,14 @@ class HeartbeatClient:
             return True
 
     def _request(self, report: Body) -> Body:
-        known = self.answer.get("lists", "")
-        answer, _ = request(self.settings, {**report, "asked": time.monotonic_ns(), "known": known})
+        known, seen = self.answer.get("lists", ""), self.answer.get("seen", "")
+        sources = [*report.get("sources", []), *([seen] if seen else [])]
+        body = {**report, "asked": time.monotonic_ns(), "known": known, "sources": sources}
+        answer, _ = request(self.settings, body)
         return answer
 
     def _lists(self) -> Body:
-        return {name: self.answer[name] for name in ("going", "sources") if name in self.answer}
+        return {name: self.answer.get(name, []) for name in ("going", "sources")}
 
     def _send_forever(self) -> None:
         interval_s = max(INTERVAL_S, len(self.settings.tasks) / MAX_REQUESTS_PER_S)
@@ -234,7 +235,9 @@ def request(
 
     Raises OSError or signing.Untrusted if it does not answer.
     """
-    return signing.request(settings, body, timeout_s)
+    answer, data = signing.request(settings, body, timeout_s)
+    messages.read(messages.Answer, answer)
+    return answer, data
 
 
 def fetch_file(settings: HeartbeatSettings, file: str, size: int, target: BinaryIO) -> None:

@@ -70,7 +70,7 @@ class ChiefMembership:
 
     def sources(self) -> List[str]:
         """Return the addresses of the run's hosts, as far as their supervisors were heard."""
-        self._server.add_sources(self._get_sources())
+        self._server.set_own_sources(self._get_sources())
         found: List[str] = self._server.lists()["sources"]
         return found
 
@@ -193,7 +193,7 @@ class OtherMembership:
         try:
             body = {"advance": True, **heartbeat.WITHOUT_LISTS}
             answer, _ = heartbeat.request(self._launch.heartbeat, body)
-            return int(answer["advance"])
+            return int(answer.get("advance", 0))
         except (OSError, signing.Untrusted):
             return None
 

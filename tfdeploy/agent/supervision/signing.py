@@ -21,14 +21,15 @@ from .. import TYPE_CHECKING
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, Tuple
 
     from ..records import HeartbeatSettings
 
     Body = Dict[str, Any]
 
 MAX_LINE = 1 << 20
-MAX_BODY = 16 << 20
+MAX_BODY = 2 << 20  # ten thousand tasks need a tenth; JSON takes 20 times its size in memory
+MAX_DATA = 4 << 20
 LONG = 1 << 10  # bytes of a body, from which on it is compressed
 PACKED = "zlib "  # the start of a body that is compressed; no JSON starts with z
 # What a line is, as the strings that are signed.
@@ -54,7 +55,7 @@ def request(settings: HeartbeatSettings, body: Body, timeout_s: float) -> Tuple[
         if answered_nonce != nonce:
             raise Untrusted("it answers another request")
         try:
-            data = connection.receive_exactly(int(answer.get("size", 0)))
+            data = connection.receive_exactly(_size_of_data(answer))
         except EOFError as error:
             raise Untrusted(str(error)) from None
     if data and hashlib.sha256(data).hexdigest() != answer.get("sha256"):
@@ -95,10 +96,19 @@ def verify(secret_of: Callable[[str], str], kind: str, line: bytes) -> Tuple[str
     if not is_signed:
         raise Untrusted("it does not know the secret")
     try:
-        body: Optional[Body] = json.loads(_unpack(text))
+        body = json.loads(_unpack(text))
     except (ValueError, RecursionError):  # even the chief's host may lie
         raise Untrusted("its message is broken") from None
-    return sender, nonce, body or {}
+    if not isinstance(body, dict):
+        raise Untrusted("its message is no object")
+    return sender, nonce, body
+
+
+def _size_of_data(answer: Body) -> int:
+    size = answer.get("size", 0)
+    if type(size) is not int or not 0 <= size <= MAX_DATA:
+        raise Untrusted("it announces {:.40} bytes".format(repr(size)))
+    return size
 
 
 def _pack(text: str) -> str:

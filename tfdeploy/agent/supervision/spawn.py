@@ -8,8 +8,9 @@ import signal
 import subprocess
 
 from .. import TYPE_CHECKING, paths
-from ..machine import preload, process
-from ..records import GUARDED
+from ..machine import process
+from ..machine.guard import preload, source_ports
+from ..records import OPEN, STRICT
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES = "TFDEPLOY_SAVES"
-PEERS = "TFDEPLOY_PEERS"
+PEERS, SOURCE_PORTS = "TFDEPLOY_PEERS", "TFDEPLOY_SOURCE_PORTS"
 # A task with one of these variables imports the modules of the folder inside/.
 NEEDS_INSIDE = (
     "TFDEPLOY_CHECKPOINT_DEVICE",
@@ -91,9 +92,11 @@ def _preloaded_if_possible(launch: Launch, env: Dict[str, str], task_dir: str) -
     A guarded task is then ended before it is READY; `start` has refused it before that.
     """
     try:
-        return preloaded(launch, env, preload.prepare(), task_dir)
+        variables = preloaded(launch, env, preload.prepare(), task_dir)
     except preload.NotLoadable:
         return {}
+    ports = source_ports.read(task_dir) if launch.network == STRICT else None
+    return {**variables, SOURCE_PORTS: "{} {}".format(*ports)} if ports else variables
 
 
 def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) -> Dict[str, str]:
@@ -102,7 +105,7 @@ def preloaded(launch: Launch, env: Dict[str, str], library: str, task_dir: str) 
     It comes last: what the user preloads, an allocator for example, is found before it.
     """
     variables = {"LD_PRELOAD": ":".join(filter(None, [env.get("LD_PRELOAD", ""), library]))}
-    if launch.network == GUARDED:
+    if launch.network != OPEN:
         variables[PEERS] = paths.peers(task_dir)
     return variables
 

@@ -11,9 +11,10 @@ import time
 from .. import TYPE_CHECKING, paths, records
 from ..machine import leases, lock, process
 from ..machine.filesystem import NO_SPACE
-from ..machine.peers import PeerList
+from ..machine.guard import source_ports
+from ..machine.guard.peers import PeerList
 from ..protocol.record import replace
-from ..records import BACKOFF, FAILED, Launch, TaskState
+from ..records import BACKOFF, FAILED, STRICT, Launch, TaskState
 from ..reports.history import History
 from . import detach, membership, restart
 from .log import TaskLog
@@ -96,7 +97,8 @@ class Supervisor:
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
-        self._peers = PeerList(paths.peers(task_dir), launch.no_proxy)
+        ports = source_ports.hold(task_dir) if launch.network == STRICT else None
+        self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self.write(records.STARTING)
 
@@ -144,7 +146,7 @@ class Supervisor:
             return Exit(127, reason=reason, final=True), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
         state = records.READY if self.launch.health_port is None else records.RUNNING
-        self.write(state, pid=child.pid, restarts=len(self.attempts) - 1)
+        self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         order = self._order = self._watch(child)
         if order is None:
             return self._exit_by_itself(child), ""
@@ -161,8 +163,18 @@ class Supervisor:
             if self.state.state != records.READY:
                 self.write(records.READY)
 
+        def on_exposed(ports: str) -> None:
+            self._store(replace(self.state, exposed=ports))
+
         watch = Watch(
-            child, self.launch, self.task_dir, self.mark, self.log, self._run_order, on_ready
+            child,
+            self.launch,
+            self.task_dir,
+            self.mark,
+            self.log,
+            self._run_order,
+            on_ready,
+            on_exposed,
         )
         return watch.wait()
 

@@ -7,8 +7,10 @@ import signal
 import time
 
 from .. import TYPE_CHECKING
-from ..machine import grpc_health, preload, process
-from ..records import BACKOFF, FAILED, GUARDED
+from ..machine import grpc_health, process
+from ..machine.guard import preload
+from ..records import BACKOFF, FAILED, OPEN, STRICT
+from .exposed_ports import ExposedPorts
 from .termination import Order
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ FROZEN_PROBES = 3
 STALL_CHECK_EVERY_S = 5.0
 # The controller waits ready_timeout_s for the first READY and has the better error message.
 READY_MARGIN_S = 15.0
+EXPOSED_CHECK_EVERY_S = 30.0
 # A task without a port counts as READY for good when it has lived this long.
 SETTLED_S = 10.0
+EXPOSED = 'the guard does not cover {}; network = "guarded" in hosts.toml would only report it'
 UNGUARDED = (
     "everybody could connect to its port: the guard is not loaded in {}; remove what changes "
     'LD_PRELOAD, or set network = "open" in hosts.toml'
@@ -52,7 +56,7 @@ class Watch:
 
     `get_order` is called at every tick and returns the run's order for the task, if any. `on_ready`
     is called when the task has answered on its port with its own name, or, without a port, has
-    lived for SETTLED_S seconds.
+    lived for SETTLED_S seconds. `on_exposed` gets what the guard does not cover, when it changes.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Watch:
         log: TaskLog,
         get_order: Callable[[], Optional[Order]],
         on_ready: Callable[[], None],
+        on_exposed: Callable[[str], None],
     ) -> None:
         self.child = child
         self.launch = launch
@@ -72,6 +77,9 @@ class Watch:
         self._task_dir = task_dir
         self._get_order = get_order
         self._on_ready = on_ready
+        self._on_exposed = on_exposed
+        self._exposed_ports = ExposedPorts(mark, child.pid)
+        self._exposed_at, self._exposed = -EXPOSED_CHECK_EVERY_S, ""
         self._is_ready = False
         now = time.monotonic()
         self._started_at = self._probed_at = self._events_changed_at = self._stall_checked_at = now
@@ -92,6 +100,7 @@ class Watch:
             if request:
                 return request
             order = self._get_order() or self._check_port() or self._check_stall()
+            order = order or self._check_exposed()
             if order is not None:
                 return order
 
@@ -126,7 +135,7 @@ class Watch:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
-            if self.launch.network == GUARDED and not preload.is_loaded(holder):
+            if self.launch.network != OPEN and not preload.is_loaded(holder):
                 if not process.read(holder, "cmdline"):
                     return None  # it is ending, and has no memory any more
                 return Order(UNGUARDED.format(process.describe(holder)), FAILED)
@@ -175,6 +184,19 @@ class Watch:
         if quiet_s < timeout_s:
             return None
         return Order("stalled: log and events unchanged for {:.0f} s".format(quiet_s), BACKOFF)
+
+    def _check_exposed(self) -> Optional[Order]:
+        now = time.monotonic()
+        is_due = self._is_ready and now >= self._exposed_at + EXPOSED_CHECK_EVERY_S
+        if self.launch.network == OPEN or not is_due:
+            return None
+        self._exposed_at, last = now, self._exposed
+        self._exposed = self._exposed_ports.find()
+        if self._exposed != last:
+            self._on_exposed(self._exposed)
+        if self._exposed and self.launch.network == STRICT:
+            return Order(EXPOSED.format(self._exposed), FAILED)
+        return None
 
 
 def order_of_signal(caught: Optional[signal.struct_siginfo]) -> Optional[Order]:

@@ -5,12 +5,16 @@
  * operations as its user. So accept() and accept4() reset, before a byte is read, each connection
  * except
  * - from another machine: from an address that is listed in the file TFDEPLOY_PEERS, one in a line;
+ *   "10.0.0.1 21000 21127" lists only these ports of it, from the first to the last;
  * - from this machine: from a process of this user, or of root, as the kernel answers (sock_diag(7))
  *   or, where it has no such answer, as /proc/net/tcp shows (proc(5)).
  * Without TFDEPLOY_PEERS everybody may connect.
  *
  * connect() turns on TCP keepalive (tcp(7)). gRPC's clients do not use it: a call whose server has
- * lost the connection would wait for its answer forever.
+ * lost the connection would wait for its answer forever. With TFDEPLOY_SOURCE_PORTS, "21000 21127",
+ * it connects from one of these ports, by which other hosts of the run know this user: while the
+ * task's supervisor holds them, no other user's socket can be bound to them (SO_REUSEPORT,
+ * socket(7)).
  *
  * Only functions of glibc 2.17 and raw system calls are used, so that it loads on any host on which
  * TensorFlow does. build.sh builds it.
@@ -45,6 +49,7 @@ __attribute__((used)) static const char source_sha256[] = SOURCE_SHA256;
 
 static char peers_file[4096];
 static int is_guarded;
+static unsigned first_port, last_port; /* 0: any */
 
 __attribute__((constructor)) static void read_settings(void)
 {
@@ -52,6 +57,9 @@ __attribute__((constructor)) static void read_settings(void)
     is_guarded = path != NULL;
     if (path && strlen(path) < sizeof peers_file)
         strcpy(peers_file, path); /* else the list is empty: only this host's own user is admitted */
+    const char *ports = getenv("TFDEPLOY_SOURCE_PORTS");
+    if (!ports || sscanf(ports, "%u %u", &first_port, &last_port) != 2 || first_port > last_port)
+        first_port = last_port = 0;
 }
 
 /* One end of a connection. An IPv4 address is written as IPv6 does: ::ffff:a.b.c.d. */
@@ -120,9 +128,22 @@ static int each_line(const char *path, int (*found)(const char *line, void *want
     return result;
 }
 
-static int is_text(const char *line, void *wanted)
+struct peer {
+    char address[INET6_ADDRSTRLEN];
+    unsigned port;
+};
+
+static int is_listed(const char *line, void *wanted)
 {
-    return !strcmp(line, wanted);
+    const struct peer *peer = wanted;
+    unsigned first, last;
+    size_t size = strlen(peer->address);
+    if (strncmp(line, peer->address, size))
+        return 0;
+    if (!line[size])
+        return 1;
+    return sscanf(line + size, " %u %u", &first, &last) == 2 && line[size] == ' ' &&
+           first <= peer->port && peer->port <= last;
 }
 
 /* Reads `0100007F:08AE` or, for IPv6, four such words; returns what follows, NULL if it is other. */
@@ -270,7 +291,7 @@ static int may_connect(int socket)
     struct sockaddr_storage peer, own;
     socklen_t peer_size = sizeof peer, own_size = sizeof own;
     struct connection connection;
-    char text[INET6_ADDRSTRLEN];
+    struct peer from;
     if (!is_guarded)
         return 1;
     if (getpeername(socket, (struct sockaddr *)&peer, &peer_size) ||
@@ -278,11 +299,12 @@ static int may_connect(int socket)
         return 0; /* it is gone already */
     if (!to_endpoint(&peer, &connection.peer) || !to_endpoint(&own, &connection.own))
         return 1;
-    to_text(&connection.peer.address, text);
+    to_text(&connection.peer.address, from.address);
+    from.port = connection.peer.port;
     enum owner owner = local_owner(&connection);
-    if (owner == OURS || (owner == UNKNOWN && each_line(peers_file, is_text, text)))
+    if (owner == OURS || (owner == UNKNOWN && each_line(peers_file, is_listed, &from)))
         return 1;
-    report_refusal(text);
+    report_refusal(from.address);
     return 0;
 }
 
@@ -329,9 +351,64 @@ static void keep_alive(int socket)
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
+/* The address from which the system would connect; its port is 0. Nothing is sent: ip(7). */
+static int find_source(const struct sockaddr *to, socklen_t size, struct endpoint *source)
+{
+    struct sockaddr_storage own;
+    socklen_t own_size = sizeof own;
+    int probe = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int is_found = probe >= 0 && !syscall(SYS_connect, probe, to, size) &&
+                   !getsockname(probe, (struct sockaddr *)&own, &own_size) &&
+                   to_endpoint(&own, source);
+    if (probe >= 0)
+        close(probe);
+    return is_found;
+}
+
+static int bind_to_port(int socket, int family, unsigned port)
+{
+    int on = 1;
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    if (setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on))
+        return -1;
+    if (family == AF_INET)
+        return bind(socket, (struct sockaddr *)&ipv4, sizeof ipv4);
+    return bind(socket, (struct sockaddr *)&ipv6, sizeof ipv6);
+}
+
+/* Binds a socket that is about to connect to one of the task's ports, from which there is no such
+ * connection yet. Without a free one it stays as it is: other hosts then refuse it. */
+static void bind_to_own_port(int socket, const struct sockaddr *address, socklen_t size)
+{
+    static unsigned used;
+    unsigned count = last_port - first_port + 1;
+    struct sockaddr_storage bound, to = {0};
+    socklen_t bound_size = sizeof bound;
+    struct endpoint own, source, remote;
+    if (!first_port || size > sizeof to || get_option(socket, SO_TYPE) != SOCK_STREAM)
+        return;
+    memcpy(&to, address, size);
+    if (getsockname(socket, (struct sockaddr *)&bound, &bound_size) || !to_endpoint(&bound, &own) ||
+        own.port) /* the program has bound it, or it connects already */
+        return;
+    if (!to_endpoint(&to, &remote) || !find_source(address, size, &source))
+        return;
+    unsigned start = getpid() * 7 + __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < count; i++) {
+        source.port = first_port + (start + i) % count;
+        if (ask_kernel(&source, &remote) == UNKNOWN) {
+            bind_to_port(socket, address->sa_family, source.port);
+            return;
+        }
+    }
+}
+
 int connect(int socket, const struct sockaddr *address, socklen_t size)
 {
-    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6))
+    if (address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
         keep_alive(socket);
+        bind_to_own_port(socket, address, size);
+    }
     return syscall(SYS_connect, socket, address, size);
 }

@@ -104,7 +104,7 @@ class PlanDocument(Shape):
     cluster: dict[str, list[str]]
     """TensorFlow's cluster spec: the `address:port` of the tasks of each job."""
     network: str
-    """`guarded` or `open`: who may connect to the tasks."""
+    """`guarded`, `strict` or `open`: who may connect to the tasks."""
     secrets: list[str]
     """The names of the variables whose values the start takes from its environment."""
     notes: list[Problem]

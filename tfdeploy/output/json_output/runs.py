@@ -43,7 +43,7 @@ class StartDocument(Shape):
     data: dict[str, str]
     """The release of each data set, by its place."""
     network: str
-    """`guarded` or `open`: who may connect to the tasks."""
+    """`guarded`, `strict` or `open`: who may connect to the tasks."""
     folder: str
     """The folder of the run's record and results on the controller."""
     tasks: list[Place]

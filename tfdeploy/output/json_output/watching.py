@@ -71,6 +71,8 @@ class TaskState(Place):
     """What its log says about the training."""
     notice: str | None = None
     """Which notification of the run's end has failed; "" if none has."""
+    exposed: str | None = None
+    """The ports that the guard does not cover, and their processes; "" if there are none."""
     log: list[str] | None = None
     """Always empty."""
 
@@ -84,7 +86,7 @@ class StatusDocument(Shape):
     release: str
     """The id of its release."""
     network: str
-    """`guarded` or `open`: who may connect to the tasks."""
+    """`guarded`, `strict` or `open`: who may connect to the tasks."""
     tasks: list[TaskState]
     """All tasks."""
     errors: list[Problem]

@@ -8,7 +8,7 @@ import secrets
 import pytest
 from support.builders import end_processes, eventually, start_python
 
-from tfdeploy.agent.machine import process, sockets
+from tfdeploy.agent.machine import listeners, process
 from tfdeploy.agent.reports import usage
 
 WORK = "import time\nwhile time.process_time() < 0.3: pass\n"
@@ -108,5 +108,5 @@ def test_the_tcp_bytes_of_each_task_are_counted_and_no_others(start, run, addres
 
 
 def test_a_kernel_without_the_counters_leaves_the_connections_unknown(monkeypatch, run):
-    monkeypatch.setattr(sockets, "NETLINK_SOCK_DIAG", 1 << 20)
+    monkeypatch.setattr(listeners, "NETLINK_SOCK_DIAG", 1 << 20)
     assert usage.host_load("p", run).connections is None

@@ -286,8 +286,9 @@ def test_stall_timeout_s_counts_from_ready(tmp_path, monkeypatch):
     monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: clock.now))
     launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
     log = SimpleNamespace(grew_at=clock.now)
+    process, nothing = SimpleNamespace(pid=0), lambda: None
     attempt = watch.Watch(
-        SimpleNamespace(pid=0), launch, str(tmp_path), "mark", log, lambda: None, lambda: None
+        process, launch, str(tmp_path), "mark", log, nothing, nothing, lambda ports: None
     )
     clock.now += 500.0
     attempt._set_ready()

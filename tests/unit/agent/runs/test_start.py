@@ -11,7 +11,8 @@ from support.builders import make_heartbeat_settings, make_launch
 from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import lock, preload
+from tfdeploy.agent.machine import lock
+from tfdeploy.agent.machine.guard import preload
 from tfdeploy.agent.runs import start_checks
 
 

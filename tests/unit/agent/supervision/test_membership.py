@@ -10,7 +10,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.records import Notify, TaskState
 from tfdeploy.agent.reports import notify
-from tfdeploy.agent.supervision import heartbeat, membership, watch
+from tfdeploy.agent.supervision import membership, watch
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 
@@ -82,9 +82,3 @@ def test_a_new_launch_forgets_what_an_older_one_could_not_send(sent, join, tmp_p
     (tmp_path / "notice.json").write_text("{}")
     join().close()
     assert not (tmp_path / "notice.json").exists()
-
-
-def test_a_report_of_wrong_types_prevents_no_notification():
-    lie = heartbeat.Report(0.0, "READY", ["x"], cause={}, restarts="many")
-    state = lie.task_state()
-    assert (state.reason, state.cause, state.restarts) == ("['x']", "{}", 0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.machine import preload
+from tfdeploy.agent.machine.guard import preload, source_ports
 from tfdeploy.agent.supervision.spawn import environment, environment_of_user, preloaded
 
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"
@@ -101,6 +102,13 @@ def test_a_command_of_a_user_has_the_variables_and_the_guard_of_the_task(monkeyp
     assert (env["A"], env["B"], env["KEY"], env["no_proxy"]) == ("host", "launch", "s", "gpu")
     assert (env["PWD"], env["TFDEPLOY_PEERS"]) == ("/task/work", "/task/peers")
     assert env["LD_PRELOAD"] == "/agent/preload/x86_64.so"
+
+
+@pytest.mark.parametrize("network", ["guarded", "strict"])
+def test_a_command_of_a_user_connects_from_the_ports_of_a_strict_task(monkeypatch, network):
+    monkeypatch.setattr(source_ports, "read", lambda task_dir: (21000, 21127))
+    found = user_environment(monkeypatch, network=network).get("TFDEPLOY_SOURCE_PORTS")
+    assert found == {"guarded": None, "strict": "21000 21127"}[network]
 
 
 def test_a_command_of_a_user_is_no_process_of_the_task_and_has_no_hooks(monkeypatch):

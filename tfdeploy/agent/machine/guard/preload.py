@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths
-from . import process
+from ... import TYPE_CHECKING, paths
+from .. import process
 
 if TYPE_CHECKING:
     from typing import Dict, Optional
