@@ -20,8 +20,8 @@ HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
     *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
-    *("init.targets", "release.imports", "release.syntax", "environments.packages"),
-    *("cluster", "errors", "formatting", "planning", "config"),
+    *("init.targets", "release.imports", "release.patterns", "release.syntax"),
+    *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     *("output.status_exit_code", "output.status_table"),
     *("commands.following.training_history", "live.sparkline"),
     *("output.json_output", "experiments.rescale", "experiments.speed"),
@@ -126,7 +126,6 @@ HOMES = {
         "release/by_products.py",
     ),
     "pydantic": ("config/",),
-    "pathspec": ("release/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),
         "commands/following/tensorboard/server.py",
