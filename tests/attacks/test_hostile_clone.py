@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 
 import pytest
 from support.command_line import REAL
@@ -418,3 +419,29 @@ def test_on_a_terminal_the_command_asks(clone):
 def test_nothing_to_trust(clone):
     clone.write(LOCAL)
     assert clone.tf("trust").stdout == "nothing in hosts.toml needs your trust\n"
+
+
+# A program of tfdeploy that draws, and prints the files that it opens in the current folder.
+DRAWS = """
+import os, sys
+from pathlib import Path
+from tfdeploy.experiments import plots
+here = os.getcwd()
+def print_opened(event, args):
+    if event == "open" and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(here + "/"):
+        print(args[0])
+sys.addaudithook(print_opened)
+line = plots.Line("a", [1, 2], [3, 4])
+plots.draw(Path("plot.svg"), [plots.Panel("loss", "step", "loss", [line])])
+assert os.getcwd() == here
+"""
+
+
+def test_a_plot_is_drawn_without_the_settings_of_the_current_folder(clone):
+    (clone.folder / "matplotlibrc").symlink_to("/dev/zero")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", DRAWS], cwd=clone.folder,
+        env=clone.environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "plot.svg\n"), done.stderr
+    assert (clone.folder / "plot.svg").read_text().startswith("<?xml")

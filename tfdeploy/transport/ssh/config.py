@@ -51,12 +51,11 @@ class SshConfig:
         return [] if is_default else [file for file in files if not file.is_file()]
 
 
-def ssh_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
+def ssh_command(host: Host, inventory: Inventory) -> list[str]:
     """Return ssh's command line for a host, without the host's name; keys in hosts.toml override
-    those of ssh_config."""
-    checking = "accept-new" if accept_new else "yes"
+    those of ssh_config. ssh itself adds no key to known_hosts (host_keys.py does)."""
     argv = ["ssh", *_config_file(inventory)]
-    argv += ["-o", "BatchMode=yes", "-o", f"StrictHostKeyChecking={checking}"]
+    argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]
     argv += ["-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
     argv += ["-o", f"HostName={host.hostname}"] if host.hostname else []
     argv += ["-l", host.user] if host.user else []
