@@ -426,14 +426,14 @@ DRAWS = """
 import os, sys
 from pathlib import Path
 from tfdeploy.experiments import plots
-here = os.getcwd()
+here = os.path.join(os.getcwd(), "")
 def print_opened(event, args):
-    if event == "open" and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(here + "/"):
+    if event == "open" and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(here):
         print(args[0])
 sys.addaudithook(print_opened)
 line = plots.Line("a", [1, 2], [3, 4])
 plots.draw(Path("plot.svg"), [plots.Panel("loss", "step", "loss", [line])])
-assert os.getcwd() == here
+assert os.path.join(os.getcwd(), "") == here
 """
 
 
