@@ -121,10 +121,7 @@ HOMES = {
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
     "toml": ("config/inventory.py",),
-    "tomllib": (
-        *("config/inventory.py", "environments/requirements.py"),
-        "release/by_products.py",
-    ),
+    "tomllib": ("config/toml_text.py", "release/by_products.py"),
     "pydantic": ("config/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),

@@ -35,22 +35,21 @@ def _named(text: str, root: Path) -> Iterator[tuple[str, Path]]:
     """Yield (word, file without links) for each file in the repository. A relative path may be one
     of the current folder, of the repository, or of the home directory."""
     quoted = ("".join(found) for found in QUOTED.findall(text))
-    for word in {*BETWEEN_WORDS.split(text), *quoted} - {""}:
-        for folder in (Path.cwd(), root, Path.home()):
-            path = _path(word, folder)
-            is_here = path and (path.is_relative_to(root) or path.resolve().is_relative_to(root))
-            if path and is_here and path.is_file():
-                yield word, path.resolve()
+    words = {word for word in (*BETWEEN_WORDS.split(text), *quoted) if 0 < len(word) < MAX_PATH}
+    folders = {str(folder) for folder in (Path.cwd(), root, Path.home())}
+    for word in words:
+        for path in {os.path.join(each, os.path.expanduser(word)) for each in folders}:  # noqa: PTH111, PTH118
+            if _is_file(path):
+                file = Path(os.path.normpath(path))
+                if file.is_relative_to(root) or file.resolve().is_relative_to(root):
+                    yield word, file.resolve()
 
 
-def _path(word: str, folder: Path) -> Path | None:
-    """Return the absolute path that a word may be, without ".."."""
+def _is_file(path: str) -> bool:
     try:
-        path = folder / Path(word).expanduser()
-        path.exists()  # raises what a path can't be
-        return Path(os.path.normpath(path)) if len(word) < MAX_PATH else None
-    except (OSError, ValueError, RuntimeError):  # the last: a home of an unknown user
-        return None
+        return os.path.isfile(path)  # noqa: PTH113 - Path's takes three times as long
+    except ValueError:
+        return False
 
 
 def _content(file: Path) -> str:
