@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import pty
 import subprocess
 import sys
+import threading
+from typing import ClassVar
 
 import pytest
 from support.command_line import REAL
 
 from tfdeploy.cli.options import load_inventory
+from tfdeploy.environments import wheelhouse
+from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.errors import NotTrusted
 
 LOCAL = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
@@ -445,3 +450,37 @@ def test_a_plot_is_drawn_without_the_settings_of_the_current_folder(clone):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "plot.svg\n"), done.stderr
     assert (clone.folder / "plot.svg").read_text().startswith("<?xml")
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    """An index of somebody else: it has no package, and remembers what it is told."""
+
+    told: ClassVar[list] = []
+
+    def do_GET(self):
+        self.told.append((self.path, self.headers.get("Authorization"), self.headers.get("Cookie")))
+        self.send_error(404)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def index():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_an_index_of_a_clone_learns_the_packages_and_nothing_of_the_controller(
+    index, home, tmp_path, monkeypatch
+):
+    """The wheels for a host without a network are looked for where the requirements say."""
+    monkeypatch.setenv("TOKEN", "secret")
+    (home / ".netrc").write_text("machine elsewhere.example login me password secret\n")
+    lines = (f"--index-url {index}/$TOKEN/simple", "no-such-package==1")
+    spec = EnvironmentSpec("e", lines, (), {}, "3.11", ())
+    with pytest.raises(wheelhouse.NoWheels):
+        wheelhouse.download(spec, wheelhouse.Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+    assert set(Index.told) == {("/$TOKEN/simple/no-such-package/", None, None)}
