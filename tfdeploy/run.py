@@ -226,7 +226,7 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
     Raises RunError, and InventoryError if its hosts are invalid.
     """
     values = parse_run_json(record.run_json, folder)
-    inventory = inventories.parse_record(record.hosts_toml, hosts_file)
+    inventory = inventories.parse_record(record.hosts_toml, folder / "hosts.toml", hosts_file)
     return Run(
         id=folder.name,
         release=values["release"],

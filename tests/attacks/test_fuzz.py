@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import tempfile
 import time
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,14 +27,17 @@ from tfdeploy.agent.protocol.record import field_types
 from tfdeploy.agent.protocol.reports import Follow
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
-from tfdeploy.errors import TfdeployError
+from tfdeploy.environments import requirements
+from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.hosts.streams.subscriptions import RunEvents
 from tfdeploy.output import json_output
+from tfdeploy.release import gitignore
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
+from tfdeploy.transport.ssh import known_hosts
 from tfdeploy.trust import sensitive_values, ssh_keywords
 
 pytestmark = pytest.mark.slow
@@ -39,6 +45,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 FOLDER = tempfile.TemporaryDirectory()
 SSH_CONFIG = Path(FOLDER.name) / "ssh_config"
+KNOWN_HOSTS_FILE = Path(FOLDER.name) / "known_hosts"
 INPUTS = int(os.environ.get("TFDEPLOY_FUZZ_INPUTS", "2500"))  # of each kind
 SEED = os.environ.get("TFDEPLOY_FUZZ_SEED", "")
 MAX_CPU_S = 0.5
@@ -116,7 +123,67 @@ SSH_CONFIGS = [
 
 def read_ssh_config(data: bytes) -> None:
     SSH_CONFIG.write_bytes(data)
-    ssh_keywords.read(SSH_CONFIG)
+    ssh_keywords.read(SSH_CONFIG, SSH_CONFIG.parent)
+
+
+# Ignore files and outputs
+
+PATHS = ["a", "a.pyc", "data/raw/x.bin", "b/a/b/a/b/a", "a" * 250, "/".join("a" * 500)]
+IGNORE_FILES = [
+    b"*.py[cod]\n!keep/**/x\n/a/**/b/**/c\n# x\n\\#y\n[!a-c]*?b\ndata/\n**\n",
+    b"*a*a*a*a*a*a*a*a*b\na/**/a/**/a/**/b\n*?*?*?*?b\n[[:alpha:]-z]\n\\ \n/**/*\n",
+]
+
+
+def read_ignore_file(data: bytes) -> None:
+    ignores = [gitignore.from_gitignore("", data)]
+    for path in PATHS:
+        gitignore.is_ignored(path, True, ignores)
+    for line in data.decode(errors="replace").split("\n"):
+        with suppress(PlanError):
+            for _, expression in gitignore.to_expressions("training.outputs", [line]):
+                for path in PATHS:
+                    re.match(expression, path)
+
+
+# known_hosts
+
+KEY = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + b"A" * 43
+KNOWN_HOSTS = [
+    b"gpu-1,10.0.0.1 " + KEY + b" note\n[gpu-*]:2200,!gpu-2 " + KEY + b"\n@revoked * " + KEY,
+    b"*a*a*a*a*a*a*b,*?*?*?*?c " + KEY + b"\n|1|c2FsdA==|aGFzaA== " + KEY + b"\n@cert-authority a",
+]
+
+
+def read_known_hosts(data: bytes) -> None:
+    KNOWN_HOSTS_FILE.write_bytes(data)
+    known_hosts._parse_cached.cache_clear()  # it knows a file by its size and time
+    for host in ("gpu-1", "[gpu-1]:2200", "a" * 250):
+        known_hosts.look_up_keys([KNOWN_HOSTS_FILE], [host, "gpu-1"])
+
+
+# pyproject.toml and requirements files
+
+PROJECTS = [
+    b'[project]\nname = "p"\nversion = "1"\ndependencies = ["a >= 1", "b[c]"]\ndynamic = ["x"]\n'
+    b'[tool.a.b]\nc = {d = [1, 2.5, 2020-01-01]}\n"" = true\n',
+    b"-r more.txt\n-i https://me:pw@example.org/simple\na==1 \\\n  --hash=sha256:00\n-e .\n# x\n",
+]
+
+
+def read_project(data: bytes) -> None:
+    for name in ("pyproject.toml", "requirements.txt"):
+        file = Path(FOLDER.name) / name
+        file.write_bytes(data)
+        list(requirements.files(with_requirements(file)))
+        with suppress(PlanError):
+            requirements.read(with_requirements(file))
+
+
+@cache
+def with_requirements(file: Path) -> inventories.Inventory:
+    text = f"[hosts.a]\nworkers = 1\n[env]\nrequirements = {json.dumps(str(file))}\n"
+    return inventories.parse(hosts_toml(text), FILE)
 
 
 # Answers, and events of a followed run
@@ -215,6 +282,9 @@ KINDS = {
     "records": (read_record, RECORDS),
     "ssh -G": (read_ssh_g, SSH_G),
     "ssh_config": (read_ssh_config, SSH_CONFIGS),
+    "ignore files": (read_ignore_file, IGNORE_FILES),
+    "known_hosts": (read_known_hosts, KNOWN_HOSTS),
+    "pyproject": (read_project, PROJECTS),
     "answers": (read_answers, answers_of(REQUESTS)),
     "events of a run": (read_events_of_run, answers_of(FOLLOW)),
     "event files": (read_event_file, EVENT_FILES),

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import pty
 import subprocess
+import sys
+import threading
+from typing import ClassVar
 
 import pytest
 from support.command_line import REAL
 
 from tfdeploy.cli.options import load_inventory
+from tfdeploy.environments import wheelhouse
+from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.errors import NotTrusted
 
 LOCAL = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
@@ -261,6 +267,93 @@ def test_a_changed_file_that_the_ssh_config_includes_is_asked_for_again(clone):
     assert "Include in line 1" in clone.distrust()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ProxyCommand ./proxy.sh %h %p",
+        "ProxyCommand sh -c 'exec \"./proxy.sh\" %h'",
+        "ProxyCommand=bash ~/clone/proxy.sh",
+        'Match exec "sh -x ./proxy.sh"',
+        "KnownHostsCommand {folder}/proxy.sh %H",
+        "ProxyCommand {folder}/../clone/proxy.sh",
+        "ProxyCommand ./linked.sh",
+    ],
+)
+def test_a_changed_script_that_the_ssh_config_names_is_asked_for_again(clone, line, monkeypatch):
+    monkeypatch.chdir(clone.folder)
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(line.format(folder=clone.folder) + "\n")
+    script = clone.folder / "proxy.sh"
+    script.write_text("exec nc $1 22\n")
+    (clone.folder / "linked.sh").symlink_to("proxy.sh")
+    assert clone.tf("trust").returncode == 0
+    load_inventory(clone.folder / "hosts.toml")
+    script.write_text(f"touch {clone.ran}\n")
+    assert "in line 1" in clone.distrust()
+
+
+def test_a_link_that_leads_to_another_script_is_asked_for_again(clone, monkeypatch):
+    monkeypatch.chdir(clone.folder)
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text("ProxyCommand ./proxy %h\n")
+    (clone.folder / "proxy").symlink_to("/usr/bin/true")
+    clone.tf("trust")
+    load_inventory(clone.folder / "hosts.toml")
+    (clone.folder / "proxy").unlink()
+    (clone.folder / "proxy").symlink_to("/usr/bin/false")
+    assert "ProxyCommand in line 1" in clone.distrust()
+
+
+@pytest.mark.parametrize("line", ['python = "~/clone/evil.sh"', 'env.LD_PRELOAD = "a:./evil.sh"'])
+def test_a_changed_program_of_a_local_host_is_asked_for_again(clone, line):
+    clone.write(f"{LOCAL}{line}\n")
+    clone.tf("trust")
+    load_inventory(clone.folder / "hosts.toml")
+    (clone.folder / "evil.sh").write_text("#!/bin/sh\nreboot\n")
+    assert "evil.sh" in clone.distrust()
+
+
+@pytest.mark.parametrize("target", ["../.bashrc", "../.config/autostart/x", "/etc/profile"])
+@pytest.mark.parametrize(
+    "named", ["./known_hosts", "%d/clone/known_hosts", "~/.ssh/../clone/known_hosts"]
+)
+def test_a_known_hosts_file_that_is_a_link_needs_trust(clone, target, named, monkeypatch):
+    monkeypatch.chdir(clone.folder)
+    (clone.home / ".ssh").mkdir()
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text(f"UserKnownHostsFile {named}\n")
+    (clone.folder / "known_hosts").symlink_to(target)
+    assert "UserKnownHostsFile in line 1" in clone.distrust()
+    (clone.folder / "known_hosts").unlink()
+    (clone.folder / "known_hosts").write_text("")
+    load_inventory(clone.folder / "hosts.toml")
+
+
+def test_a_folder_above_the_users_own_is_not_one_of_them(clone, tmp_path):
+    (clone.home / ".ssh").mkdir()
+    shared = tmp_path / "shared"
+    (shared / "cm").mkdir(parents=True)
+    (clone.home / ".ssh/cm").symlink_to(shared / "cm")
+    (shared / "evil.conf").write_text(f"ProxyCommand touch {clone.ran}\n")
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "~/.ssh/cm/../evil.conf"')
+    assert "ProxyCommand in line 1" in clone.distrust()
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
+    (clone.folder / "ssh.conf").write_text("Include ~/.ssh/cm/../evil.conf\n")
+    clone.tf("trust")
+    (shared / "evil.conf").write_text(f"ProxyCommand touch {clone.ran} now\n")
+    assert "Include in line 1" in clone.distrust()
+
+
+def test_a_file_in_the_users_own_folder_that_others_can_write_needs_trust(clone, tmp_path):
+    (clone.home / ".ssh").mkdir()
+    (tmp_path / "theirs").write_text("ProxyCommand nc %h %p\n")
+    (clone.home / ".ssh/work").symlink_to(tmp_path / "theirs")
+    clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "~/.ssh/work"')
+    load_inventory(clone.folder / "hosts.toml")
+    (tmp_path / "theirs").chmod(0o666)
+    assert "ProxyCommand in line 1" in clone.distrust()
+
+
 def test_a_file_beside_the_users_own_is_not_one_of_them(clone):
     (clone.home / ".ssh").mkdir()
     clone.write("[hosts.a]\nworkers = 1\n", 'ssh_config = "ssh.conf"')
@@ -331,3 +424,63 @@ def test_on_a_terminal_the_command_asks(clone):
 def test_nothing_to_trust(clone):
     clone.write(LOCAL)
     assert clone.tf("trust").stdout == "nothing in hosts.toml needs your trust\n"
+
+
+# A program of tfdeploy that draws, and prints the files that it opens in the current folder.
+DRAWS = """
+import os, sys
+from pathlib import Path
+from tfdeploy.experiments import plots
+here = os.path.join(os.getcwd(), "")
+def print_opened(event, args):
+    if event == "open" and isinstance(args[0], str) and os.path.abspath(args[0]).startswith(here):
+        print(args[0])
+sys.addaudithook(print_opened)
+line = plots.Line("a", [1, 2], [3, 4])
+plots.draw(Path("plot.svg"), [plots.Panel("loss", "step", "loss", [line])])
+assert os.path.join(os.getcwd(), "") == here
+"""
+
+
+def test_a_plot_is_drawn_without_the_settings_of_the_current_folder(clone):
+    (clone.folder / "matplotlibrc").symlink_to("/dev/zero")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", DRAWS], cwd=clone.folder,
+        env=clone.environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "plot.svg\n"), done.stderr
+    assert (clone.folder / "plot.svg").read_text().startswith("<?xml")
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    """An index of somebody else: it has no package, and remembers what it is told."""
+
+    told: ClassVar[list] = []
+
+    def do_GET(self):
+        self.told.append((self.path, self.headers.get("Authorization"), self.headers.get("Cookie")))
+        self.send_error(404)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def index():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_an_index_of_a_clone_learns_the_packages_and_nothing_of_the_controller(
+    index, home, tmp_path, monkeypatch
+):
+    """The wheels for a host without a network are looked for where the requirements say."""
+    monkeypatch.setenv("TOKEN", "secret")
+    (home / ".netrc").write_text("machine elsewhere.example login me password secret\n")
+    lines = (f"--index-url {index}/$TOKEN/simple", "no-such-package==1")
+    spec = EnvironmentSpec("e", lines, (), {}, "3.11", ())
+    with pytest.raises(wheelhouse.NoWheels):
+        wheelhouse.download(spec, wheelhouse.Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+    assert set(Index.told) == {("/$TOKEN/simple/no-such-package/", None, None)}

@@ -384,3 +384,11 @@ def _environ(path):
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_a_missing_key_of_ssh_config_is_noted_once(by_ssh, tmp_path):
+    config = by_ssh.ssh_config.read_text()
+    by_ssh.ssh_config = tmp_path / "ssh_config"
+    by_ssh.ssh_config.write_text(f"{config}\nHost *\n  IdentityFile {tmp_path}/absent\n")
+    notes = check(by_ssh.project(), 1)["notes"]
+    assert notes == [f"{tmp_path}/absent, an IdentityFile of ssh_config, does not exist"]

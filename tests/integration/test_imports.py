@@ -43,7 +43,7 @@ def within(modules, packages):
 HEAVY = {"fabric", "paramiko", "invoke", "grpc", "tensorflow", "numpy", "matplotlib"}
 # Each takes 1 to 15 ms of CPU to load, or is for other commands.
 NOT_FOR_SHORT_COMMANDS = HEAVY | {
-    *("asyncio", "concurrent.futures", "ctypes", "jinja2", "logging", "pathspec", "plugins"),
+    *("asyncio", "concurrent.futures", "ctypes", "jinja2", "logging", "plugins"),
     *("rich", "sqlite3", "ssl", "statistics", "textual", "toml"),
     *("tfdeploy.agent.environments", "tfdeploy.environments", "tfdeploy.experiments.speed"),
     *("tfdeploy.experiments.comparing.comparison", "tfdeploy.formatting.known_messages"),

@@ -221,6 +221,15 @@ def test_a_cached_answer_equals_that_of_ssh(client, text, monkeypatch):
         assert client.resolve_in_new_command(host) == (first, 0)
 
 
+def test_ssh_itself_adds_no_key_to_known_hosts(client):
+    client.write("config", "Host *\n UpdateHostKeys yes\n StrictHostKeyChecking accept-new\n")
+    inventory = client.inventory("a")
+    argv = [*openssh.ssh_command(inventory.hosts[0], inventory), "-G", "--", "a"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    answer = done.stdout.splitlines()
+    assert "updatehostkeys false" in answer and "stricthostkeychecking true" in answer
+
+
 # Called again
 
 

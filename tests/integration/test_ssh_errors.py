@@ -164,6 +164,31 @@ def test_accepting_a_key_keeps_the_other_lines_of_known_hosts(site, one, keys):
     assert site.echo() == b"on\n"
 
 
+def test_no_key_is_added_through_a_link(site, one, tmp_path):
+    site.entries["one"] = one.entry()
+    program = tmp_path / "profile"
+    program.write_text("true\n")
+    site.known_hosts.unlink()
+    site.known_hosts.symlink_to(program)
+    with pytest.raises(HostKeyRefused) as refused:
+        site.echo(accept_new=True)
+    assert f"its new host key can't be added to {site.known_hosts}: it is a link" in str(
+        refused.value
+    )
+    assert program.read_text() == "true\n"
+
+
+def test_a_key_is_added_through_the_users_own_link(site, one, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / "dotfiles").write_text("")
+    site.known_hosts = tmp_path / ".ssh/known_hosts"
+    site.known_hosts.symlink_to(tmp_path / "dotfiles")
+    site.entries["one"] = one.entry()
+    site.echo(accept_new=True)
+    assert (tmp_path / "dotfiles").read_text().split() == one.known_hosts_line.split()[:3]
+
+
 def test_many_new_hosts_at_once_add_one_line_each(site, sshds):
     for name, sshd in sshds.items():
         site.entries[name] = sshd.entry()
@@ -247,6 +272,20 @@ def test_a_missing_key_is_an_authentication_error(site, one, tmp_path):
     site.add_host("one", one, IdentityFile="none")
     with pytest.raises(AuthenticationFailed, match=r"one: there is no key to offer"):
         site.echo()
+
+
+@pytest.mark.parametrize("offered", ["none", "stranger"])
+def test_a_missing_key_of_ssh_config_is_named_if_no_other_is_accepted(site, one, keys, offered):
+    site.add_host("one", one, IdentityFile=f"{keys.user.parent}/absent")
+    if offered != "none":
+        site.entries["one"]["CertificateFile"] = "none"
+        site.entries["one"]["IdentityFile"] += f"\n  IdentityFile {keys.stranger}"
+    with pytest.raises(AuthenticationFailed) as refused:
+        site.echo()
+    assert str(refused.value) == (
+        f"one: it accepted no key, and these IdentityFiles do not exist: {keys.user.parent}/absent"
+        "\n  correct IdentityFile in ssh_config, or set identity_file in hosts.toml"
+    )
 
 
 def test_a_missing_identity_file_is_named_before_a_connection(site):

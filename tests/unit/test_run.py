@@ -12,7 +12,7 @@ import pytest
 from support.builders import make_run
 
 from tfdeploy import run as runs
-from tfdeploy.errors import RunError
+from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.release import snapshot
 
 
@@ -328,3 +328,12 @@ def test_a_record_whose_numbers_are_too_large_is_broken(tmp_path):
     file = saved.folder / "run.json"
     file.write_text(file.read_text().replace('"starts": 0', '"starts": 1e999'))
     assert "is broken" in error_text(lambda: runs.load(tmp_path / "hosts.toml", saved.id))
+
+
+def test_an_invalid_hosts_toml_of_a_record_is_named_itself(tmp_path):
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    (saved.folder / "hosts.toml").write_text("hosts = 1")
+    message = f"{saved.folder}/hosts.toml: hosts: found 1; expected the table"
+    with pytest.raises(InventoryError, match=re.escape(message)):
+        runs.load(tmp_path / "hosts.toml", saved.id)

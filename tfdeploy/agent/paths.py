@@ -35,7 +35,7 @@ import os
 import stat
 import sys
 
-from . import TYPE_CHECKING
+from . import TYPE_CHECKING, own_folders
 from .refusal import Refusal
 
 if TYPE_CHECKING:
@@ -76,9 +76,18 @@ def boot_id() -> str:
 def make_private(project: str) -> None:
     """Create a project's folders. Other users can't read them: environments, logs, weights.
 
-    Nobody else may write to one that exists. Raises Refusal if it belongs to another user."""
+    Nobody else may write to one that exists. Raises Refusal if it belongs to another user, or if
+    another user could replace it."""
     for folder in {os.path.join(root(), project), os.path.join(store(), project)}:
         _make_private(folder)
+        refuse_unsafe(folder)
+
+
+def refuse_unsafe(folder: str) -> None:
+    """Raise Refusal if another user could replace a folder."""
+    unsafe, mend = own_folders.find_unsafe(folder)
+    if unsafe:
+        raise Refusal(unsafe, mend)
 
 
 def _make_private(folder: str) -> None:

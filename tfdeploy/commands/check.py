@@ -76,7 +76,7 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         _check_host(result, facts, host, launches[facts.host], of_program)
     _check_directories(result, fleet)
     _check_versions(result)
-    result.notes += [*plan_warnings(intent), *_unreadable_host_keys(intent.inventory)]
+    result.notes += [*plan_warnings(intent), *_skipped_keys(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:
@@ -214,15 +214,18 @@ def _full_disk(facts: HostFacts) -> Iterator[HostError]:
         )
 
 
-def _unreadable_host_keys(inventory: Inventory) -> Iterator[TfdeployError]:
-    """Note lines of known_hosts that ssh skips: the user may miss their keys."""
+def _skipped_keys(inventory: Inventory) -> Iterator[TfdeployError]:
+    """Note lines of known_hosts and key files that ssh skips: the user may miss their keys."""
     from tfdeploy.transport.ssh import config, known_hosts
 
     hosts = [host for host in inventory.hosts if host.uses_ssh]
     with suppress(HostError):  # a host whose SSH configuration fails has its own error
-        files = dict.fromkeys(f for h in hosts for f in config.resolve(h, inventory).known_hosts)
+        configs = [config.resolve(host, inventory) for host in hosts]
+        files = dict.fromkeys(file for each in configs for file in each.known_hosts)
         for line in known_hosts.unreadable_lines(files):
             yield TfdeployError(f"{line} can't be read, and is skipped")
+        for key in dict.fromkeys(file for each in configs for file in each.missing_keys()):
+            yield TfdeployError(f"{key}, an IdentityFile of ssh_config, does not exist")
 
 
 def _check_directories(result: CheckResult, fleet: Fleet) -> None:

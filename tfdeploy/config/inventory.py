@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
+from tfdeploy.config import toml_text
 from tfdeploy.config.host_patterns import expand_host_tables
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host
@@ -45,6 +45,7 @@ EXPECTED = {
 }
 """What to expect, by pydantic's name of the error; in braces, pydantic's values and the path."""
 MAX_FILE_BYTES = 16_000_000  # a file of 10,000 hosts has 3 MB
+MAX_SHOWN_PATH = 200
 UNQUOTED = re.compile(r"^ *\[ *hosts\.[^]\"']*\[", re.MULTILINE)
 UNQUOTED_TEXT = re.compile(r"^ *\w+ *= *(?!true|false|inf|nan)[A-Za-z~/]", re.MULTILINE)
 TEXT_HINT = 'put text in quotes: project = "digits"'
@@ -67,16 +68,16 @@ def parse(text: str, file: Path) -> Inventory:
     return _inventory(_parse_toml(text, file), file)
 
 
-def parse_record(text: str, file: Path) -> Inventory:
-    """Do as `parse` with the hosts.toml of a run's record, in which an older version may have
-    written keys that no longer exist."""
+def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
+    """Do as `parse` with `file`, the hosts.toml of a run's record, in which an older version may
+    have written keys that no longer exist. Relative paths are those of `hosts_file`."""
     table = _parse_toml(text, file)
     restart = table.get("restart")
     settings = [restart, *restart.values()] if isinstance(restart, dict) else []
     for each in settings:
         if isinstance(each, dict):
             each.pop("standby", None)
-    return _inventory(table, file)
+    return _inventory(table, file).model_copy(update={"file": hosts_file.absolute()})
 
 
 def _inventory(table: dict[str, Any], file: Path) -> Inventory:
@@ -146,15 +147,11 @@ def _read(file: Path) -> str:
 
 def _parse_toml(text: str, file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return toml_text.parse(text)
+    except toml_text.InvalidToml as error:
         hints = ((UNQUOTED, UNQUOTED_HINT), (UNQUOTED_TEXT, TEXT_HINT))
         hint = next((hint for pattern, hint in hints if pattern.search(text)), "")
-        raise InventoryError(f"{file}: not valid TOML: {error}", hint) from None
-    except RecursionError:
-        raise InventoryError(f"{file}: its values are nested too deeply") from None
-    except ValueError:  # Python reads no integer of more than 4,300 digits
-        raise InventoryError(f"{file}: it has a number of too many digits") from None
+        raise InventoryError(f"{file}: {error}", hint) from None
 
 
 def _validate(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
@@ -219,7 +216,7 @@ def _refuse_data_in_data(data: dict[str, DataSet], file: Path) -> None:
 def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
     """Return the message for one of pydantic's errors: what was found, what was expected."""
     loc = (*prefix, *(part for part in detail["loc"] if part != KEY_MARK))
-    path = ".".join(str(part) for part in loc)
+    path = _shorten_path(".".join(str(part) or '""' for part in loc))
     found = f"found {_shorten(detail['input'])}"
     if loc[0] == "notify":  # the path of a webhook's URL is its password
         found = mask_urls(found)
@@ -242,6 +239,10 @@ def _describe(detail: Any, prefix: tuple[str, ...]) -> str:
             return f"{path}: {found}; {EXPECTED[kind].format(**values)}"
         case _:
             return f"{path}: {found}; {detail['msg']}"
+
+
+def _shorten_path(path: str) -> str:
+    return path if len(path) <= MAX_SHOWN_PATH else path[: MAX_SHOWN_PATH - 1] + "…"
 
 
 def _shorten(value: Any) -> str:

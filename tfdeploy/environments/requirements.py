@@ -4,12 +4,12 @@ uv.lock, or the list in hosts.toml."""
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.environments import program
+from tfdeploy.config import toml_text
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
@@ -171,11 +171,14 @@ def _without_local_path(line: _Line) -> str:
 def _dependencies(path: Path) -> tuple[str, ...]:
     """Return [project] dependencies of a pyproject.toml."""
     try:
-        project = tomllib.loads(_text(path)).get("project", {})
-        dependencies = project.get("dependencies", [])
-        dynamic = project.get("dynamic", [])
-    except (tomllib.TOMLDecodeError, AttributeError, RecursionError) as error:
-        raise PlanError(f"{KEY}: {path.name} is not valid: {error}") from None
+        project = toml_text.parse(_text(path)).get("project", {})
+    except toml_text.InvalidToml as error:
+        raise PlanError(f"{KEY}: {path}: {error}") from None
+    if not isinstance(project, dict):
+        raise PlanError(f"{KEY}: {path}: project is not a table")
+    dependencies, dynamic = project.get("dependencies", []), project.get("dynamic", [])
+    if not isinstance(dynamic, list):
+        raise PlanError(f"{KEY}: {path}: project.dynamic is not a list")
     if "dependencies" in dynamic:
         raise PlanError(
             f"{KEY}: the dependencies of {path.name} are dynamic: only a build knows them",

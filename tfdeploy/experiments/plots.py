@@ -1,17 +1,20 @@
 """Draw line plots with matplotlib. The same data gives the same file, byte by byte, whatever the
-user's matplotlibrc says."""
+user's matplotlibrc says, and one of the current folder is not read."""
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -28,6 +31,8 @@ MARKERS_PER_LINE = 8  # if it has more than twice as many points
 PANEL_SIZE = (4.6, 3.8)  # inches
 LEGEND_WIDTH = 1.6
 SHORT_AXIS = 1000.0  # its highest value over its lowest one
+# Text stays text.
+WEB_SETTINGS = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 11.0}
 # By the name of their maker, a release leaves plots out (release/by_products.py).
 METADATA = {".svg": {"Date": None, "Creator": "tfdeploy"}, ".png": {"Software": "tfdeploy"}}
 
@@ -78,13 +83,9 @@ def check_file(file: Path) -> None:
 def draw(file: Path, panels: Sequence[Panel]) -> None:
     """Draw the panels side by side, with one legend. A line has the same colour in every panel.
     Raises RunError if they can't be drawn, or the file can't be written."""
-    import matplotlib
-
     check_file(file)
     content, suffix = io.BytesIO(), file.suffix
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"
+    with _settings({}):
         try:
             _figure(panels).savefig(content, format=suffix[1:], metadata=METADATA[suffix], dpi=150)
         except (ValueError, ArithmeticError) as error:  # numbers near the limits of a float
@@ -102,16 +103,10 @@ def to_web_svg(panel: Panel, labels: Sequence[str], name: str) -> str:
     `currentColor` for text and axes. `name` makes ids differ from those of other plots of the page.
     Raises RunError if the panel can't be drawn.
     """
-    import matplotlib
-    from matplotlib.figure import Figure
-
     content = io.StringIO()
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams["svg.hashsalt"] = "tfdeploy"
-        matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
-        matplotlib.rcParams["font.family"] = "sans-serif"
-        matplotlib.rcParams["font.size"] = 11.0
+    with _settings(WEB_SETTINGS):
+        from matplotlib.figure import Figure
+
         try:
             figure = Figure(PANEL_SIZE, layout="constrained")
             _draw_panel(figure.subplots(), panel, {label: n for n, label in enumerate(labels)})
@@ -119,6 +114,33 @@ def to_web_svg(panel: Panel, labels: Sequence[str], name: str) -> str:
         except (ValueError, ArithmeticError) as error:
             raise RunError(f"{panel.title} can't be drawn: {error}") from None
     return _for_web(content.getvalue(), name)
+
+
+@contextmanager
+def _settings(changes: dict[str, Any]) -> Iterator[None]:
+    """Draw with matplotlib's defaults and these changes."""
+    _import_outside_of_the_current_folder()
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        settings: Any = matplotlib.rcParams
+        settings.update({"svg.hashsalt": "tfdeploy", **changes})
+        yield
+
+
+def _import_outside_of_the_current_folder() -> None:
+    """Import matplotlib in the root folder: it reads the matplotlibrc of the current one, which may
+    be somebody else's repository. Versions before 3.10.9 evaluate parts of it."""
+    if "matplotlib" in sys.modules:
+        return
+    folder = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+    try:
+        os.chdir("/")
+        import matplotlib  # noqa: F401
+    finally:
+        os.fchdir(folder)
+        os.close(folder)
 
 
 def _for_web(svg: str, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfdeploy.agent.protocol.message import Invalid, Request, first_that_fits
 from tfdeploy.agent.verbs import ABSENT, ANOTHER_VERSION, RECORD
 from tfdeploy.errors import AgentError, CommandFailed, HostError, LeaseConflict, OutdatedRecord
-from tfdeploy.hosts.agent_bundle import bundle, current_version
+from tfdeploy.hosts.agent_bundle import bundle, current_version, folder_check
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.streams.answer_stream import AnswerStream
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 NOT_WRITTEN = 95
 FOREIGN = 94
+UNSAFE = 93
 # $1 is the agent's path, absolute or relative to the home directory; $2 the Python; $3 UNPACK. The
 # shell finds the home directory, and stores the agent that it reads from its standard input. -S -E:
 # neither the environment nor site-packages affect the agent. Supervisors change their directory, so
@@ -46,10 +47,16 @@ SEND_AGENT = (
 )
 # What dash, bash and BusyBox print before the reason for which they can't run a program.
 SHELL_WORDS = re.compile(r"^tfdeploy: (?:exec: )?(?:line )?\d+: (?:exec: )?")
-# Any Python 3 can run this. The folder appears whole; a faster controller has stored the same.
-UNPACK = """
+# Any Python 3 can run this, after agent/own_folders.py. The folder appears whole; a faster
+# controller has stored the same.
+UNPACK = f"""
 import os, shutil, sys, zipfile
 archive, folder = sys.argv[1:]
+unsafe = find_unsafe(os.path.dirname(os.path.dirname(os.path.join(os.environ["HOME"], folder))))
+if unsafe[0]:
+    os.remove(archive)
+    print(*unsafe, sep="\\n", file=sys.stderr)
+    sys.exit({UNSAFE})
 with zipfile.ZipFile(archive) as file:
     file.extractall(archive + ".d")
 os.remove(archive)
@@ -184,7 +191,7 @@ class Agent:
                 "was the directory on the host deleted?",
             )
         # One line: a csh as login shell accepts no line break within quotes.
-        unpack = f"exec({UNPACK!r})"
+        unpack = f"exec({folder_check()!r}); exec({UNPACK!r})"
         argv = ["sh", "-c", SEND_AGENT, "tfdeploy", self._path, self._python, unpack]
         command = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
         if command.exit == NOT_WRITTEN:
@@ -204,6 +211,9 @@ class Agent:
                 "agent",
                 "set the host's directory in hosts.toml to a folder of your own",
             )
+        if command.exit == UNSAFE:
+            *_, unsafe, mend = ["", "", *command.stderr.decode(errors="replace").splitlines()]
+            return CommandFailed(self.host, unsafe, mend)
         if command.exit in (126, 127):
             return CommandFailed(
                 self.host,

@@ -35,6 +35,8 @@ def parse(words: Iterable[str], *, local: bool) -> tuple[Target, ...]:
     InventoryError for a word that is no host."""
     found = {LOCAL: Target(LOCAL)} if local else {}
     for word in words:
+        if not word.strip():
+            raise InventoryError(f'found the host "{word}"; expected a name or USER@NAME')
         for target in _expand(word.rstrip(",")):
             first = found.setdefault(target.name, target)
             if first != target:

@@ -26,6 +26,7 @@ ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
 # Not part of the source unless `exclude` asks for them: their outputs change with each execution.
 NOTEBOOKS = ("*.ipynb", ".ipynb_checkpoints/")
 MAX_CODE_BYTES = 100_000_000  # a larger file is sent only if `exclude` asks for it
+MAX_IGNORE_BYTES = 1_000_000  # of a .gitignore file
 MAX_SLUG = 60  # characters of a place in the name of a folder
 
 
@@ -156,7 +157,7 @@ def _entries(
         entries = sorted(os.scandir(tree.root / folder), key=lambda entry: entry.name)
         own = tree.root / folder / ".gitignore"
         if tree.is_code and own.is_file() and not own.is_symlink():
-            ignores = [*ignores, gitignore.from_gitignore(folder, own.read_bytes())]
+            ignores = [*ignores, gitignore.from_gitignore(folder, _read_ignore_file(own))]
     except OSError as error:
         raise _unreadable(tree, os.path.relpath(error.filename, tree.root), error) from None
     for entry in entries:
@@ -164,6 +165,14 @@ def _entries(
         if tree.exclude.decide(path, is_folder) or gitignore.is_ignored(path, is_folder, ignores):
             continue
         yield path, is_folder, ignores
+
+
+def _read_ignore_file(file: Path) -> bytes:
+    with file.open("rb") as content:
+        data = content.read(MAX_IGNORE_BYTES + 1)
+    if len(data) > MAX_IGNORE_BYTES:
+        raise PlanError(f"{file} is larger than {format_size(MAX_IGNORE_BYTES)}")
+    return data
 
 
 def _is_by_product(tree: _Tree, path: str, info: os.stat_result) -> bool:

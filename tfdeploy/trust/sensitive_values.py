@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS
+from tfdeploy.trust import named_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ DEFAULT_DIRECTORY = "~/.tfdeploy"
 @dataclass(frozen=True)
 class SensitiveValue:
     """A value of hosts.toml that needs trust. `reason` says why; `content` is the digest of the
-    file that it names, "" if only the path matters."""
+    files that it names, "" if only the path matters."""
 
     key: str
     value: str
@@ -64,7 +65,7 @@ def _ssh_config(inventory: Inventory) -> Iterator[SensitiveValue]:
     if inventory.ssh_config:
         from tfdeploy.trust import ssh_keywords
 
-        found = ssh_keywords.read(inventory.absolute(inventory.ssh_config))
+        found = ssh_keywords.read(inventory.absolute(inventory.ssh_config), repository(inventory))
         if found.keywords:
             reason = f"has {', '.join(found.keywords)}"
             yield SensitiveValue("ssh_config", inventory.ssh_config, reason, found.digest)
@@ -95,6 +96,7 @@ def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
     python, an agent that is already in its directory, modules that `check` imports, and variables
     that make it load other code.
     """
+    root = repository(inventory)
     if any(host.is_local for host in inventory.hosts):
         for module in sorted({*inventory.training.imports} - {*FRAMEWORKS}):
             reason = "is imported on the controller"
@@ -102,7 +104,8 @@ def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
     for host in (host for host in inventory.hosts if host.is_local):
         if not PATH_PYTHON.fullmatch(host.python):
             key = f"hosts.{host.name}.python"
-            yield SensitiveValue(key, host.python, "runs on the controller")
+            content = named_files.digest(host.python, root)
+            yield SensitiveValue(key, host.python, "runs on the controller", content)
         if not _expand(host.root).is_relative_to(_expand(DEFAULT_DIRECTORY)):
             key = f"hosts.{host.name}.directory"
             yield SensitiveValue(key, host.directory, "can contain programs that it runs")
@@ -110,7 +113,8 @@ def _local_programs(inventory: Inventory) -> Iterator[SensitiveValue]:
         for table, variables in tables.items():
             for name in filter(LOADS_CODE.search, variables):
                 reason = "can change which code runs on the controller"
-                yield SensitiveValue(f"{table}.{name}", variables[name], reason)
+                content = named_files.digest(variables[name], root)
+                yield SensitiveValue(f"{table}.{name}", variables[name], reason, content)
 
 
 def _expand(directory: str) -> Path:

@@ -11,9 +11,12 @@ import glob
 import hashlib
 import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
+
+from tfdeploy.trust import named_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +37,7 @@ HARMLESS = {
 }  # fmt: skip
 # ssh adds new keys to a known_hosts file: with another name, the file could be a program.
 KNOWN_HOSTS_NAME = re.compile(r"known_hosts[\w-]*(\.\d+)?|none|null")
+UNRESOLVED = re.compile(r"%(?!d/)|\$")  # tokens and variables, except the home directory
 # A keyword with quotes is none of these: ssh joins the parts of User"KnownHostsFile".
 LINE = re.compile(r"([A-Za-z0-9]+)(?:[\s=]+(.*))?")
 QUOTES = str.maketrans("", "", "\"'\\")
@@ -46,6 +50,7 @@ INCLUDE = "include"
 # Quotes, variables, ranges, and wildcards in the name of a folder, which could mean a whole disk.
 UNCLEAR = re.compile(r"[\"'\\$%\[]|[*?].*/")
 MAX_PATH = 4096
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,9 @@ class _Unclear(Exception):
     """An Include that names other files than this module can find."""
 
 
-def read(file: Path) -> Found:
-    """Read an ssh_config. The user's own in ~/.ssh, and one that ssh can't read, need no trust."""
+def read(file: Path, root: Path) -> Found:
+    """Read an ssh_config that came with the repository `root`. The user's own in ~/.ssh, and one
+    that ssh can't read, need no trust."""
     if _is_own(file):
         return Found((), "")
     digest = hashlib.sha256()
@@ -72,7 +78,8 @@ def read(file: Path) -> Found:
     found += _sensitive(_text(file))
     try:
         for path, text in _with_included(file):
-            digest.update(f"{path}\0{len(text)}\0{text}".encode(errors="surrogateescape"))
+            named = named_files.digest(text, root)
+            digest.update(f"{path}\0{len(text)}\0{text}{named}".encode(errors="surrogateescape"))
     except (_Unclear, ValueError, RuntimeError):  # the last: a home of an unknown user
         found.append("an Include whose files can't be found, so that it can't be trusted")
         digest.update(os.urandom(32))
@@ -80,12 +87,22 @@ def read(file: Path) -> Found:
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether a file is in the user's ~/.ssh."""
-    return Path(_normalized(path)).is_relative_to(Path.home() / ".ssh")
+    """Return whether a file is one of the user's own in ~/.ssh. A link there stays one, if nobody
+    else can write what it leads to; a path with ".." may lead through a link to anywhere."""
+    absolute = Path.cwd() / path
+    if ".." in absolute.parts or not absolute.is_relative_to(Path.home() / ".ssh"):
+        return False
+    try:
+        info = absolute.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return info.st_uid in (0, os.geteuid()) and not info.st_mode & OTHERS_WRITE
 
 
 def _normalized(path: Path) -> str:
-    """Return the absolute path without "..": a link in ~/.ssh stays one of the user's own files."""
+    """Return the absolute path without ".."."""
     return os.path.abspath(path)  # noqa: PTH100 - Path.resolve follows links
 
 
@@ -158,4 +175,12 @@ def _is_plain(name: str, value: str) -> bool:
 
 
 def _is_known_hosts(path: str) -> bool:
-    return bool(KNOWN_HOSTS_NAME.fullmatch(PurePath(path).name))
+    """Return whether a path, and the file that it leads to, have a name of known_hosts files."""
+    if not KNOWN_HOSTS_NAME.fullmatch(PurePath(path).name) or UNRESOLVED.search(path):
+        return False
+    try:
+        file = Path(path.replace("%d", str(Path.home()))).expanduser()
+        is_own = file.is_relative_to(Path.home() / ".ssh") and ".." not in file.parts
+        return is_own or bool(KNOWN_HOSTS_NAME.fullmatch(file.resolve().name))
+    except (OSError, ValueError, RuntimeError):
+        return False

@@ -456,6 +456,32 @@ def test_a_project_folder_of_another_user_is_refused(home, tmp_path):
     assert f"{home}/.tfdeploy/p belongs to another user" in message
 
 
+def test_no_agent_is_stored_in_a_folder_that_another_user_could_rename(open_folder):
+    (open_folder / "lab").mkdir()
+    (open_folder / "lab").chmod(0o777)
+    directory = open_folder / "lab/me"
+    with pytest.raises(CommandFailed) as refused:
+        agent(f'directory = "{directory}"').ask(OFFER)
+    assert refused.value.message.startswith(f"{open_folder}/lab belongs to ")
+    assert refused.value.hint.startswith(f"chmod go-w {open_folder}/lab; or set")
+    assert list((directory / "agent").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_nothing_is_stored_once_another_user_could_rename_the_directory(open_folder, mode):
+    lab, group = open_folder / "lab", 12345
+    lab.mkdir()
+    here = agent(f'directory = "{lab}/me"')
+    here.ask(LACKS)
+    if os.geteuid() == 0:
+        os.chown(lab, -1, group)
+    lab.chmod(mode)
+    if mode == 0o775 and os.geteuid():
+        pytest.skip("only root can give a folder to another group")
+    with pytest.raises(AgentError, match=f"{lab} belongs to .* and has mode 0{mode:o}, so that"):
+        here.ask(LACKS)
+
+
 def test_a_project_folder_that_others_could_write_is_closed(home):
     (home / ".tfdeploy/p").mkdir(parents=True)
     (home / ".tfdeploy/p").chmod(0o777)

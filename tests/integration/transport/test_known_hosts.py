@@ -6,10 +6,14 @@ import base64
 import shutil
 import struct
 import subprocess
+import time
+from itertools import count
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from tfdeploy.transport.ssh.known_hosts import look_up_keys
+from tfdeploy.transport.ssh.known_hosts import look_up_keys, unreadable_lines
 
 KIND = "ssh-ed25519"
 
@@ -18,6 +22,13 @@ def key(number=1, kind=KIND):
     parts = (kind.encode(), bytes([number]) * 32)
     blob = b"".join(struct.pack(">I", len(part)) + part for part in parts)
     return f"{kind} {base64.b64encode(blob).decode()}"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An iterator of paths: tfdeploy keeps what it has parsed by a file's name, size and time."""
+    folder = tmp_path_factory.mktemp("files")
+    return (folder / str(number) for number in count())
 
 
 @pytest.fixture
@@ -37,6 +48,34 @@ def test_patterns_match_as_in_ssh(file, names, host):
     file.write_text(f"{names} {key()}\n")
     found = subprocess.run(["ssh-keygen", "-F", host, "-f", file], capture_output=True)
     assert bool(look_up_keys([file], [host]).keys) == bool(found.stdout)
+
+
+@given(
+    names=st.text(st.sampled_from("aAb-*?.[],!"), min_size=1, max_size=8),
+    host=st.text(st.sampled_from("ab-.[]"), min_size=1, max_size=4),
+)
+@example(names="a" * 1022 + "*,a", host="a")
+@example(names="a" * 1021 + "*,a", host="a")
+@example(names="!*b,*a*?a", host="aaba")
+def test_any_pattern_matches_as_in_ssh(files, names, host):
+    file = next(files)
+    file.write_text(f"{names} {key()}\n")
+    found = subprocess.run(["ssh-keygen", "-F", host, "-f", file], capture_output=True)
+    assert bool(look_up_keys([file], [host]).keys) == bool(found.stdout)
+
+
+@pytest.mark.parametrize("names", ["*a" * 14 + "b", "*?" * 400 + "b", "*" * 1000 + "b"])
+def test_a_pattern_is_matched_in_linear_time(file, names):
+    file.write_text(f"{names} {key()}\n")
+    start = time.thread_time()
+    assert not look_up_keys([file], ["a" * 250]).keys
+    assert time.thread_time() - start < 30
+
+
+def test_a_file_without_end_has_no_keys(file):
+    file.symlink_to("/dev/zero")
+    assert look_up_keys([file], ["gpu-1"]).keys == ()
+    assert unreadable_lines([file]) == []
 
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen")

@@ -291,6 +291,16 @@ def test_a_host_that_is_not_a_table_is_refused():
     ]
 
 
+def test_an_empty_key_is_shown_as_it_is_written():
+    messages, _ = refusal_of('"" = 1\n' + hosts_toml())
+    assert messages[0].startswith('"": unknown key; expected one of project, ')
+
+
+def test_a_long_key_is_cut():
+    messages, _ = refusal_of("a" * 70_000 + " = 1\n" + hosts_toml())
+    assert messages[0].startswith("a" * 199 + "…: unknown key; ")
+
+
 # Hostile files
 
 
@@ -298,6 +308,9 @@ def test_a_host_that_is_not_a_table_is_refused():
     ("content", "message"),
     [
         ("a = " + "[" * 20_000 + "]" * 20_000, "its values are nested too deeply"),
+        (".".join("a" * 1000) + " = 1", "its values are nested too deeply"),
+        ("[hosts." + ".".join("a" * 1000) + "]", "its values are nested too deeply"),
+        ("a = 0x" + "f" * 5000, "it has a number of too many digits"),
         ("a = " + "9" * 5000, "it has a number of too many digits"),
     ],
 )

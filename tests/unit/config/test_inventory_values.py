@@ -136,7 +136,8 @@ def test_an_ip_address_is_normalized():
 @pytest.mark.parametrize("name", ["gpu 1", "agent", "", "-a", "gpu/1", "é"])
 def test_an_invalid_host_or_project_name_is_refused(name):
     messages, _ = refusal_of(hosts_toml(f'[hosts."{name}"]\nps = 1'))
-    assert messages == [f'hosts.{name}.name: found "{name}"; {NAME}']
+    shown = name or '""'
+    assert messages == [f'hosts.{shown}.name: found "{name}"; {NAME}']
     messages, _ = refusal_of(hosts_toml().replace('"p"', f'"{name}"'))
     assert messages == [f'project: found "{name}"; {NAME}']
 

@@ -106,8 +106,11 @@ def test_a_pyproject_gives_its_dependencies(tmp_path):
     ("text", "words"),
     [
         ('[project]\ndynamic = ["dependencies"]', "are dynamic"),
-        ("[project", "is not valid"),
-        ("project = 1", "is not valid"),
+        ("[project", r"pyproject\.toml: not valid TOML"),
+        ("project = 1", r"pyproject\.toml: project is not a table"),
+        ("project.dynamic = 1", r"project\.dynamic is not a list"),
+        ("a = " + "9" * 5000, r"pyproject\.toml: it has a number of too many digits"),
+        (".".join("a" * 1000) + " = 1", r"pyproject\.toml: its values are nested too deeply"),
         ('[project]\ndependencies = "a"', "is not a list of texts"),
     ],
 )

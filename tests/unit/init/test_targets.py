@@ -30,7 +30,7 @@ def test_this_machine_comes_first():
         ("@gpu", '@gpu: found the user ""; expected USER@HOST'),
         ("-oProxyCommand=x", "-oProxyCommand=x: expected a name that ssh knows"),
         ("a b", "a b: expected a name that ssh knows"),
-        ("", ": expected a name that ssh knows"),
+        ("", 'found the host ""; expected a name or USER@NAME'),
         (LOCAL, f"{LOCAL}: expected a name that ssh knows"),
     ],
 )

@@ -79,7 +79,7 @@ def test_a_host_that_begins_no_handshake_is_not_silent():
     client = SimpleNamespace(get_transport=lambda: None, close=lambda: None)
     busy = SimpleNamespace(open=begin, client=client, connect_timeout=10.0)
     with pytest.raises(NoAnswer, match="no answer within 10 s") as error:
-        connection._open(busy)
+        connection._open(busy, None)
     assert not isinstance(error.value, HostSilent)
 
 

@@ -14,6 +14,7 @@ from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
 from ..protocol.message import Invalid, parse
 from ..protocol.preflight import HostFacts, ImportFacts
+from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
     from ..protocol.preflight import Statement
-    from ..refusal import Refusal
 
 NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0
@@ -87,6 +87,7 @@ def survey(
     tried = parallel.begin(lambda: try_program(*own))
     found = parallel.each(lambda module: import_module(module, python, env), imports)
     hindrances = [
+        *_unsafe_directory(),
         *_logout_refusals(),
         *_taken_gpus(wanted),
         *_missing_programs(_findable(programs, python, environment, unbuilt)),
@@ -121,6 +122,13 @@ def _findable(
     folder, usual = os.path.dirname(expand_home(python)), os.environ.get("PATH", "")
     found = {name: [each[0], folder + ":" + (each[1] or usual)] for name, each in programs.items()}
     return {**found, **own}
+
+
+def _unsafe_directory() -> Iterator[Refusal]:
+    try:
+        paths.refuse_unsafe(paths.root())
+    except Refusal as refusal:
+        yield refusal
 
 
 def _visible_gpus(gpus: List[int]) -> Dict[str, str]:

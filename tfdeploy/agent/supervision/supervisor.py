@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from .. import TYPE_CHECKING, paths, records
+from .. import TYPE_CHECKING, own_folders, paths, records
 from ..machine import leases, lock, process
 from ..machine.filesystem import NO_SPACE
 from ..machine.guard import source_ports
@@ -140,6 +140,9 @@ class Supervisor:
         self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
         try:
+            unsafe, _ = own_folders.find_unsafe(self.task_dir)
+            if unsafe:
+                return Exit(126, reason=unsafe, final=True), ""
             child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
         except OSError as error:
             reason = "cannot run {}: {}".format(self.launch.argv[0], error.strerror)

@@ -21,10 +21,10 @@ FAST = ("-o", "Ciphers=^aes128-gcm@openssh.com")  # puts it before the defaults
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def transfer_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
+def transfer_command(host: Host, inventory: Inventory) -> list[str]:
     """Return ssh's command line for rsync, without the host's name. Ciphers that ssh's
     configuration chooses for the host stay as they are."""
-    command = config.ssh_command(host, inventory, accept_new=accept_new)
+    command = config.ssh_command(host, inventory)
     return [*command, *FAST] if _has_aes() and _has_default_ciphers(host, inventory) else command
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10
 PORT = 22
+DEFAULT_KEY = re.compile(r"/\.ssh/id_(rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk|xmss)$")
 VERBOSE_PREFIXES = ("debug1: ", "OpenSSH_")  # of the lines that -v adds to standard error
 
 
@@ -42,13 +43,19 @@ class SshConfig:
     host_key_alias: str | None
     new_keys_file: Path | None
 
+    def missing_keys(self) -> list[Path]:
+        """Return the key files that ssh's configuration names and that do not exist: ssh leaves
+        them out. Its defaults, which come together, may be absent."""
+        files = self.identity_files
+        is_default = len(files) > 1 and all(map(DEFAULT_KEY.search, map(str, files)))
+        return [] if is_default else [file for file in files if not file.is_file()]
 
-def ssh_command(host: Host, inventory: Inventory, *, accept_new: bool = False) -> list[str]:
+
+def ssh_command(host: Host, inventory: Inventory) -> list[str]:
     """Return ssh's command line for a host, without the host's name; keys in hosts.toml override
-    those of ssh_config."""
-    checking = "accept-new" if accept_new else "yes"
+    those of ssh_config. ssh itself adds no key to known_hosts (host_keys.py does)."""
     argv = ["ssh", *_config_file(inventory)]
-    argv += ["-o", "BatchMode=yes", "-o", f"StrictHostKeyChecking={checking}"]
+    argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]
     argv += ["-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
     argv += ["-o", f"HostName={host.hostname}"] if host.hostname else []
     argv += ["-l", host.user] if host.user else []
@@ -164,6 +171,7 @@ def _parse(text: str, name: str) -> SshConfig:
         identity_files=tuple(
             Path(_expand_tokens(path, path_tokens)).expanduser()
             for path in values.get("identityfile", [])
+            if path != "none"
         ),
         identities_only=first("identitiesonly") == "yes",
         proxy_jump=first("proxyjump"),

@@ -19,6 +19,8 @@ from tfdeploy.transport.ssh.errors import (
     NO_ANSWER,
     SSH_ERRORS,
     JumpHostCannotConnect,
+    MissingKeys,
+    is_refusal_of_keys,
     translate,
 )
 from tfdeploy.transport.ssh.host_keys import HostKeyPolicy, RefusedHostKey, transport_factory
@@ -131,12 +133,12 @@ def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConn
         for jump, settings in route.jumps:
             gateway = _make_connection(settings, gateways[0] if gateways else None, accept_new)
             gateways.insert(0, gateway)
-            _open_jump_host(route.name, jump, gateway)
+            _open_jump_host(route.name, jump, gateway, settings)
         connection = _make_connection(route.config, gateway, accept_new, patience.handshake_s)
         if gateway is None:
             sock = dial(route.config.hostname, route.config.port, patience.tries_s)
             connection.connect_kwargs["sock"] = sock
-        _open(connection)
+        _open(connection, route.config)
     except BaseException:
         _close(gateways)
         raise
@@ -146,9 +148,9 @@ def _connect_once(route: Route, accept_new: bool, patience: Patience) -> SshConn
     return SshConnection(connection, gateways)
 
 
-def _open_jump_host(name: str, jump: str, gateway: fabric.Connection) -> None:
+def _open_jump_host(name: str, jump: str, gateway: fabric.Connection, config: SshConfig) -> None:
     try:
-        _open(gateway)
+        _open(gateway, config)
     except SSH_ERRORS as error:
         if _was_dropped(error):
             raise
@@ -197,7 +199,7 @@ def known_keys(config: SshConfig) -> KnownKeys:
     return look_up_keys(config.known_hosts, names)
 
 
-def _open(connection: fabric.Connection) -> None:
+def _open(connection: fabric.Connection, config: SshConfig) -> None:
     try:
         connection.open()
     except BaseException as error:
@@ -212,6 +214,9 @@ def _open(connection: fabric.Connection) -> None:
                 message = f"the handshake was not finished within {limit_s:g} s"
                 raise HandshakeTimedOut(message) from None
             raise NoAnswer(limit_s) from None
+        missing = config.missing_keys() if is_refusal_of_keys(error) else []
+        if missing:
+            raise MissingKeys(missing) from None
         raise
 
 

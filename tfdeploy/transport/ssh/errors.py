@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+from typing import TYPE_CHECKING
 
 import paramiko
 from paramiko.ssh_exception import NoValidConnectionsError
@@ -13,12 +14,18 @@ from tfdeploy.transport.ssh import config
 from tfdeploy.transport.ssh.dial import NoAnswer
 from tfdeploy.transport.ssh.host_keys import (
     ChangedHostKey,
+    HostKeyNotAdded,
     RefusedHostKey,
     RevokedHostKey,
     UnknownHostKey,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
 NO_ANSWER = "No existing session"  # Paramiko's message if a handshake is not finished in time
+NO_KEY = "No authentication methods"  # Paramiko's, if there is no key to offer
 # RFC 4254's SSH_OPEN_CONNECT_FAILED: from a jump host that can't connect to the next host, and from
 # an sshd that has reached MaxSessions.
 CONNECT_FAILED = 2
@@ -32,6 +39,20 @@ SSH_ERRORS = (paramiko.SSHException, OSError, EOFError, UnicodeError)
 
 class JumpHostCannotConnect(paramiko.SSHException):
     """A jump host can't connect to the next host."""
+
+
+class MissingKeys(paramiko.AuthenticationException):
+    """No key was accepted, and ssh's configuration names key files that do not exist."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        super().__init__(", ".join(map(str, files)))
+
+
+def is_refusal_of_keys(error: BaseException) -> bool:
+    """Return whether the host accepted no key, or there was none to offer."""
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return False
+    return isinstance(error, paramiko.AuthenticationException) or NO_KEY in str(error)
 
 
 def translate(host: str, error: BaseException, *, via: str = "") -> HostError:
@@ -59,6 +80,12 @@ def _translate_host_key_error(host: str, error: BaseException) -> HostError | No
                 f"its host key is unknown: {error}{_why_unknown(error)}",
                 "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
             )
+        case HostKeyNotAdded():
+            return HostKeyRefused(
+                host,
+                f"its new host key can't be added to {error.reason}",
+                "expected a file of your own as the first UserKnownHostsFile",
+            )
         case RevokedHostKey():
             return HostKeyRefused(
                 host,
@@ -82,7 +109,13 @@ def _translate_authentication_error(host: str, error: BaseException) -> HostErro
             return AuthenticationFailed(
                 host, "the key is locked with a passphrase", "unlock it for ssh-agent: ssh-add"
             )
-        case paramiko.SSHException() if "No authentication methods" in str(error):
+        case MissingKeys():
+            return AuthenticationFailed(
+                host,
+                f"it accepted no key, and these IdentityFiles do not exist: {error}",
+                "correct IdentityFile in ssh_config, or set identity_file in hosts.toml",
+            )
+        case paramiko.SSHException() if NO_KEY in str(error):
             return AuthenticationFailed(
                 host, "there is no key to offer", "set identity_file in hosts.toml, or run ssh-add"
             )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import paramiko
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfdeploy.transport.ssh.known_hosts import KnownKeys
 
 _writing = threading.Lock()
@@ -35,6 +37,14 @@ class RevokedHostKey(RefusedHostKey):
     """known_hosts marks this key as revoked."""
 
 
+class HostKeyNotAdded(RefusedHostKey):
+    """A new key can't be added to known_hosts; `reason` names the file."""
+
+    def __init__(self, known: KnownKeys, key: paramiko.PKey, reason: str) -> None:
+        super().__init__(known, key)
+        self.reason = reason
+
+
 class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     """Check every host key as OpenSSH does with StrictHostKeyChecking=yes; with `new_keys_file`,
     the file for new keys, as with =accept-new.
@@ -58,7 +68,12 @@ class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
             raise ChangedHostKey(known, key)
         if self._new_keys_file is None:
             raise UnknownHostKey(known, key)
-        _append_line(self._new_keys_file, f"{known.name} {key.get_name()} {key.get_base64()}\n")
+        line = f"{known.name} {key.get_name()} {key.get_base64()}\n"
+        try:
+            _append_line(self._new_keys_file, line)
+        except OSError as error:
+            reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+            raise HostKeyNotAdded(known, key, f"{self._new_keys_file}: {reason}") from None
 
 
 def transport_factory(known: KnownKeys) -> Any:
@@ -81,9 +96,19 @@ def _key_type(kind: str) -> str:
 
 
 def _append_line(file: Path, line: str) -> None:
+    """Add a line to the user's own file, which is created if it does not exist. Raises OSError.
+
+    Links are followed in ~/.ssh only: in somebody else's repository, one may lead to a file whose
+    lines a shell runs.
+    """
+    is_in_home = file.is_relative_to(Path.home() / ".ssh") and ".." not in file.parts
+    no_link = 0 if is_in_home else os.O_NOFOLLOW
     with _writing:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = file.read_bytes() if file.exists() else b""
-        separator = "" if not content or content.endswith(b"\n") else "\n"
-        with file.open("a") as target:
-            target.write(separator + line)
+        with open(os.open(file, os.O_RDWR | os.O_CREAT | no_link, 0o600), "r+b") as target:  # noqa: PTH123
+            info = os.fstat(target.fileno())
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
+                raise OSError(errno.EPERM, "it is not a file of your own")
+            content = target.read()
+            separator = "" if not content or content.endswith(b"\n") else "\n"
+            target.write((separator + line).encode())

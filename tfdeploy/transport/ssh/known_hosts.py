@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import fnmatch
 import functools
 import hashlib
 import hmac
-import re
+import stat
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 AUTHORITY, REVOKED = "@cert-authority", "@revoked"
 HASHED = "|1|"
+WILDCARDS = frozenset("*?")
+MAX_PATTERN = 1022  # characters; a line with a longer one matches nothing, as in ssh's match.c
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class KeyLine:
 
     def names_host(self, host: str) -> bool:
         """Return whether a pattern matches the host, and no negated one does."""
+        if any(len(name.removeprefix("!")) > MAX_PATTERN for name in self.names):
+            return False
         matching = [name for name in self.names if _matches(name.removeprefix("!"), host)]
         return bool(matching) and not any(name.startswith("!") for name in matching)
 
@@ -61,7 +66,7 @@ class KnownKeys:
 def look_up_keys(files: Iterable[Path], names: Sequence[str]) -> KnownKeys:
     """Look up a host in `files`; `names` are those that ssh looks for, in its order: an alias, or
     `[host]:2200` and then `host`."""
-    parsed = {file: _parse_file(file) for file in files if file.is_file()}
+    parsed = {file: _parse_file(file) for file in files}
     lines = [line for file_lines, _ in parsed.values() for line in file_lines]
     lines = [line for line in lines if any(line.names_host(name) for name in names)]
     keys: list[KeyLine] = []
@@ -83,9 +88,11 @@ def unreadable_lines(files: Iterable[Path]) -> list[str]:
 
 def _parse_file(file: Path) -> tuple[tuple[KeyLine, ...], tuple[int, ...]]:
     """Return a file's lines, and the numbers of unreadable ones. A file that can't be read has
-    none, as for ssh."""
+    none, as for ssh; nor has a device, which may have no end."""
     try:
         info = file.stat()
+        if not stat.S_ISREG(info.st_mode):
+            return (), ()
         return _parse_cached(file, info.st_mtime_ns, info.st_size)
     except OSError:
         return (), ()
@@ -124,9 +131,10 @@ def _parse_line(words: list[str]) -> KeyLine:
 def _matches(pattern: str, host: str) -> bool:
     if pattern.startswith(HASHED):
         return _is_hash_of(pattern, host)
-    wildcards = {"*": ".*", "?": "."}
-    expression = "".join(wildcards.get(char, re.escape(char)) for char in pattern.lower())
-    return re.fullmatch(expression, host.lower()) is not None
+    pattern, host = pattern.lower(), host.lower()
+    if WILDCARDS.isdisjoint(pattern):
+        return pattern == host
+    return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))  # takes linear time
 
 
 def _is_hash_of(pattern: str, host: str) -> bool:

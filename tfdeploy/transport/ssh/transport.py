@@ -35,9 +35,7 @@ class SshTransport(RsyncTransfers):
     """One host; connects on first use."""
 
     def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
-        super().__init__(
-            host.name, lambda: transfer_command(host, inventory, accept_new=accept_new)
-        )
+        super().__init__(host.name, lambda: transfer_command(host, inventory))
         self._channels = ChannelPool(
             host.name, lambda: connect(resolve_route(host, inventory), accept_new)
         )

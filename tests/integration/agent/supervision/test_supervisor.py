@@ -83,6 +83,16 @@ def test_a_program_that_cannot_be_run_is_named(supervise):
     assert ended.reason == "cannot run /no/program: No such file or directory"
 
 
+def test_a_task_is_not_restarted_in_a_folder_that_another_user_could_replace(supervise):
+    """The run's folder is opened while the task runs."""
+    task = run_alone(supervise, "os.chmod('../..', 0o777); " + CRASH_ONCE)
+    run = os.path.dirname(task.task_dir)
+    ended = task.wait_for_end()
+    assert (ended.state, ended.exit, task.attempts) == ("FAILED", 126, 1)
+    assert ended.reason.startswith(f"{run} belongs to ")
+    assert ended.reason.endswith("so that other users could replace what tfdeploy stores and runs")
+
+
 def test_a_full_disk_is_reported_and_not_retried(supervise):
     task = run_alone(
         supervise, "attempt(); become_ready(); raise OSError(28, 'No space left on device')",
