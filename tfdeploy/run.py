@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
 
 FOLDER = "runs"
+# The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
+TIME = "%Y%m%d-%H%M%S"
+ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
@@ -88,11 +92,18 @@ class Run:
         return self.inventory.file.parent / FOLDER / self.id
 
 
-def new_id() -> str:
+def new_id(base: Path) -> str:
     """Return a run id that sorts by age: the time in UTC to the second, two hex digits for 1/256
-    seconds, and two random ones against collisions."""
+    seconds, and two random ones against collisions.
+
+    It sorts after every run in `base`, the folder runs/, even if the controller's clock was ahead
+    when that was started.
+    """
     now = datetime.now(UTC)
-    return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
+    newest = max((run_id[:15] for run_id in _run_ids(base) if ID.fullmatch(run_id)), default="")
+    if newest > f"{now:{TIME}}":
+        now = datetime.strptime(newest, TIME).replace(tzinfo=UTC) + timedelta(seconds=1)
+    return f"{now:{TIME}}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
 
 
 def age_s(run_id: str) -> float:

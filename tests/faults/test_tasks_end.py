@@ -134,3 +134,19 @@ def test_a_ps_without_restarts_ends_the_run_as_its_root_cause(training):
     last = command.output[command.output.index("error: ") :]
     assert last.startswith("error: ps:0 on here: it ended: killed by SIGKILL"), last
     assert run.processes() == {}
+
+
+def test_the_workers_of_a_synchronous_run_end_with_the_one_that_has_failed_permanently(training):
+    run = training("train_mirrored.py", "--raise_at=30")
+    run.ok("push")
+    with run.start_command("run") as command:
+        assert command.process.wait() == 1
+    restarts = run.restarts()
+    assert restarts["worker:1"] == 1, "the same traceback, with no progress in between"
+    assert restarts["worker:0"] <= 2, "it ends when worker:1 has failed"
+    assert run.states() == {"worker:0": "FAILED", "worker:1": "FAILED"}
+    last = command.output.rpartition("\nerror: ")[2]
+    assert last.startswith("worker:1 on here: it ended after 1 restart: exit 1, twice with"), last
+    assert "ValueError: a broken example" in last
+    assert re.search(r"it caused the end of worker:0 on here", last), last
+    assert run.processes() == {}

@@ -15,7 +15,7 @@ from support import leftovers
 from support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each of pytest-xdist's workers has its own set of hosts.
@@ -115,6 +115,31 @@ class Machine:
         flush = "iptables -w -F INPUT && iptables -w -F OUTPUT"
         unlimit = "{ tc qdisc del dev eth0 root 2>&1 || true; }"  # there may be no limit
         self.root("sh", "-c", f"{flush} && {unlimit} && rm -f {FAULTY}")
+
+    @property
+    def process_count(self) -> int:
+        """The number of its processes and threads, as its limit counts them."""
+        return int(docker("stats", "--no-stream", "--format", "{{.PIDs}}", self.container))
+
+    @contextmanager
+    def limited(self, *limits: str, lifted: Sequence[str]) -> Iterator[None]:
+        """Run the block with limits of the kernel, in words of `docker update`."""
+        self.root("touch", FAULTY)
+        docker("update", *limits, self.container)
+        try:
+            yield
+        finally:
+            docker("update", *lifted, self.container)
+            self.root("rm", "-f", FAULTY)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let nothing on it run in the block, as if its hypervisor had suspended it."""
+        docker("pause", self.container)
+        try:
+            yield
+        finally:
+            docker("unpause", self.container)
 
     def lose_power(self) -> None:
         docker("kill", self.container)

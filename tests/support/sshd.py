@@ -79,15 +79,19 @@ class Sshd:
             address=ADDRESS, host_key=keys.host, authorized=keys.authorized, home=folder
         )
         config.write_text("".join(f"{line}\n" for line in lines) + base_config)
-        self._log = (folder / f"sshd.{self.port}.log").open("w+b")
-        command = [program("sshd"), "-D", "-e", "-f", config, "-p", str(self.port)]
+        self._log_file = folder / f"sshd.{self.port}.log"
+        self._command = [program("sshd"), "-D", "-e", "-f", config, "-p", str(self.port)]
+        self.start()
+
+    def start(self) -> None:
+        self._log = self._log_file.open("a+b")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+            self._command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
         )
         until(self._listens, f"sshd on port {self.port}")
 
     def _listens(self) -> bool:
-        assert self._process.poll() is None, Path(self._log.name).read_text()
+        assert self._process.poll() is None, self._log_file.read_text()
         with socket.socket() as probe:
             return probe.connect_ex((ADDRESS, self.port)) == 0
 

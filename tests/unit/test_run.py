@@ -23,9 +23,9 @@ def error_text(action):
     return str(caught.value)
 
 
-def test_run_ids_start_with_the_time_and_do_not_collide():
-    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_id())
-    assert len({runs.new_id() for _ in range(5)}) > 1
+def test_run_ids_start_with_the_time_and_do_not_collide(tmp_path):
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", runs.new_id(tmp_path))
+    assert len({runs.new_id(tmp_path) for _ in range(5)}) > 1
 
 
 def test_the_age_of_a_run_follows_from_its_id():
@@ -48,10 +48,20 @@ def test_a_runs_folder_that_exists_stays_as_it_is(tmp_path):
     assert not (tmp_path / "runs" / ".gitignore").exists()
 
 
-def test_run_ids_sort_by_age_within_a_second():
+@pytest.mark.parametrize("of_wrong_clock", ["20991231-235959-ffff", "20991231-235959-7f00"])
+def test_a_run_id_sorts_after_one_of_a_clock_that_was_ahead(tmp_path, of_wrong_clock):
+    runs.save(make_run(tmp_path, run_id="20260101-000000-aaaa"))
+    runs.save(make_run(tmp_path, run_id=of_wrong_clock))
+    runs.save(make_run(tmp_path, run_id="sweep"))
+    started = runs.new_id(tmp_path / "runs")
+    assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", started)
+    assert started > of_wrong_clock
+
+
+def test_run_ids_sort_by_age_within_a_second(tmp_path):
     ids = []
     for _ in range(20):
-        ids.append(runs.new_id())
+        ids.append(runs.new_id(tmp_path))
         time.sleep(0.01)
     assert ids == sorted(ids)
 

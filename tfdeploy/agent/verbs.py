@@ -176,9 +176,9 @@ def _answer(verb: str, body: Body) -> None:
     except Invalid as error:
         _send({"failed": "invalid request {}: {}".format(verb, error)})
     except Exception as error:
-        removed = _removed(body)  # its run was deleted meanwhile
-        if removed:
-            _send(_refused(removed))
+        known = _removed(body) or _shortage(error)  # its run was deleted meanwhile
+        if known:
+            _send(_refused(known))
             return
         import traceback  # costs as much as Python's own start
 
@@ -217,6 +217,12 @@ def _removed(body: Body) -> Optional[Refusal]:
     from .runs import removal_log  # rarely needed
 
     return removal_log.refusal(str(body["project"]), str(body["run"]))
+
+
+def _shortage(error: Exception) -> Optional[Refusal]:
+    from .supervision import shortage  # rarely needed, too
+
+    return shortage.find(error)
 
 
 def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.run import FOLDER, parse_run_json
+from tfdeploy.run import FOLDER, ID, parse_run_json
 from tfdeploy.transfer.outputs import SavedElsewhere
 from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
 
-# The ids that run.new_id makes. Other folders among the runs are neither shown nor deleted.
-ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RUNNING = "running"  # the result of a run that has not ended
 TIMEOUT_S = 300.0
 

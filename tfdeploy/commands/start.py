@@ -69,7 +69,7 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
     plan = placing.make_plan_from_addresses(inventory)
     auto = tuple(host.name for host in intent.inventory.hosts if host.ports == AUTO_PORTS)
     return runs.Run(
-        runs.new_id(),
+        runs.new_id(inventory.file.parent / runs.FOLDER),
         intent.release.id,
         agent_bundle.current_version(),
         inventory,

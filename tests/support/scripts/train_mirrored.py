@@ -15,6 +15,7 @@ def parse_flags():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--save_steps", type=int, default=20)
     parser.add_argument("--pace", type=float, default=0.1, help="seconds of sleep in each step")
+    parser.add_argument("--raise_at", type=int, help="the step at which worker 1 raises an error")
     return parser.parse_args()
 
 
@@ -52,6 +53,8 @@ def train(strategy, flags):
     print("restored step" if step else "started at step", step, flush=True)
     train_step = tf.function(lambda: strategy.reduce("MEAN", strategy.run(model.train), axis=None))
     while step < flags.steps:
+        if not is_chief and step == flags.raise_at:
+            raise ValueError("a broken example")
         loss = train_step()
         step += 1
         time.sleep(flags.pace)

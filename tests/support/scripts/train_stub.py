@@ -21,6 +21,7 @@ parser.add_argument("--worker_hosts", type=lambda text: text.split(","))
 parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--save_steps", type=int, default=40)
 parser.add_argument("--pace", type=float, default=0.1, help="seconds of sleep in each step")
+parser.add_argument("--grow_mb", type=int, default=0, help="MB that the chief keeps of each step")
 flags = parser.parse_args()
 
 if flags.job_name:
@@ -97,11 +98,13 @@ def save(step):
 
 
 def train():
-    printed_at = 0.0
+    printed_at, kept = 0.0, []
     for step in range((restore() if CHIEF else 0) + 1, flags.steps + 1):
         if time.monotonic() > printed_at + 0.3:
             printed_at = time.monotonic()
             print(f"step {step} loss {1 / step:.4f}", flush=True)
+        if CHIEF:
+            kept.append(b"x" * (flags.grow_mb << 20))
         if CHIEF and step % flags.save_steps == 0:
             save(step)
         time.sleep(flags.pace)

@@ -8,6 +8,7 @@ import signal
 from .. import TYPE_CHECKING
 from ..protocol.record import Record, replace
 from ..records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
+from . import shortage
 
 if TYPE_CHECKING:
     from typing import Callable, List, Optional, Sequence
@@ -49,9 +50,10 @@ class Exit(Record):
     """How an attempt ended.
 
     `code` is negative for a signal. `stopped` means that it was stopped on request. `reason` says
-    more than the code, for example that the task was FROZEN. `final` means that a restart cannot
-    help. `error` is the one of PEER_ERRORS that ended it, or "". `failed_task` is another task that
-    has failed permanently, with its reason in `why_failed`; "" if there is none.
+    more than the code, for example that the task was FROZEN; `detail` ends the sentence that says
+    the code. `final` means that a restart cannot help. `error` is the one of PEER_ERRORS that ended
+    it, or "". `failed_task` is another task that has failed permanently, with its reason in
+    `why_failed`; "" if there is none.
     """
 
     code: int
@@ -61,6 +63,7 @@ class Exit(Record):
     error: str = ""
     failed_task: str = ""
     why_failed: str = ""
+    detail: str = ""
 
 
 class Decision(Record):
@@ -84,7 +87,7 @@ def decide(
     if ended.stopped:
         reason = "{}, {}".format(ended.reason, describe_exit(ended.code))
         return Decision(STOPPED, 0.0, reason)
-    reason = ended.reason or describe_exit(ended.code)
+    reason = ended.reason or describe_exit(ended.code) + ended.detail
     if ended.code == 0 and not ended.reason:
         return Decision(SUCCEEDED, 0.0, reason)
     refusal = _refusal(policy, history, ended, now)
@@ -96,6 +99,15 @@ def decide(
     ran_long = now - history[-1].started_at >= policy.max_delay_s
     delay_s = 0.0 if nth == 1 and ran_long else _delay_s(policy, nth, jitter)
     return Decision(BACKOFF, delay_s, "{}; restart {} of {}".format(reason, nth, policy.attempts))
+
+
+def not_started(program: str, error: OSError) -> Exit:
+    """Return the end of an attempt whose process could not be started. It is tried again only if
+    the host may have room for another process later."""
+    lacking = shortage.find(error)
+    if lacking and shortage.is_temporary(error):
+        return Exit(127, reason="{0.message}; {0.hint}".format(lacking))
+    return Exit(127, reason="cannot run {}: {}".format(program, error.strerror), final=True)
 
 
 def describe_exit(code: int) -> str:

@@ -16,7 +16,7 @@ from ..machine.guard.peers import PeerList
 from ..protocol.record import replace
 from ..records import BACKOFF, FAILED, STRICT, Launch, TaskState
 from ..reports.history import History
-from . import detach, membership, restart
+from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
@@ -94,6 +94,7 @@ class Supervisor:
         self._history = History(paths.history(launch.project, launch.run, launch.task))
         self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
+        self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
@@ -139,14 +140,14 @@ class Supervisor:
         self.attempts.append(Attempt(time.monotonic(), ready=False))
         self._peers.resolve()
         self.log.tail = b""  # the output of an earlier attempt does not explain this one's end
+        self._oom_kills = shortage.oom_kills()
         try:
             unsafe, _ = own_folders.find_unsafe(self.task_dir)
             if unsafe:
                 return Exit(126, reason=unsafe, final=True), ""
             child = spawn(self.launch, self.task_dir, self.mark, self.log.descriptor)
         except OSError as error:
-            reason = "cannot run {}: {}".format(self.launch.argv[0], error.strerror)
-            return Exit(127, reason=reason, final=True), ""
+            return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
         state = records.READY if self.launch.health_port is None else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
@@ -199,11 +200,17 @@ class Supervisor:
             return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
         is_final, (failed, why) = self.membership.run_has_ended(), self.membership.failed_task()
         if code < 0:
-            return Exit(code, final=is_final)
+            return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
         error = restart.peer_error(tail)
         return Exit(code, final=is_final, error=error, failed_task=failed, why_failed=why)
+
+    def _memory_detail(self, code: int) -> str:
+        """Return what else is known about a death by SIGKILL, as the end of a sentence."""
+        if code != -signal.SIGKILL:
+            return ""
+        return shortage.describe_oom_kill(shortage.oom_kills() - self._oom_kills)
 
     def _final_reason(self, code: int, survivors: List[int]) -> str:
         """Return why a restart would not help after this exit code; "" if it might."""

@@ -39,6 +39,9 @@ PROBE_TIMEOUT_S = 3.0
 PROBE_EVERY_S = 3.0
 FROZEN_PROBES = 3
 STALL_CHECK_EVERY_S = 5.0
+# A check that comes later than this number of its intervals was late because the machine itself was
+# suspended or paused.
+STOOD_STILL = 3
 # The controller waits ready_timeout_s for the first READY and has the better error message.
 READY_MARGIN_S = 15.0
 EXPOSED_CHECK_EVERY_S = 30.0
@@ -122,8 +125,8 @@ class Watch:
         verdict = grpc_health.task_health(self.launch, PROBE_TIMEOUT_S)
         if not self._is_ready:
             return self._check_first_ready(verdict, now)
-        if verdict != grpc_health.FROZEN or gap_s > PROBE_EVERY_S * FROZEN_PROBES:
-            self._frozen_since = []  # after such a gap the machine itself was suspended
+        if verdict != grpc_health.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
+            self._frozen_since = []
         else:
             self._frozen_since.append(now)
         return self._frozen_order()
@@ -147,7 +150,7 @@ class Watch:
     def _set_ready(self) -> None:
         self._is_ready = True
         # A task that has loaded for longer than stall_timeout_s has not stalled.
-        self._events_changed_at = time.monotonic()
+        self._events_changed_at = self._stall_checked_at = time.monotonic()
         self._on_ready()
 
     def _is_own(self, holder: int) -> bool:
@@ -173,7 +176,9 @@ class Watch:
             return None
         if now < self._stall_checked_at + STALL_CHECK_EVERY_S:
             return None
-        self._stall_checked_at = now
+        gap_s, self._stall_checked_at = now - self._stall_checked_at, now
+        if gap_s > STALL_CHECK_EVERY_S * STOOD_STILL:
+            self._events_changed_at = now
         from ..outputs import event_files  # only needed with stall_timeout_s
 
         files = event_files.of_task(self._task_dir, self.launch.checkpoint_dir)

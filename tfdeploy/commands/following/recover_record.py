@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.runs import KnownRun, ListRecords, ReadRecord
 from tfdeploy.agent.runs.run_record import digest
-from tfdeploy.commands.runs import ID
 from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, errors_of
@@ -58,7 +57,7 @@ def recover_record(inventory: Inventory, run_id: str | None, missing: RunError) 
     Raises `missing`, with the hosts that did not answer, if no host knows it; RunError if the hosts
     have different records of it, or hosts.toml lacks one of its hosts.
     """
-    if run_id and not ID.fullmatch(run_id):
+    if run_id and not runs.ID.fullmatch(run_id):
         raise missing
     with Fleet(inventory) as fleet:
         outcomes = fleet.outcomes(
@@ -115,7 +114,7 @@ def _ask_records(agent: Agent, project: str) -> set[StoredRecord]:
 
 
 def _parse(host: str, run: KnownRun) -> StoredRecord:
-    if not ID.fullmatch(run.id):
+    if not runs.ID.fullmatch(run.id):
         raise AgentError(host, f"invalid answer: {run.id!r:.40} is not the id of a run")
     return StoredRecord(run.id, run.starts, run.digest)
 

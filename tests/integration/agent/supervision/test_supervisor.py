@@ -290,23 +290,43 @@ def test_a_stalled_task_is_restarted(supervise):
     assert (task.wait_for_end().state, task.attempts) == ("SUCCEEDED", 2)
 
 
+class Stalling:
+    """A task that writes nothing, watched on a clock of the test's own."""
+
+    def __init__(self, monkeypatch, folder):
+        self.now = 1000.0
+        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: self.now))
+        launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
+        log, child = SimpleNamespace(grew_at=self.now), SimpleNamespace(pid=0)
+        self.watch = watch.Watch(
+            child, launch, str(folder), "mark", log, lambda: None, lambda: None, lambda ports: None
+        )  # fmt: skip
+
+    def after(self, seconds, every_s=5.0):
+        """Check every five seconds; return the order after `seconds`."""
+        for _ in range(int(seconds / every_s)):
+            self.now += every_s
+            order = self.watch._check_stall()
+        return order
+
+
 def test_stall_timeout_s_counts_from_ready(tmp_path, monkeypatch):
     """A task may load its data for longer, without a line in its log."""
-    clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
-    log = SimpleNamespace(grew_at=clock.now)
-    process, nothing = SimpleNamespace(pid=0), lambda: None
-    attempt = watch.Watch(
-        process, launch, str(tmp_path), "mark", log, nothing, nothing, lambda ports: None
-    )
-    clock.now += 500.0
-    attempt._set_ready()
-    assert attempt._check_stall() is None
-    clock.now += 59.0
-    assert attempt._check_stall() is None
-    clock.now += 6.0
-    assert attempt._check_stall().reason == "stalled: log and events unchanged for 65 s"
+    task = Stalling(monkeypatch, tmp_path)
+    task.now += 500.0
+    task.watch._set_ready()
+    assert task.after(55.0) is None
+    assert task.after(5.0).reason == "stalled: log and events unchanged for 60 s"
+
+
+def test_a_task_on_a_host_that_stood_still_has_not_stalled(tmp_path, monkeypatch):
+    """A paused virtual machine or container: neither the task nor its supervisor ran."""
+    task = Stalling(monkeypatch, tmp_path)
+    task.watch._set_ready()
+    assert task.after(50.0) is None
+    assert task.after(600.0, every_s=600.0) is None
+    assert task.after(55.0) is None
+    assert task.after(5.0).reason == "stalled: log and events unchanged for 60 s"
 
 
 GROW = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from itertools import pairwise
 
@@ -444,3 +445,19 @@ def test_only_differences_of_the_clock_count(policy, ends, jitter, shift):
         moved = [Attempt(attempt.started_at + shift, attempt.ready) for attempt in rounded]
         expected = decide(policy, rounded, ended, round(now), jitter)
         assert decide(policy, moved, ended, round(now) + shift, jitter) == expected
+
+
+def test_what_is_known_about_a_death_by_sigkill_is_part_of_the_reason():
+    ended = Exit(-9, detail=": the kernel killed 1 process for lack of memory")
+    reason = "killed by SIGKILL: the kernel killed 1 process for lack of memory; restart 1 of 10"
+    assert decision(ended, [READY]).reason == reason
+
+
+def test_a_process_that_could_not_be_started_for_a_limit_is_retried():
+    ended = restart.not_started("python", BlockingIOError(errno.EAGAIN, "again"))
+    assert decision(ended, [READY]).state == "BACKOFF"
+    assert ended.reason.startswith("can't start another process or thread: Resource temporarily")
+    missing = restart.not_started("python", FileNotFoundError(2, "No such file or directory"))
+    assert decision(missing, [READY]) == Decision(
+        "FAILED", 0.0, "cannot run python: No such file or directory"
+    )
