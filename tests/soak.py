@@ -22,15 +22,21 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "soak.md"
+# Of a soak of an hour or more; a shorter one has proportionally fewer.
 EXAMPLES_A_TEST = 20_000  # `make quick` draws 60, the same in each run
+SEQUENCES, OF_PROCESSES = 20_000, 200  # the suite tries 300 and 3
 FUZZING = ["-n", "2", "-m", "hypothesis", "tests"]
 INPUTS_A_KIND = 91_000  # together more than a million hostile inputs
 ATTACK = ["-n", "2", "tests/attacks/test_fuzz.py"]
 SECURITY = ROOT / "docs" / "security.md"
 COUNT = "The last soak read "  # the beginning of the line that a soak writes
+ANY_ORDER = ["-n", "2", "-m", "slow", "tests/integration/test_any_order.py"]
+PROCESSES = ["-n", "2", "-m", "slow", "tests/integration/test_any_order_processes.py"]
 HEAD = (
     "# The last soak", "",
-    "`make soak HOURS=1` fuzzes with new examples, then runs the faults again and again.", "",
+    "`make soak HOURS=1` fuzzes with new examples, tries commands of two controllers and faults in "
+    "any order ([what must hold](failures.md#what-always-holds)), and runs the faults again and "
+    "again. Every round has new examples. A soak of less than an hour tries fewer of them.", "",
 )  # fmt: skip
 TABLE = ("| part | tests | failed | minutes |", "|---|--:|---|--:|")
 
@@ -46,25 +52,35 @@ class Part:
 
 
 def main(hours: float, sets: str) -> int:
-    end = time.monotonic() + hours * 3600
+    end, share = time.monotonic() + hours * 3600, min(1.0, hours)
     faults = ["-n", sets, "--dist", "loadgroup", "--no-loadscope-reorder", "tests/faults"]
-    name = f"fuzzing, {EXAMPLES_A_TEST:,} new examples a test"
-    parts = [_run(name, FUZZING, {"TFDEPLOY_FUZZ": str(EXAMPLES_A_TEST)})]
-    parts.append(_attack())
+    first = [
+        (EXAMPLES_A_TEST, "fuzzing, {} new examples a test", FUZZING, "TFDEPLOY_FUZZ"),
+        (SEQUENCES, "any order, {} new sequences", ANY_ORDER, "TFDEPLOY_SEQUENCES"),
+        (OF_PROCESSES, "any order with real processes, {} new sequences", PROCESSES,
+         "TFDEPLOY_PROCESS_SEQUENCES"),
+    ]  # fmt: skip
+    parts = []
+    for full, name, words, variable in first:
+        count = round(full * share)
+        parts.append(_run(name.format(f"{count:,}"), words, {variable: str(count)}))
+    parts.append(_attack(round(INPUTS_A_KIND * share)))
+    rounds = 0
     while time.monotonic() < end:
-        parts.append(_run(f"faults, round {len(parts) - 1}", faults, {}))
+        rounds += 1
+        parts.append(_run(f"faults, round {rounds}", faults, {}))
         RESULT.write_text(_page(parts))
     RESULT.write_text(_page(parts))
     return any(part.failed for part in parts)
 
 
-def _attack() -> Part:
-    """Read new hostile inputs, and write their number into docs/security.md."""
-    name = f"hostile inputs, {INPUTS_A_KIND:,} new ones of each kind"
+def _attack(inputs: int) -> Part:
+    """Read new hostile inputs of each kind, and write their number into docs/security.md."""
+    name = f"hostile inputs, {inputs:,} new ones of each kind"
     seed = os.urandom(4).hex()
-    variables = {"TFDEPLOY_FUZZ_INPUTS": str(INPUTS_A_KIND), "TFDEPLOY_FUZZ_SEED": seed}
+    variables = {"TFDEPLOY_FUZZ_INPUTS": str(inputs), "TFDEPLOY_FUZZ_SEED": seed}
     part = _run(name, ATTACK, variables)
-    count = f"{COUNT}{part.tests * INPUTS_A_KIND:,} of them on {datetime.now(UTC):%Y-%m-%d}"
+    count = f"{COUNT}{part.tests * inputs:,} of them on {datetime.now(UTC):%Y-%m-%d}"
     result = f"{len(part.failed)} kinds failed" if part.failed else "none failed"
     lines = SECURITY.read_text().splitlines()
     text = [f"{count}: {result}." if line.startswith(COUNT) else line for line in lines]

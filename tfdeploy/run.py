@@ -5,6 +5,7 @@ has a copy of the record (see commands/following/recover_record.py).
 
 runs/<run>/run.json      the release, the agent, the hosts file's name and its folder
 runs/<run>/hosts.toml    the inventory as it was started, with every address resolved
+runs/<run>/.record.json  both, while they are being replaced: an interrupted command leaves it
 runs/<run>/…             what `collect` fetches
 """
 
@@ -38,10 +39,11 @@ FOLDER = "runs"
 # The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
 TIME = "%Y%m%d-%H%M%S"
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+BOTH = ".record.json"
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
-    "starts": 0, "name": "", "words": [],
+    "starts": 0, "name": "", "words": [], "left_out": [],
 }  # fmt: skip
 
 
@@ -59,6 +61,7 @@ class Run:
     starts: the number of starts and resumes; of two records, the one with more is newer.
     name: the user's name for the run; "" for none.
     words: those that the command line added to the command.
+    left_out: the hosts without which it was resumed; tasks of an earlier start may still run there.
     """
 
     __repr__ = short_repr
@@ -76,6 +79,7 @@ class Run:
     starts: int = 0
     name: str = ""
     words: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def flags(self) -> str:
@@ -143,6 +147,7 @@ def to_record(run: Run) -> Record:
         "starts": run.starts,
         "name": run.name,
         "words": list(run.words),
+        "left_out": list(run.left_out),
     }
     return Record(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
 
@@ -153,8 +158,11 @@ def save(run: Run) -> None:
     try:
         make_output_folder(run.folder.parent)
         run.folder.mkdir(mode=0o700, exist_ok=True)
+        # A resume must not end with the new hosts and the old number of starts.
+        _write_atomically(run.folder / BOTH, json.dumps(vars(record)))
         _write_atomically(run.folder / "hosts.toml", record.hosts_toml)
         _write_atomically(run.folder / "run.json", record.run_json)
+        (run.folder / BOTH).unlink()
     except OSError as error:
         raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
 
@@ -226,9 +234,15 @@ def newest_hint(base: Path) -> str:
 
 def read_folder(folder: Path) -> Run:
     """Read the run whose record is in `folder`. Raises RunError; OSError if there is no record."""
-    record = Record((folder / "run.json").read_text(), (folder / "hosts.toml").read_text())
+    record = _read_record(folder)
     hosts_file = parse_run_json(record.run_json, folder)["hosts_file"]
     return from_record(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
+
+
+def _read_record(folder: Path) -> Record:
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        return Record(**json.loads((folder / BOTH).read_text()))
+    return Record((folder / "run.json").read_text(), (folder / "hosts.toml").read_text())
 
 
 def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
@@ -252,12 +266,13 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
         starts=values["starts"],
         name=values["name"],
         words=tuple(values["words"]),
+        left_out=tuple(values["left_out"]),
     )
 
 
 def delete_record(run: Run) -> None:
     """Delete the record of a run that did not start, so that an older one stays the default."""
-    for name in ("run.json", "hosts.toml"):
+    for name in (BOTH, "run.json", "hosts.toml"):
         (run.folder / name).unlink(missing_ok=True)
     run.folder.rmdir()
 
@@ -310,6 +325,7 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         parsed = {**OPTIONAL_KEYS, **values, **required}
         parsed["auto_ports"] = [str(host) for host in parsed["auto_ports"]]
         parsed["words"] = [str(word) for word in parsed["words"]]
+        parsed["left_out"] = [str(host) for host in parsed["left_out"]]
         parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
         for key in ("data", "environments"):
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}

@@ -303,7 +303,25 @@ def test_run_json_holds_every_field(tmp_path):
         "starts": 0,
         "name": "",
         "words": [],
+        "left_out": [],
     }
+
+
+def test_an_interrupted_save_leaves_the_whole_new_record(tmp_path, monkeypatch):
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    write = runs._write_atomically
+
+    def is_killed_at_run_json(file, text):
+        if file.name == "run.json":
+            raise KeyboardInterrupt
+        write(file, text)
+
+    monkeypatch.setattr(runs, "_write_atomically", is_killed_at_run_json)
+    with pytest.raises(KeyboardInterrupt):
+        runs.save(replace(saved, starts=2, left_out=("gone",)))
+    found = runs.load(tmp_path / "hosts.toml")
+    assert (found.starts, found.left_out) == (2, ("gone",))
 
 
 def test_a_run_is_found_by_its_name_the_newest_first(tmp_path):

@@ -218,7 +218,13 @@ class Run:
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
         process that survived SIGKILL."""
-        from tfdeploy.commands.stop import stop
+        from tfdeploy.commands.stop import raise_errors, stop_elsewhere, stop_reachable
+
+        def stop(fleet: Fleet, record: records.Run) -> StopResult:
+            stopped = stop_reachable(fleet, record)
+            stopped = stop_elsewhere(record, lambda: load_inventory(self.hosts_file), stopped)
+            raise_errors(record, stopped)
+            return stopped
 
         return self._ask(stop)
 

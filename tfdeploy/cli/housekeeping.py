@@ -101,7 +101,7 @@ def prune(
         plan = command.with_freed_bytes(fleet, project, chosen)
         console.print_prune_plan(project_runs, plan)
         loss = command.data_loss(command.results_only_on_hosts(disks, plan))
-        if loss and dry_run:
+        if loss and (dry_run or yes):  # who agrees in advance is told, too
             console.print_notes([loss])
         elif loss and not yes:
             _confirm(console, loss, may_ask=not json)

@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     exit_if_failed,
     exit_interrupted,
     find_run,
+    load_inventory,
     open_fleet,
     take_newer_record,
 )
@@ -318,10 +319,11 @@ def stop(
 
 
 def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
-    from tfdeploy.commands.stop import stop_reachable
+    from tfdeploy.commands.stop import stop_elsewhere, stop_reachable
 
     with fleet:
-        return stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
+        stopped = stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
+    return stop_elsewhere(run, lambda: load_inventory(run.inventory.file), stopped)
 
 
 def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import posixpath
 import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 600.0
 BUILD_S = 3600.0  # what was pushed or built less than this ago may be needed by a start
-MAX_LISTED = 10  # results that an error names
+MAX_LISTED = 10  # results of a folder that are named one by one
 
 
 @dataclass(frozen=True)
@@ -134,24 +135,39 @@ def results_only_on_hosts(
 
 
 def data_loss(results: Sequence[StoredResult]) -> RunError | None:
-    """Return the error that names the results that only hosts have, if there are any."""
+    """Return the error that names the results that only hosts have, if there are any.
+
+    None is left out, because a person agrees to what is named: of a folder with many results, the
+    rest is named as that folder.
+    """
     if not results:
         return None
-    listed = [
-        f"  run {r.run}: {escape_line(r.path)} of {r.task} on {r.host} "
-        f"({escape_line(r.note) or format_size(r.size)})"
-        for r in results
-    ]
-    more = len(listed) - MAX_LISTED
-    cut = [f"  and {more} more"] if more > 0 else []
+    by_folder: dict[tuple[str, str, str, str], list[StoredResult]] = {}
+    listed = []
+    for r in results:
+        folder = posixpath.join(posixpath.dirname(r.path), "")
+        others = by_folder.setdefault((r.run, r.task, r.host, folder), [])
+        others.append(r)
+        if len(others) <= MAX_LISTED:
+            what = escape_line(r.note) or format_size(r.size)
+            listed.append(f"  run {r.run}: {escape_line(r.path)} of {r.task} on {r.host} ({what})")
+    listed += [_rest_line(*key, found[MAX_LISTED:]) for key, found in by_folder.items()
+               if len(found) > MAX_LISTED]  # fmt: skip
     count = format_count(len(results), "result")
     verb = "is" if len(results) == 1 else "are"
     found = f"prune would delete {count} that {verb} not on the controller:"
     return RunError(
-        "\n".join([found, *listed[:MAX_LISTED], *cut]),
+        "\n".join([found, *listed]),
         f"tfdeploy collect --run {results[0].run} fetches what hosts.toml selects, "
         "tfdeploy fetch any other file; tfdeploy prune --yes deletes them",
     )
+
+
+def _rest_line(run: str, task: str, host: str, folder: str, results: Sequence[StoredResult]) -> str:
+    """Return the line about the results of a folder that are not named one by one."""
+    more = format_count(len(results), "more result")
+    size = format_size(sum(result.size for result in results))
+    return f"  run {run}: {more} in {escape_line(folder) or './'} of {task} on {host} ({size})"
 
 
 def with_freed_bytes(

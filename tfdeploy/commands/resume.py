@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.protocol.releases import FindRelease
-from tfdeploy.agent.records import BACKOFF, READY, RUNNING, STARTING, SUCCEEDED
+from tfdeploy.agent.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
 from tfdeploy.commands.status import status
-from tfdeploy.commands.stop import StopResult, stop
+from tfdeploy.commands.stop import StopResult, stop, stop_reachable
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import (
     CommandTimedOut,
+    OutdatedRecord,
     PlanError,
     RunError,
+    TaskError,
     Unreachable,
     prefix_plan_errors,
     raise_all,
@@ -29,7 +31,7 @@ from tfdeploy.errors import (
 from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts import agent_bundle, parallel
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
 from tfdeploy.planning.task_counts import describe, with_counts
@@ -59,7 +61,7 @@ class ResumeResult:
     the paths of the other files that its chief's script finds.
 
     `stopped` says what was stopped, in `stop_s` seconds; `start_s` seconds later every task was
-    READY.
+    READY. `left_running` names the tasks that may still run on hosts that were left out.
     """
 
     __repr__ = short_repr
@@ -70,6 +72,7 @@ class ResumeResult:
     stopped: StopResult
     stop_s: float
     start_s: float
+    left_running: tuple[TfdeployError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ def resume(
         new = replace(new, environments=restore_environments(fleet, new))
         # Everything that can be refused was refused by now, while the run is as it was.
         started_at = time.monotonic()
+        left_out = _begin_to_stop(old_fleet, _leave_out(old, new))
         with old_fleet.cancellation.delayed():
             stopped = stop(old_fleet, remaining, silent=True)
         stop_s = time.monotonic() - started_at
@@ -122,7 +126,8 @@ def resume(
         except NothingStarted as refused:
             raise refused.error from None
         start_s = time.monotonic() - started_at - stop_s
-        return ResumeResult(resumed, source, files, stopped, stop_s, start_s)
+        still_running = left_out()
+        return ResumeResult(resumed, source, files, stopped, stop_s, start_s, still_running)
 
 
 def resume_when_free(
@@ -195,6 +200,31 @@ def _restrict(run: Run, hosts: Sequence[str]) -> Run:
     return replace(run, plan=replace(run.plan, placements=placements))
 
 
+def _leave_out(old: Run, new: Run) -> Run:
+    """Return the run with only the tasks on hosts that the new plan leaves out."""
+    return _restrict(old, [host for host in old.plan.hosts if host in new.left_out])
+
+
+def _begin_to_stop(fleet: Fleet, run: Run) -> Callable[[], tuple[TfdeployError, ...]]:
+    """Stop the tasks of hosts that are left out, while the run continues: most such hosts do not
+    answer. Return a function that waits for them, and returns an error for each task that may
+    still run."""
+
+    def stop_them() -> tuple[TfdeployError, ...]:
+        states: Mapping[str, str] = {}
+        with suppress(OutdatedRecord):  # another controller has continued the run there
+            states = stop_reachable(fleet, run, silent=True).states
+        hint = f"if it does: tfdeploy stop {run.flags} ends it, and the run"
+        message = "it may still be running: its host, which is left out, did not answer"
+        return tuple(
+            TaskError(str(p.task), p.host, message, hint)
+            for p in run.plan.placements
+            if states.get(str(p.task)) not in ENDED
+        )
+
+    return parallel.begin(stop_them) if run.plan.placements else tuple
+
+
 def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: Changes) -> None:
     """Raise unless the run has ended on a host, or something changes; and if other hosts than those
     that are gone give no answer."""
@@ -227,7 +257,12 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
     launch.make(inventory, plan, old.names, "")  # raises what it refuses
     secret_values(inventory)
     agent = agent_bundle.current_version()
-    return replace(old, agent=agent, inventory=inventory, plan=plan, auto_ports=auto_ports)
+    left_out = {*old.left_out, *(host.name for host in old.inventory.hosts)}
+    left_out -= {host.name for host in inventory.hosts}
+    return replace(
+        old, agent=agent, inventory=inventory, plan=plan, auto_ports=auto_ports,
+        left_out=tuple(sorted(left_out)),
+    )  # fmt: skip
 
 
 def _send_releases(fleet: Fleet, new: Run) -> None:

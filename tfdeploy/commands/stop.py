@@ -14,13 +14,14 @@ from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import frameworks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -35,13 +36,24 @@ LINGER_S = 2.0
 
 
 @dataclass(frozen=True)
+class OtherTask:
+    """A task that ran although the run's plan does not have it on this host, and its state after
+    the stop."""
+
+    task: str
+    host: str
+    state: str
+
+
+@dataclass(frozen=True)
 class StopResult:
     """The state in which each task was left.
 
     `saved` is the name of the chief's newest checkpoint and its age in seconds, if the chief was
     still training and has one; `advice` says how its script can lose less. `errors` are those of
     hosts that could not be asked. Of their tasks, `ended_unasked` learned of the stop from the
-    chief's supervisor and ended; `unconfirmed` may still run.
+    chief's supervisor and ended; `unconfirmed` may still run. `others` ran without being in the
+    plan; `silent_hosts` are hosts without a task of the plan that did not answer.
     """
 
     __repr__ = short_repr
@@ -52,14 +64,21 @@ class StopResult:
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
     advice: str = ""
+    others: tuple[OtherTask, ...] = ()
+    silent_hosts: tuple[str, ...] = ()
 
 
 def stop(fleet: Fleet, run: Run, *, silent: bool = False, launched: str = "") -> StopResult:
     """Stop as `stop_reachable` does; then raise what went wrong: a host that can't be reached, a
     task that may still run, a process that survived SIGKILL."""
     stopped = stop_reachable(fleet, run, silent=silent, launched=launched)
-    raise_all([*stopped.errors, *unconfirmed_errors(run, stopped)])
+    raise_errors(run, stopped)
     return stopped
+
+
+def raise_errors(run: Run, stopped: StopResult) -> None:
+    """Raise the errors of a stop, and one for each task that may still run."""
+    raise_all([*stopped.errors, *unconfirmed_errors(run, stopped)])
 
 
 def unconfirmed_errors(run: Run, stopped: StopResult) -> list[TaskError]:
@@ -98,15 +117,16 @@ def stop_reachable(
     to_stop = replace(run, launched=launched)
 
     def report(outcomes: Outcomes, waiting: list[str]) -> None:
-        tell(_states(outcomes), waiting)
+        tell(_states(run, outcomes), waiting)
 
     def tell(states: Mapping[str, str], waiting: list[str]) -> None:
         with suppress(OSError, SystemExit):  # `tfdeploy stop | head -1`: the stop continues
             on_wait(states, waiting)
 
-    *first, last = _waves(run)
-    for wave in first:
-        found.take(_stop_tasks(fleet, to_stop, wave, report, silent=silent))
+    *first, last = waves = _waves(run)
+    for number, wave in enumerate(first, 1):
+        later = {placement.host for wave in waves[number:] for placement in wave}
+        found.take(_stop_tasks(fleet, to_stop, wave, report, later, silent=silent))
     # With the last tasks, the chief is asked again: its supervisor exits when all have ended.
     again = [chief] if chief and chief not in last and not found.errors else []
     linger_s = 0.0 if found.errors else LINGER_S
@@ -120,12 +140,46 @@ def stop_reachable(
         tell(found.states, [*dict.fromkeys(p.host for p in unasked)])
     unconfirmed = _wait_for_unasked(fleet, run, unasked) if unasked else []
     ended_unasked = tuple(p for p in unasked if p not in unconfirmed)
-    errors = [*found.errors, *([] if launched else _live(run, found.states))]
+    errors = [*found.errors, *([] if launched else found.live())]
     unique = tuple({str(error): error for error in errors}.values())
     if not silent:
         run_end.save(run, found.states)
     advice = _advice(run) if found.saved else ""
-    return StopResult(found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice)
+    return StopResult(
+        found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice,
+        tuple(found.others),
+    )  # fmt: skip
+
+
+def stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
+    """Add to what was stopped what still ran on hosts without a task of the plan: hosts that a
+    resume has left out, and those on which another controller may have resumed the run.
+
+    `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
+    OutdatedRecord.
+    """
+    inventory = _without_tasks_of(run, current)
+    if not inventory.hosts:
+        return stopped
+    request = Stop(run.inventory.project, run.id, [], others=True)
+    timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S
+    with Fleet(inventory, record=run) as fleet:
+        outcomes = fleet.outcomes(fleet.agents, lambda agent: agent.ask(request, timeout_s).tasks)
+    found = _Answers(run)
+    found.take({h: o for h, o in outcomes.items() if not isinstance(o, TfdeployError)})
+    silent = tuple(host for host, o in outcomes.items() if isinstance(o, TfdeployError))
+    errors = (*stopped.errors, *found.errors, *found.live())
+    others = (*stopped.others, *found.others)
+    return replace(stopped, errors=errors, others=others, silent_hosts=silent)
+
+
+def _without_tasks_of(run: Run, current: Callable[[], Inventory]) -> Inventory:
+    """Return the inventory of the hosts that may run tasks of the run, and by its plan do not."""
+    idle = [host for host in run.inventory.hosts if host.name not in run.plan.hosts]
+    known = {host.name for host in run.inventory.hosts}
+    left = current().hosts if {*run.left_out} - known else ()
+    idle += [host for host in left if host.name in {*run.left_out} - known]
+    return run.inventory.model_copy(update={"hosts": tuple(idle)})
 
 
 def _advice(run: Run) -> str:
@@ -142,6 +196,7 @@ class _Answers:
 
     def __init__(self, run: Run) -> None:
         self.states: dict[str, str] = {}
+        self.others: list[OtherTask] = []
         self.saved: tuple[str, float] | None = None
         self.errors: list[TfdeployError] = []
         self.chief_left = False
@@ -149,31 +204,42 @@ class _Answers:
 
     def take(self, outcomes: Outcomes) -> None:
         chief = str(self._run.plan.chief.task) if _chief(self._run) else ""
-        self.states = _states(outcomes) | self.states
-        for outcome in outcomes.values():
+        self.states = _states(self._run, outcomes) | self.states
+        for host, outcome in outcomes.items():
             if isinstance(outcome, TfdeployError):
                 self.errors.append(outcome)
                 continue
             self.saved = self.saved or _saved_checkpoint(outcome)
-            self.errors += [_survivors(self._run, each) for each in outcome if each.survivors]
+            self.errors += [_survivors(host, each) for each in outcome if each.survivors]
             self.chief_left |= any(each.left for each in outcome if each.task == chief)
+            planned = {str(p.task) for p in self._run.plan.placements_on(host)}
+            more = (each for each in outcome if each.task not in planned)
+            self.others += [OtherTask(each.task, host, each.state) for each in more]
+
+    def live(self) -> list[TaskError]:
+        """Return an error for each task that runs after its stop: only an agent of another version,
+        or a start at the same moment, leaves one."""
+        placements = self._run.plan.placements
+        tasks = [(str(p.task), p.host, self.states.get(str(p.task), UNKNOWN)) for p in placements]
+        tasks += [(other.task, other.host, other.state) for other in self.others]
+        hint = f"tfdeploy stop {self._run.flags}"
+        return [
+            TaskError(task, host, f"it is {state} after the stop", hint)
+            for task, host, state in tasks
+            if state not in (*ENDED, UNKNOWN)
+        ]
 
 
-def _live(run: Run, states: Mapping[str, str]) -> list[TaskError]:
-    """Return an error for each task that runs after its stop: only an agent of another version, or
-    a start at the same moment, leaves one."""
-    hosts = {str(placement.task): placement.host for placement in run.plan.placements}
-    hint = f"tfdeploy stop {run.flags}"
-    return [
-        TaskError(task, hosts[task], f"it is {state} after the stop", hint)
-        for task, state in states.items()
-        if state not in (*ENDED, UNKNOWN)
-    ]
-
-
-def _states(outcomes: Outcomes) -> dict[str, str]:
-    answers = (each for each in outcomes.values() if not isinstance(each, TfdeployError))
-    return {answer.task: answer.state for outcome in answers for answer in outcome}
+def _states(run: Run, outcomes: Outcomes) -> dict[str, str]:
+    """Return the states of the tasks that the plan has on the hosts that answered."""
+    planned = {(str(p.task), p.host) for p in run.plan.placements}
+    return {
+        answer.task: answer.state
+        for host, outcome in outcomes.items()
+        if not isinstance(outcome, TfdeployError)
+        for answer in outcome
+        if (answer.task, host) in planned
+    }
 
 
 def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[Placement]:
@@ -227,19 +293,22 @@ def _stop_tasks(
     run: Run,
     placements: list[Placement],
     on_wait: Callable[[Outcomes, list[str]], None],
+    asked_later: Collection[str] = (),
     *,
     tells: bool = True,
     silent: bool = False,
     linger_s: float = 0.0,
 ) -> Outcomes:
-    """Stop tasks; the fields of `Stop` say how."""
+    """Stop tasks; the fields of `Stop` say how. A person's stop includes all other tasks of the run
+    on each host, once the host is not `asked_later`."""
     tasks_by_host: dict[str, list[str]] = {}
     for placement in placements:
         tasks_by_host.setdefault(placement.host, []).append(str(placement.task))
 
     def ask(agent: Agent) -> list[StoppedTask]:
         tasks, project = tasks_by_host[agent.host], run.inventory.project
-        request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s)
+        others = not run.launched and agent.host not in asked_later
+        request = Stop(project, run.id, tasks, run.launched, tells, silent, linger_s, others)
         timeout_s = run.inventory.training.stop_grace_s * 2 + MARGIN_S + linger_s
         return agent.ask(request, timeout_s).tasks
 
@@ -249,8 +318,7 @@ def _stop_tasks(
     return fleet.outcomes(tasks_by_host, ask, on_wait=report)
 
 
-def _survivors(run: Run, answer: StoppedTask) -> TaskError:
-    host = next(p.host for p in run.plan.placements if str(p.task) == answer.task)
+def _survivors(host: str, answer: StoppedTask) -> TaskError:
     pids = ", ".join(str(pid) for pid in answer.survivors)
     noun = "process" if len(answer.survivors) == 1 else "processes"
     return TaskError(

@@ -130,6 +130,8 @@ class Agent:
         run = self._record
         if run:
             more[RECORD] = (run.inventory.project, run.id, run.starts)
+            if self._current:  # an older agent knows only the number
+                more[RECORD] += (run.launched,)
         return query(request, **more)
 
     def park(self) -> None:

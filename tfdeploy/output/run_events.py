@@ -124,6 +124,7 @@ class RunEvents(LogTerminal):
         source = results_output.resume_source(resumed)
         self.print_text(f"run {resumed.run.id} resumes from {source}")
         self.print_started(resumed.run)
+        self.print_notes(resumed.left_running)
 
     def print_scaled(self, scaled: ScaleResult) -> None:
         """Print what changed, and what it cost."""
@@ -170,6 +171,8 @@ class RunEvents(LogTerminal):
                 f"the newest checkpoint is {name}, {age} old; what was trained after it is lost"
                 + (f"\n({stopped.advice})" if stopped.advice else "")
             )
+        for other in stopped.others:
+            self.print_text(f"{other.state:<9} {other.task} on {other.host}  of another start")
         for placement in stopped.ended_unasked:
             self.print_text(
                 f"{STOPPED:<9} {placement.task} on {placement.host}  "
@@ -178,7 +181,14 @@ class RunEvents(LogTerminal):
         if stopped.unconfirmed:
             self.print_text(_still_running(run, stopped.unconfirmed))
         elif not stopped.errors or stopped.ended_unasked:
-            self.print_text(f"all processes of run {run.id} have exited")
+            where = f" on {fold_names(run.plan.hosts)}" if stopped.silent_hosts else ""
+            self.print_text(f"all processes of run {run.id}{where} have exited")
+            if stopped.silent_hosts:
+                self.print_text(
+                    f"{fold_names(stopped.silent_hosts)} gave no answer: the run's plan has no "
+                    "task there, but one that was started before, or by another controller, may "
+                    "still run"
+                )
 
     # Ways to a task
 

@@ -36,7 +36,8 @@ DELIVER_TIMEOUT_S = 2000.0
 
 
 def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
-    """Bring what the chief of `old` wrote to the chief of `new`, unless it has newer files.
+    """Bring what the chief of `old` wrote to the chief of `new`, unless it has newer files. A chief
+    that stays has the last version of each of its files, whatever their times.
 
     `old` and `new` are one run before and after it is resumed. Return the paths of all files that
     the new chief's script finds. Raises as `collect` does.
@@ -52,10 +53,14 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
     stored = _units_on_controller(old, new, folder)
-    newer = [unit for unit in stored if _is_newer(unit, present.get(unit.path))]
-    if newer:
-        _send(agent, new, folder, newer)
-    return sorted({*present, *(unit.path for unit in newer)})
+    sent = [
+        unit
+        for unit in stored
+        if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
+    ]
+    if sent:
+        _send(agent, new, folder, sent)
+    return sorted({*present, *(unit.path for unit in sent)})
 
 
 def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
@@ -90,10 +95,6 @@ def _units_on_controller(old: Run, new: Run, folder: Path) -> Iterator[Unit]:
             continue
         root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
-
-
-def _is_newer(unit: Unit, on_host: Unit | None) -> bool:
-    return on_host is None or unit.mtime_ns > on_host.mtime_ns
 
 
 def _send(agent: Agent, run: Run, folder: Path, units: Sequence[Unit]) -> None:

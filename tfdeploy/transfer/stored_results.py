@@ -102,9 +102,9 @@ def _folders_on_controller(run_folder: Path, answer: TaskResults, unit: Unit) ->
 
 
 def _is_superseded(run_folder: Path, unit: Unit) -> bool:
-    """Return whether the controller's newest checkpoint has a later step than this one.
-
-    The run was then resumed on another host.
+    """Return whether the controller's newest checkpoint has a later step than this one, and is not
+    older: the run was then resumed on another host. A program may also count from the beginning
+    again.
     """
     folder = run_folder / "checkpoints"
     if unit.kind != CHECKPOINT or not folder.is_dir():
@@ -113,4 +113,6 @@ def _is_superseded(run_folder: Path, unit: Unit) -> bool:
     newest = [name for name in state_file.read(str(folder)) if state_file.file_set(names, name)][:1]
     own_step = state_file.step(newest[0]) if newest else None
     host_step = state_file.step(unit.path)
-    return own_step is not None and host_step is not None and own_step > host_step
+    if own_step is None or host_step is None or own_step <= host_step:
+        return False
+    return (folder / f"{newest[0]}.index").stat().st_mtime_ns >= unit.mtime_ns

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from support.builders import make_inventory
@@ -52,6 +54,24 @@ class FleetThatGoesOn(FleetThatWaits):
         states = {"a": StoppedTask("worker:0", "STOPPED", [], left=True),
                   "b": StoppedTask("ps:0", "READY", [])}  # fmt: skip
         return {host: [states[host]] for host in hosts}
+
+
+def test_a_persons_stop_asks_each_host_for_all_tasks_once_its_last_ones_are_stopped():
+    requests = []
+
+    class Agents(FleetThatWaits):
+        def outcomes(self, hosts, ask, on_wait):
+            for host in hosts:
+                agent = SimpleNamespace(host=host, ask=lambda request, _: requests.append(request))
+                with suppress(AttributeError):  # there is no answer
+                    ask(agent)
+            return {host: [] for host in hosts}
+
+    stop_reachable(Agents(), replace(make_run(), launched="first"), launched="first")
+    assert not any(request.others for request in requests)
+    requests.clear()
+    stop_reachable(Agents(), make_run())
+    assert [(r.tasks, r.others) for r in requests][:2] == [(["worker:0"], True), (["ps:0"], True)]
 
 
 def test_a_task_that_runs_after_its_stop_is_an_error_unless_it_is_of_another_launch():

@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.commands.resume import ResumeResult
 from tfdeploy.commands.scale import ScaleResult
-from tfdeploy.commands.stop import StopResult
+from tfdeploy.commands.stop import OtherTask, StopResult
 from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import SINGLE_REPORTS
@@ -154,6 +154,18 @@ def test_a_stopped_run_is_printed_with_the_end_of_each_task(printed):
     assert printed(lambda console: console.print_stopped(make_run(), stopped)) == (
         f"STOPPED   ps:0\nSUCCEEDED worker:0\nall processes of run {RUN_ID} have exited\n"
     )
+
+
+def test_a_stop_names_tasks_that_the_plan_does_not_have_and_hosts_that_gave_no_answer(printed):
+    others = (OtherTask("worker:7", "idle", "STOPPED"),)
+    stopped = StopResult({"ps:0": "STOPPED"}, None, others=others, silent_hosts=("spare",))
+    lines = printed(lambda console: console.print_stopped(make_run(), stopped)).splitlines()
+    assert lines[:3] == [
+        "STOPPED   ps:0",
+        "STOPPED   worker:7 on idle  of another start",
+        f"all processes of run {RUN_ID} on p, w have exited",
+    ]
+    assert lines[3].startswith("spare gave no answer: ")
 
 
 def test_a_stop_prints_what_is_lost_since_the_newest_checkpoint(printed):

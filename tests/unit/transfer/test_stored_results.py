@@ -49,3 +49,5 @@ def test_a_later_checkpoint_on_the_controller_counts_only_if_it_is_complete(tmp_
     assert not is_collected(host, tmp_path)
     (folder / "model.ckpt-9.index").write_text("index")
     assert is_collected(host, tmp_path)
+    os.utime(folder / "model.ckpt-9.index", ns=(4, 4))
+    assert not is_collected(host, tmp_path), "the program has counted from the beginning again"

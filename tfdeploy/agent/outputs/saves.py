@@ -13,7 +13,7 @@ import stat
 from .. import TYPE_CHECKING, paths
 from ..protocol.outputs import SavedPath
 from .event_files import EVENTS, walk
-from .units import SKIPPED
+from .units import SKIPPED_FOLDER
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Tuple
@@ -139,7 +139,7 @@ def _is_file(path: str) -> bool:
 
 def _is_half_written(folder: str, file: str) -> bool:
     """Return whether `fetch` skips a file of a folder, because its saver has not completed it."""
-    return any(map(SKIPPED.match, file[len(folder) + 1 :].split("/")))
+    return any(map(SKIPPED_FOLDER.match, file[len(folder) + 1 :].split("/")))
 
 
 def _is_result(path: str) -> bool:

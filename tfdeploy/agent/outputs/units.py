@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"
 MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")
-SKIPPED = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp|.*_temp$")
+SKIPPED_FOLDER = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp")
+# A Saver writes model.ckpt-7_temp/part-00000-of-00001.index, and moves the parts when all are
+# complete. Source: tensorflow/python/training/saver.py, BaseSaverBuilder._AddShardedSaveOps.
+TEMPORARY, PART = "_temp", re.compile(r"part(-\d+-of-\d+|$)")
 
 
 class Unit(Record):
@@ -92,7 +95,7 @@ class Walk:
                     if self.left < 0:
                         break
                     path = os.path.join(name, entry.name)
-                    if SKIPPED.match(entry.name):
+                    if _is_temporary_folder(entry):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         folders.append((entry.path, path))
@@ -107,6 +110,19 @@ class Walk:
         except OSError as error:
             self.unread.append("{}: {}".format(name or ".", error.strerror))
         return files, sorted(folders)
+
+
+def _is_temporary_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether it is a cache, or a folder that a saver has not completed. A file is never
+    skipped because of its name, nor a folder with other files."""
+    if not entry.is_dir(follow_symlinks=False):
+        return False
+    if SKIPPED_FOLDER.match(entry.name):
+        return True
+    try:
+        return entry.name.endswith(TEMPORARY) and all(map(PART.match, os.listdir(entry.path)))
+    except OSError:  # the walk into it says why
+        return False
 
 
 def _folder_kind(names: Set[str]) -> str:

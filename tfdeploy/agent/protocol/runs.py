@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class RunRecord(Message):
-    """The controller's record of a run: how often it was started, and the texts of its run.json
-    and hosts.toml."""
+    """The controller's record of a run: how often it was started, the texts of its run.json and
+    hosts.toml, and the name of its last launch."""
 
     starts: int
     run: str
     hosts: str
+    launched: str = ""
 
 
 class Start(Request[RunEvent]):
@@ -77,9 +78,10 @@ class Stopped(Message):
 
 class Stop(Request[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
-    launch. With `tells`, the chief's supervisor stays to tell the others that the run ends; with
-    `silent` it then notifies nobody. It exits when all others have told it their ends: the answer
-    waits up to `linger_s` seconds for that."""
+    launch; with `others`, also all other tasks of the run that run on the host, which a newer or
+    an older plan has. With `tells`, the chief's supervisor stays to tell the others that the run
+    ends; with `silent` it then notifies nobody. It exits when all others have told it their ends:
+    the answer waits up to `linger_s` seconds for that."""
 
     VERB = "stop"
     REPEATABLE = True
@@ -90,6 +92,7 @@ class Stop(Request[Stopped]):
     tells: bool = False
     silent: bool = False
     linger_s: float = 0.0
+    others: bool = False
 
 
 class KnownRun(Message):

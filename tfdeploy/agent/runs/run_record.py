@@ -18,24 +18,29 @@ if TYPE_CHECKING:
     from ..protocol.runs import RunRecord
 
 MAX_RUNS = 100
-# The file begins with the number of starts; what follows it may be large.
-STARTS, STARTS_BYTES = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\D'), 64
+# The file begins with the number of starts and the last launch; what follows may be large.
+FIRST = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\b(?:,\s*"launched":\s*"(\w{0,40})")?')
+FIRST_BYTES = 96
 
 
 def store(project: str, run: str, record: RunRecord) -> None:
     """Store a run's record beside its tasks. Raises OSError."""
-    records.write(paths.record(project, run), to_json(record))
+    first = {"starts": record.starts, "launched": record.launched}
+    records.write(paths.record(project, run), {**first, **to_json(record)})
 
 
-def refuse_outdated(project: str, run: str, starts: int) -> None:
-    """Raise Refusal if the run was started again since its `starts`-th start: another controller
-    has resumed or scaled it."""
+def refuse_outdated(project: str, run: str, starts: int, launched: str = "") -> None:
+    """Raise Refusal if the run was started again since its `starts`-th start, the launch
+    `launched` ("": unknown): another controller has resumed or scaled it."""
     try:
         with open(paths.record(project, run), "rb") as file:
-            found = STARTS.match(file.read(STARTS_BYTES))
+            found = FIRST.match(file.read(FIRST_BYTES))
     except OSError:
         return
-    if found and int(found.group(1)) > starts:
+    if not found:
+        return
+    newest, other = int(found.group(1)), (found.group(2) or b"").decode()
+    if newest > starts or (newest == starts and launched and other and other != launched):
         raise Refusal(
             "run {} was resumed or scaled since the controller's record of it".format(run),
             "tfdeploy status --run {} takes the newer record".format(run),

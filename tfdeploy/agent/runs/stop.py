@@ -28,8 +28,10 @@ def stop(
     tells: bool = False,
     silent: bool = False,
     linger_s: float = 0.0,
+    others: bool = False,
 ) -> Stopped:
-    """Stop `tasks` in parallel, after a start of this run that has not ended yet.
+    """Stop `tasks` in parallel, and with `others` all others of the run that run here, after a
+    start of this run that has not ended yet.
 
     `launched` names a launch of the run ("": any): tasks of a later launch are not stopped. If
     `tells` is true, the supervisor of the chief stays to inform the other tasks, until it is
@@ -43,7 +45,25 @@ def stop(
     def stop_one(task: str) -> StoppedTask:
         return _stop_launch(launched, project, run, task, number, linger_s)
 
-    return Stopped(parallel.each(stop_one, tasks))
+    more = _running_tasks(project, run, tasks) if others else []
+    return Stopped(parallel.each(stop_one, [*tasks, *more]))
+
+
+def _running_tasks(project: str, run: str, named: List[str]) -> List[str]:
+    """Return the tasks of a run that run here, without those that are `named`."""
+    others = (task for task in sorted(paths.tasks(project, run)) if task not in named)
+    return [task for task in others if is_running(project, run, task)]
+
+
+def is_running(project: str, run: str, task: str) -> bool:
+    """Return whether a task's supervisor lives, or a process of a task whose supervisor is gone."""
+    from . import disk  # a stop of all tasks by their names does not need it
+
+    task_dir = paths.task(project, run, task)
+    return lock.is_live(task_dir) or (
+        disk.task_state(task_dir).state == records.LOST
+        and bool(process.task_processes(process.mark(project, run, task)))
+    )
 
 
 def _stop_launch(

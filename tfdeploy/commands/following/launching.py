@@ -45,7 +45,7 @@ class Launching:
         return the answers. Raises the errors of all hosts."""
         run = self._run
         text = runs.to_record(run)
-        record = RunRecord(run.starts, text.run_json, text.hosts_toml)
+        record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
         texts = roles.shared_texts(run.inventory.training, run.plan)
         requests = StartRequests(record, texts, self._launches_on(run.plan.hosts[0])[0])
 

@@ -101,6 +101,18 @@ class SavedCheckpoint(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherTask(Shape):
+    """A task that ran on a host where the run's plan does not have it."""
+
+    task: str
+    """The task's name."""
+    host: str
+    """The host's name."""
+    state: str
+    """The state in which it was left."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StopDocument(Shape):
     """What was stopped."""
 
@@ -114,6 +126,10 @@ class StopDocument(Shape):
     """Tasks on hosts that did not answer, which ended by the run's own network."""
     unconfirmed: list[str]
     """Tasks on hosts that did not answer, which may still run."""
+    others: list[OtherTask]
+    """Tasks that ran although the run's plan does not have them on these hosts."""
+    silent_hosts: list[str]
+    """Hosts without a task of the plan that did not answer."""
     errors: list[Problem]
     """The errors of hosts and tasks."""
 
@@ -187,6 +203,8 @@ def stop_document(run: Run, stopped: StopResult) -> StopDocument:
         saved=SavedCheckpoint(name=name, age_s=age_s) if stopped.saved else None,
         ended_unasked=[str(placement.task) for placement in stopped.ended_unasked],
         unconfirmed=[str(placement.task) for placement in stopped.unconfirmed],
+        others=[OtherTask(**vars(other)) for other in stopped.others],
+        silent_hosts=list(stopped.silent_hosts),
         errors=to_problems(stopped.errors),
     )
 

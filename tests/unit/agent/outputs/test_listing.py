@@ -103,6 +103,13 @@ def test_a_saved_model_or_orbax_folder_is_one_unit(work, file, kind):
     assert (unit.path, unit.kind, len(unit.files)) == ("export/1", kind, 3)
 
 
+def test_only_folders_of_savers_are_temporary_and_no_file_is(work):
+    write(work, "model.ckpt-7_temp/part-00000-of-00001.index", "__pycache__/a.pyc")
+    write(work, "daily_temp/max.csv", "peak_temp", "notes.orbax-checkpoint-tmp")
+    found = ["daily_temp/max.csv", "notes.orbax-checkpoint-tmp", "peak_temp"]
+    assert sorted(list_outputs()) == found
+
+
 def test_an_orbax_folder_that_is_being_written_is_not_listed(work):
     write(work, "10.orbax-checkpoint-tmp-3/_METADATA", "9/_CHECKPOINT_METADATA")
     assert [*list_outputs()] == ["9"]

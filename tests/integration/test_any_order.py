@@ -1,0 +1,151 @@
+"""Commands and faults in any order; and each failure that this has found, as the shortest sequence
+that failed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from integration.any_order import STEPS, AnyOrder
+
+SOAK = "TFDEPLOY_SEQUENCES"  # the number of sequences of a soak, which are others each time
+SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
+CHANGES = 24  # more than any command here makes on the controller
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("first", range(0, SEQUENCES, SEQUENCES_A_TEST))
+def test_nothing_is_lost_and_every_last_sentence_is_true_in_any_order(first):
+    run_state_machine_as_test(
+        AnyOrder,
+        settings=settings(
+            max_examples=min(SEQUENCES_A_TEST, SEQUENCES - first), stateful_step_count=STEPS,
+            deadline=None, database=None, derandomize=SOAK not in os.environ,
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def machine():
+    """Two controllers and three hosts; at the end both stop all runs and show what the hosts
+    have."""
+    machine = AnyOrder()
+    yield machine
+    machine.teardown()
+
+
+def work(machine, host, task):
+    (run,) = machine.runs
+    return machine.hosts / host / "p" / "runs" / run / task / "work"
+
+
+def hosts_of_live_tasks(machine):
+    return {folder.relative_to(machine.hosts).parts[0] for folder in machine.live}
+
+
+def test_a_resume_without_a_host_that_answers_stops_its_tasks(machine):
+    machine.start("A", None)
+    machine.resume("B", None, without="b")
+    assert hosts_of_live_tasks(machine) == {"a", "c"}
+
+
+def test_tasks_on_a_host_that_was_left_out_are_named_and_a_later_stop_ends_them(machine):
+    machine.start("A", None)
+    machine.break_host("b", "cut")
+    (run,) = machine.runs
+    done = machine.tf("A", "resume", "--without", "b", "--run", run)
+    assert done.code == 0
+    assert "chief:0 on b: it may still be running" in done.err
+    done = machine.tf("B", "stop", "--run", run)
+    assert f"all processes of run {run} on a, c have exited" in done.out
+    assert "b gave no answer" in done.out
+    machine.heal()
+    done = machine.tf("A", "stop", "--run", run)
+    assert "STOPPED   chief:0 on b  of another start" in done.out
+    assert machine.live == []
+
+
+def test_a_run_that_another_controller_continues_on_other_hosts_is_stopped(machine):
+    """The hosts of the older record have no newer one."""
+    machine.start("A", None)
+    machine.status("B")
+    machine.scale("B", None, workers=1)
+    machine.status("A")
+    machine.resume("B", None, without="b")
+    machine.stop("A", None)
+    assert machine.live == []
+
+
+@pytest.mark.parametrize("kill", range(CHANGES))
+def test_a_resume_that_is_killed_at_any_change_leaves_one_record(machine, kill):
+    """Its record has as many starts as that of the other controller's next resume."""
+    machine.start("A", None)
+    machine.status("B")
+    machine.stop("A", None)
+    machine.resume("A", kill, without="")
+    machine.stop("B", None)
+    machine.resume("B", None, without="")
+    machine.scale("B", None, workers=3)
+    machine.status("A")
+    machine.stop("A", None)
+    assert machine.live == []
+
+
+@pytest.mark.parametrize("kill", range(CHANGES))
+def test_a_resume_without_a_host_that_is_killed_at_any_change_forgets_no_task(machine, kill):
+    machine.start("B", None)
+    machine.break_host("b", "cut")
+    machine.resume("A", kill, without="b")
+    machine.heal()
+    machine.stop("A", None)
+    assert machine.live == []
+
+
+@pytest.mark.parametrize("name", ["peak_temp", "old.orbax-checkpoint-tmp", "__pycache__"])
+def test_a_file_with_a_name_like_a_savers_folder_is_collected(machine, name):
+    machine.start("A", None)
+    folder = work(machine, "b", "chief-0")
+    machine._write(folder / name, b"a result")
+    machine.end_collect_and_prune("A", None)
+    assert machine._is_on_controller(folder / name)
+
+
+def test_a_resume_keeps_what_the_chief_wrote_last_whatever_its_time(machine):
+    machine.start("A", None)
+    file = machine._write(work(machine, "b", "chief-0") / "best.bin", b"first")
+    machine.collect("A", None)
+    machine._write(file, b"second")
+    os.utime(file, ns=(0, 0))  # a copy of an older file, with its time
+    machine.stop("A", None)
+    machine.resume("A", None, without="")
+    assert file.read_bytes() == b"second"
+
+
+def test_a_later_checkpoint_with_a_smaller_step_is_not_taken_for_an_older_one(machine):
+    machine.start("A", None)
+    folder = work(machine, "b", "chief-0") / "checkpoints"
+    machine.write_checkpoint(folder, 4)
+    machine.collect("A", None)
+    machine.write_checkpoint(folder, 2)  # the next phase of a training counts from the beginning
+    machine.stop("A", None)
+    machine.prune("A", None, yes=False)
+    machine.every_file_is_somewhere()
+    machine.prune("A", None, yes=True)  # says what is lost
+
+
+def test_all_that_prune_deletes_is_named_to_who_agrees_in_advance(machine):
+    machine.start("A", None)
+    for number in range(30):
+        machine._write(work(machine, "b", "chief-0") / f"part-{number:02}.csv", b"x")
+    machine._write(work(machine, "b", "worker-1") / "alone.csv", b"x")
+    machine.stop("A", None)
+    (run,) = machine.runs
+    text = machine.tf("A", "prune", "--keep", "0", "--yes").err
+    assert f"run {run}: part-09.csv of chief:0 on b (1 B)" in text
+    assert f"run {run}: 20 more results in ./ of chief:0 on b (20 B)" in text
+    assert f"run {run}: alone.csv of worker:1 on b (1 B)" in text
+    machine.written.clear()
