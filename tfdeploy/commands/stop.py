@@ -13,6 +13,7 @@ from tfdeploy.agent.records import ENDED, STOPPED, UNKNOWN
 from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import frameworks
 
@@ -165,7 +166,7 @@ def _live(run: Run, states: Mapping[str, str]) -> list[TaskError]:
     hosts = {str(placement.task): placement.host for placement in run.plan.placements}
     hint = f"tfdeploy stop {run.flags}"
     return [
-        TaskError(task, hosts[task], f"it is {state} after the stop", hint)
+        TaskError(task, hosts[task], f"it is {escape_line(state)} after the stop", hint)
         for task, state in states.items()
         if state not in (*ENDED, UNKNOWN)
     ]

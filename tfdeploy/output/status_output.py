@@ -60,9 +60,8 @@ class StatusOutput(Terminal):
         """Print which notifications of the run's end have failed."""
         for task in status.tasks:
             if task.report and task.report.notice:
-                notice = escape_line(task.report.notice)
                 log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
-                self.print_text(f"{notice} (see {log})")
+                self.print_text(f"{task.report.notice} (see {log})")
 
     def _print_hidden(self, rows: Sequence[Row], hidden: Sequence[str]) -> None:
         """Print reasons below a table without that column, and name the other hidden columns."""
