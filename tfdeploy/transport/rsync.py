@@ -139,7 +139,7 @@ def transfer(
     """
     argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
     # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
-    file_list = b"\0".join(b"./" + name.encode() for name in files)
+    file_list = b"\0".join(b"./" + os.fsencode(name) for name in files)
     for attempt in range(1, ATTEMPTS + 1):
         code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
         if code == 0:
