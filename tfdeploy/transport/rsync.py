@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # path. -8: print names unescaped. The agent sets permissions when it seals a release.
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
 PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
-# Fetch only regular files: a host must not be able to create links or devices on the controller, nor
-# a folder, in which anything could be, in place of a file. rsync refuses names that nobody requested
-# since 3.2.5.
+# Fetch only regular files: a host must not be able to create links or devices on the controller,
+# nor a folder in place of a file, in which anything could be. Since 3.2.5, rsync refuses names that
+# nobody requested.
 REGULAR_ONLY = (
     *("--no-links", "--no-devices", "--no-specials", "--no-dirs", "--no-implied-dirs"),
     PARTIAL,
