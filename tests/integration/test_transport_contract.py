@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from support.host_outputs import ODD_NAMES
 from support.projects import toml
 from support.sshd import alive
 from support.waiting import until
@@ -33,7 +34,7 @@ WORDS = [
 NAMES = [
     "plain.py", "with space", " edges ", "-dash", "#hash", ";semi", "it's", 'a"quote', "$(no)",
     "back\\slash", "star*[a]?", "new\nline", "ünï-😀", ".hidden", "~tilde", "a:b", "%h",
-    "sub/deep er/file", "sub/#hash",
+    "sub/deep er/file", "sub/#hash", *map(os.fsdecode, ODD_NAMES),
 ]  # fmt: skip
 BINARY = bytes(range(256)) * 4096
 BIG = 5_000_000
@@ -178,12 +179,16 @@ def test_errors_of_a_stream_do_not_block_its_output(transport):
 def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):
     source, dest, back = (tmp_path / name for name in ("source", "de st", "back"))
     for name in NAMES:
-        write(source / name, name)
+        write(source / name, ascii(name))
     dest.mkdir()
     transport.push(source, str(dest), NAMES)
-    assert {name: (dest / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    assert {name: (dest / name).read_text() for name in NAMES} == {
+        name: ascii(name) for name in NAMES
+    }
     transport.pull(str(dest), back, NAMES)
-    assert {name: (back / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    assert {name: (back / name).read_text() for name in NAMES} == {
+        name: ascii(name) for name in NAMES
+    }
 
 
 def test_links_are_pushed_as_links(transport, tmp_path):

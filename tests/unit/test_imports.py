@@ -314,7 +314,9 @@ def test_a_folder_has_few_entries():
     offenders = {}
     for folder in {file.parent for file in FILES}:
         children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
-        limit = {".": 27, "commands": 22, "agent": 17, "agent/supervision": 16}.get(folder.as_posix(), 15)
+        limit = {".": 27, "commands": 22, "agent": 17, "agent/supervision": 16}.get(
+            folder.as_posix(), 15
+        )
         offenders[folder] = children if len(children) > limit else set()
     assert found(offenders) == {}
 

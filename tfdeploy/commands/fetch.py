@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
-from tfdeploy.formatting.humanize import quote_word
+from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
@@ -112,19 +112,20 @@ def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) ->
     if answer.missing:
         links = [each.link for each in answer.missing if each.link]
         flags = " ".join(filter(None, (str(placement.task), run.flags)))
-        words = " ".join(map(quote_word, links))
+        words = " ".join(map(quote_path, links))
         hint = f"to fetch it: tfdeploy fetch {flags} {words}" if links else ""
         raise RunError("\n".join(_missing(placement, each) for each in answer.missing), hint)
     return answer.found
 
 
 def _missing(placement: Placement, missing: MissingPath) -> str:
-    names = ", ".join(missing.beside)
+    names, name = ", ".join(map(escape_line, missing.beside)), escape_line(missing.name)
     place = f"{placement.task} on {placement.host}"
     if missing.link:
-        return f"{place}: {missing.name} is a link, which fetch does not follow, to {missing.link}"
+        link = escape_line(missing.link)
+        return f"{place}: {name} is a link, which fetch does not follow, to {link}"
     if missing.folder:
         only = f"; it has only links and empty folders: {names}" if names else ""
-        return f"{place} has written no file in {missing.name}{only}"
+        return f"{place} has written no file in {name}{only}"
     nearest = f"; the nearest existing folder has: {names}" if names else ""
-    return f"{place} has no file {missing.name}{nearest}"
+    return f"{place} has no file {name}{nearest}"

@@ -85,10 +85,10 @@ class DiskOutput(Terminal):
             self.print_text("nothing to delete" if not unanswered else "nothing was deleted")
         elif pruned is None:
             total = format_size(sum(removal.bytes for removal in plan.values()))
-            self.print_text(f"\ndry run: nothing was deleted; it would free {total}")
+            self.print_text("", f"dry run: nothing was deleted; it would free {total}")
         else:
             freed = format_size(sum(pruned.freed.values()))
-            self.print_text(f"\nfreed {freed}; results on the controller were not touched")
+            self.print_text("", f"freed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
         rows: list[dict[str, Cell]] = [

@@ -114,8 +114,16 @@ def pull_limit(announced: int) -> int:
 
 
 def is_safe_path(name: Any) -> bool:
-    """Return whether a file name from a host stays within the folder that it is joined to."""
-    if not isinstance(name, str) or not name.isprintable():
+    """Return whether a file name from a host stays within the folder that it is joined to.
+
+    Bytes that are no UTF-8 are lone surrogates, as os.fsdecode makes them: in JSON, and in a file's
+    name here, they are the same as on the host.
+    """
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # it is no file's name, or none in the controller's locale
         return False
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts

@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 # path. -8: print names unescaped. The agent sets permissions when it seals a release.
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
 PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
-# Fetch only regular files: a host must not be able to create links or devices on the controller.
-REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
+# Fetch only regular files: a host must not be able to create links or devices on the controller,
+# nor a folder in place of a file, in which anything could be. Since 3.2.5, rsync refuses names that
+# nobody requested.
+REGULAR_ONLY = (
+    *("--no-links", "--no-devices", "--no-specials", "--no-dirs", "--no-implied-dirs"),
+    PARTIAL,
+)
 # An ssh whose controller was killed ends within a minute of silence, as rsync does by --timeout.
 ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
@@ -139,7 +144,7 @@ def transfer(
     """
     argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
     # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
-    file_list = b"\0".join(b"./" + name.encode() for name in files)
+    file_list = b"\0".join(b"./" + os.fsencode(name) for name in files)
     for attempt in range(1, ATTEMPTS + 1):
         code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
         if code == 0:

@@ -161,7 +161,9 @@ def test_a_host_that_sends_a_piece_again_and_again_is_refused(agent, tmp_path, m
         FileFetch(pipeline, "/source", tmp_path / "dest", ["a.log"]).receive()
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "", ".", "new\nline"])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/x", "a/../../x", "", ".", "a\0b", "\ud800", "\nx/../../y"]
+)
 def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
     for checkpoint, file in ((name, "model.index"), ("model", name)):
         found = Checkpoint(checkpoint, 1, True, [HashedFile(file, 1, "ab")])
