@@ -9,6 +9,7 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
     format_size,
+    quote_path,
     quote_word,
     shorten_names,
 )
@@ -110,7 +111,7 @@ class DiskOutput(Terminal):
         """Print what runs have written outside of their folders, and how it is fetched."""
         saved = [(run.id, each) for run in runs for each in run.elsewhere]
         for run_id, each in saved[:MAX_ELSEWHERE]:
-            fetch = f"tfdeploy fetch {each.task} {quote_word(each.path)} --run {run_id}"
+            fetch = f"tfdeploy fetch {each.task} {quote_path(each.path)} --run {quote_word(run_id)}"
             self.print_text(f"{each.task} on {each.host} saved in {each.path}: {fetch}")
         more = len(saved) - MAX_ELSEWHERE
         if more > 0:

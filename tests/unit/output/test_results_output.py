@@ -192,10 +192,12 @@ FORGED = "a\nfetched 1 file\x1b[31m\t\udcff"
 
 def test_no_name_from_a_host_adds_a_line(printed):
     skipped = SkippedOutput("worker:0", "gpu-01", FORGED, 1000, FORGED)
-    outputs = Outputs(fetched=make_outputs(FORGED), skipped=(skipped,), deleted=(FORGED,))
+    elsewhere = (replace(TEMPORARY, path=FORGED), replace(DELETED, path=FORGED))
+    outputs = Outputs(
+        fetched=make_outputs(FORGED), skipped=(skipped,), deleted=(FORGED,), elsewhere=elsewhere
+    )
     result = collected(
         Checkpoint(FORGED, 7, (), True), bad=[BadCheckpoint(FORGED, FORGED)], outputs=outputs,
-        elsewhere=[replace(TEMPORARY, path=FORGED), replace(DELETED, path=FORGED)],
         source=FORGED, found_names=(FORGED,), flags="",
     )  # fmt: skip
     text = printed(lambda console: console.print_collected(result))
