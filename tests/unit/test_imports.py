@@ -314,13 +314,7 @@ def test_a_folder_has_few_entries():
     offenders, limits = {}, {".": 27, "commands": 22, "agent": 17, "agent/supervision": 16}
     for folder in {file.parent for file in FILES}:
         children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
-<<<<<<< HEAD
-        limit = {".": 27, "commands": 22, "agent": 17, "agent/supervision": 16}.get(
-            folder.as_posix(), 15
-        )
-=======
         limit = limits.get(folder.as_posix(), 15)
->>>>>>> main
         offenders[folder] = children if len(children) > limit else set()
     assert found(offenders) == {}
 
