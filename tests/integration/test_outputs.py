@@ -250,6 +250,28 @@ def test_a_suggested_command_fetches_a_file_with_an_odd_name_after_bash_has_read
     assert all(sizes[name] == 2_000_000 + odd.index(name) for name in sizes)
 
 
+WRITES_MANY = """
+import os
+os.makedirs("out")
+for number in range(3_000):
+    with open("out/{}.json".format(number), "w") as file:
+        file.write(str(number))
+"""
+
+
+@LOCAL_ONLY
+def test_thousands_of_small_outputs_come_home_and_prune_asks_nothing(world):
+    command = ["python", "-c", WRITES_MANY]
+    project = world.project(hosts=workers(world, 1), training={"command": command})
+    project.ok("push")
+    assert "3000 outputs" in project.ok("run")
+    folder = project.run_folder / "outputs/out"
+    contents = {file.stem: file.read_text() for file in folder.iterdir()}
+    assert contents == {str(number): str(number) for number in range(3_000)}
+    assert "3000 of 3000" in project.ok("runs")
+    project.ok("prune", "--keep", "0")
+
+
 @LOCAL_ONLY
 def test_a_chief_that_deletes_its_directory_is_named(world):
     command = ["python", "-c", "import os, shutil; shutil.rmtree(os.getcwd())"]

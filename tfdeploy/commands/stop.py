@@ -86,7 +86,7 @@ def unconfirmed_errors(run: Run, stopped: StopResult) -> list[TaskError]:
     """Return an error for each task that may still run."""
     hint = f"when its host answers again: tfdeploy stop {run.flags}"
     return [
-        TaskError(str(p.task), p.host, "it may still be running: its host did not answer", hint)
+        TaskError(str(p.task), p.host, "may still be running: no answer", hint)
         for p in stopped.unconfirmed
     ]
 
