@@ -245,7 +245,8 @@ def test_save_names_a_folder_that_can_not_be_written(tmp_path):
     saved = make_run(tmp_path)
     (tmp_path / "runs").write_text("a file")
     assert (
-        error_text(lambda: runs.save(saved)) == f"{saved.folder} can't be written: Not a directory"
+        error_text(lambda: runs.save(saved))
+        == f"{saved.folder.parent} can't be written: Not a directory"
     )
 
 

@@ -10,6 +10,7 @@ from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.speed import model
 from tfdeploy.experiments.speed.model import Prediction
 from tfdeploy.experiments.speed.results import Cell
+from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ def draw(sweep: Sweep, file: Path) -> None:
     """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
     nothing if nothing was measured."""
     if sweep.base:
-        plots.draw(file, panels(sweep))
+        plots.draw(file, panels(sweep), OwnFolder.named(file.parent))
 
 
 def panels(sweep: Sweep) -> list[Panel]:

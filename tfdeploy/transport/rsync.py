@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
 PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
 # Fetch only regular files: a host must not be able to create links or devices on the controller.
-REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
+# A file with holes takes as much disk as on its host.
+REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", "--sparse", PARTIAL)
 # An ssh whose controller was killed ends within a minute of silence, as rsync does by --timeout.
 ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
@@ -109,7 +110,6 @@ class RsyncTransfers:
         max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
-        dest.mkdir(parents=True, exist_ok=True)
         remote = f"{self.host}:{_content_of(source)}"
         transfer(
             self.host, self._ssh(), remote, _content_of(dest), files, REGULAR_ONLY, on_progress,

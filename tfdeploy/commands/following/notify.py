@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.records import is_url
 from tfdeploy.agent.reports import notify, run_summary
 from tfdeploy.agent.reports.run_summary import RunSummary
@@ -16,6 +17,7 @@ from tfdeploy.agent.runs.start_checks import expand_home
 from tfdeploy.commands.status import status
 from tfdeploy.config.option_values import parse_target
 from tfdeploy.errors import PlanError, TfdeployError, individual_errors
+from tfdeploy.transfer.checkpoints.state import read_state
 
 if TYPE_CHECKING:
     from tfdeploy.commands.following.run_follow import RunEnd
@@ -38,6 +40,8 @@ def summarize(
 ) -> RunSummary:
     """Summarize a run that ended with `end`, or that `error` made unreachable (end: None)."""
     found = status(fleet, run)
+    newest = read_state(run.open() / "checkpoints")[:1]
+    steps = [state_file.step(name) for name in newest]
     result = end.result if end else "lost"
     verb = "logs" if result == "failed" else "status"
     return RunSummary(
@@ -53,7 +57,7 @@ def summarize(
         restarts={
             str(task.placement.task): task.report.restarts for task in found.tasks if task.report
         },
-        checkpoint_step=run_summary.newest_step(str(run.folder / "checkpoints")),
+        checkpoint_step=steps[0] if steps else None,
         hosts=list(run.plan.hosts),
         command=f"tfdeploy {verb} {run.flags}",
     )
