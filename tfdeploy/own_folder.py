@@ -17,7 +17,6 @@ import shutil
 import stat
 import threading
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
@@ -25,6 +24,7 @@ from tfdeploy.errors import RunError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from io import BufferedReader, FileIO
+    from pathlib import Path
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO or a device is opened without waiting, and refused.
@@ -196,6 +196,11 @@ class OwnFolder:
                 file.truncate(size)
                 raise
 
+    def cut(self, name: str, size: int) -> None:
+        """Keep only the first `size` bytes of a regular file."""
+        with self.update(name) as file:
+            file.truncate(size)
+
     def update(self, name: str) -> FileIO:
         """Open a regular file to read and change it in place, unbuffered; create a missing one."""
         with self._above(name, make=True) as (folder, last):
@@ -210,7 +215,7 @@ class OwnFolder:
         with self._above(name) as (folder, last):
             os.utime(last, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
 
-    def link(self, name: str, to: OwnFolder) -> None:
+    def share(self, name: str, to: OwnFolder) -> None:
         """Give a regular file the same name in another folder, too, if the disk can."""
         if not self.stat(name) or to.stat(name):
             return

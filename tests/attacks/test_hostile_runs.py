@@ -28,17 +28,11 @@ HOSTS = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
 RECORD = f'{HOSTS}address = "127.0.0.1"\nports = [2222, 2223]\n'
 EVENTS = "events.out.tfevents.1.host"
 EVIL = "evil\n"
-# Where the clone has a link, where that leads from its folder, and what the host sends.
-LINKS = {
-    "outputs": (".bashrc",),
-    "outputs/sub": ("sub/.bashrc",),
-    "logs": (),
-    "events": (),
-    "checkpoints": (),
-    ".incoming": (),
-    ".incoming-outputs": ("large",),
-    ".incoming-outputs/worker-0": ("large",),
-}
+READS = ("runs --html", f"report {RUN} --offline")  # they write a page
+LINKS = (
+    *("outputs", "outputs/sub", "logs", "events", "checkpoints"),
+    *(".incoming", ".incoming-outputs", ".incoming-outputs/worker-0"),
+)
 
 
 class HostileClone:
@@ -65,7 +59,7 @@ class HostileClone:
         own = [file for file in files if not any(map(file.is_relative_to, inside))]
         return {str(file.relative_to(self.home)): file.read_text() for file in own}
 
-    def tf(self, *words, **limits):
+    def tf(self, *words):
         env = {**os.environ, "HOME": str(self.home), "COLUMNS": "200"}
         return command_line.run(*words, cwd=self.folder, env=env)
 
@@ -97,7 +91,7 @@ def clone(home, monkeypatch):
     return made
 
 
-def write(work, *names, size=0):
+def write(work, *names):
     for name in names:
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(EVIL)
@@ -182,13 +176,7 @@ def test_a_runs_that_is_a_link_needs_trust(clone):
     (clone.folder / "runs").rename(clone.home / "docs" / "runs")
     (clone.folder / "runs").symlink_to("../docs/runs")
     before = clone.own_files()
-    for words in (
-        "collect",
-        "status",
-        "fetch worker:0 x",
-        "runs --html",
-        f"report {RUN} --offline",
-    ):
+    for words in (*READS, "collect", "status", "fetch worker:0 x"):
         done = clone.tf(*words.split())
         assert done.returncode == 2, done.stdout
         assert f'runs = "{clone.home}/docs/runs" is where the link runs leads' in done.stderr
@@ -203,9 +191,16 @@ def test_pages_and_pictures_replace_a_link(clone, picture):
     clone.tf("collect")
     (clone.folder / "runs" / picture).unlink(missing_ok=True)
     (clone.folder / "runs" / picture).symlink_to(clone.home / ".bashrc")
-    for words in ("runs --html", f"report {RUN} --offline", r"compare a=. --pattern (?P<step>\d)"):
+    for words in (*READS, f"compare {RUN} --pattern (?P<step>1)(?P<loss>2)"):
         clone.tf(*words.split())
     assert clone.own_files() == clone.before
+
+
+TAB = {
+    "_TFDEPLOY_COMPLETE": "complete_bash",
+    "COMP_WORDS": "tfdeploy status --run ",
+    "COMP_CWORD": "3",
+}
 
 
 @contextmanager
@@ -228,12 +223,7 @@ def test_a_record_without_end_is_not_read(clone, name, kind):
         os.mkfifo(clone.run_folder / name)
     else:
         clone.link(name, "/dev/zero")
-    asks = {
-        "_TFDEPLOY_COMPLETE": "complete_bash",
-        "COMP_WORDS": "tfdeploy status --run ",
-        "COMP_CWORD": "3",
-    }
-    for words, more in ((["status"], {}), (["runs", "--html"], {}), ([], asks)):
+    for words, more in ((["status"], {}), (["runs", "--html"], {}), ([], TAB)):
         with little_memory():
             done = subprocess.run(
                 [*command_line.REAL, *words], cwd=clone.folder, capture_output=True, text=True,

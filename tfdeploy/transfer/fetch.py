@@ -92,15 +92,16 @@ def pull_files(
     wanted = {*files}
     staging.clean(lambda name: name.replace(PARTIAL, "") in wanted)
     for name in files:
-        dest.link(name, staging)  # only what has changed since then is sent
+        dest.share(name, staging)  # only what has changed since then is sent
     # rsync counts a file as a whole.
     present = sum(dest.size(name) for name in files)
     max_bytes = present + dest.budget.bytes if dest.budget else None
     try:
         pull_into(agent, source, staging, files, max_bytes=max_bytes)
     except TransferFailed as error:
-        too_much = error.message == TOO_MUCH
-        raise error.with_hint("tfdeploy fetch fetches a file of any size") if too_much else error
+        if error.message != TOO_MUCH:
+            raise
+        raise error.with_hint("tfdeploy fetch fetches a file of any size") from None
     finally:
         for name in files:
             if staging.stat(name):

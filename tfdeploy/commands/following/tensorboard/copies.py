@@ -60,11 +60,12 @@ class EventCopies:
         self._take_collected()
         for task in self._tasks.values():
             for path, size in _event_files(self._own / task).items():
-                with (self._own / task).update(path) as opened:
+                name = f"{task}/{path}"
+                with self._own.open(name) as opened:
                     whole = _whole_size(opened)
-                    if whole < size:
-                        opened.truncate(whole)
-                self._files.add(f"{task}/{path}")
+                if whole < size:
+                    self._own.cut(name, whole)
+                self._files.add(name)
 
     def present(self, tasks: Sequence[str]) -> list[tuple[str, str, int, str]]:
         """Return the task, path, size and SHA-256 of each copy of these tasks. Raises RunError if
