@@ -19,9 +19,13 @@ from support.chief import save
 from support.host_outputs import to_expressions
 from support.host_runs import create_run
 
+from tfdeploy import run as runs
 from tfdeploy.agent import paths
 from tfdeploy.agent.records import Outputs
 from tfdeploy.hosts.agent_bundle import current_version
+from tfdeploy.transfer import output_handover
+from tfdeploy.transfer.checkpoints import handover
+from tfdeploy.transfer.outputs import outputs_folder
 
 RUN = "20260101-000000-aaaa"
 HOSTS = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
@@ -127,6 +131,18 @@ def test_nothing_is_written_into_a_run_that_is_a_link(clone, words):
     )  # fmt: skip
     assert clone.own_files() == before
     assert "it is a link" in done.stderr
+
+
+def test_a_resume_sends_no_host_what_is_behind_a_link(clone):
+    """It would give the new chief whatever files the links lead to."""
+    save(clone.home / "docs", 7)
+    for name in ("outputs", "checkpoints"):
+        clone.link(name, "../../../docs")
+    run = runs.load(clone.folder / "hosts.toml")
+    assert handover._copies_on_controller(run) == []
+    folder = outputs_folder(run, run.plan.chief)
+    with pytest.raises(OSError, match="it is a link"):
+        list(output_handover._units_on_controller(run, run, folder))
 
 
 @pytest.mark.parametrize("name", ["fetched", "fetched/worker-0", ".incoming-fetched"])

@@ -66,8 +66,8 @@ class SweepRecord:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder and hold its lock: two sweeps in one folder would stop each other's runs.
     Raises RunError if another sweep holds it."""
-    own = OwnFolder.named(folder)
     try:
+        own = OwnFolder.named(folder)
         _create(own)
     except OSError as error:
         raise RunError(f"{folder} can't be written: {error.strerror}") from None

@@ -51,10 +51,11 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         _fetch_from_old_chief(fleet, old)
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
-    stored = _units_on_controller(old, new, folder)
-    newer = [unit for unit in stored if _is_newer(unit, present.get(unit.path))]
-    if newer:
-        _send(agent, new, folder, newer)
+    with disk_errors(agent):
+        stored = _units_on_controller(old, new, folder)
+        newer = [unit for unit in stored if _is_newer(unit, present.get(unit.path))]
+        if newer:
+            _send(agent, new, folder, newer)
     return sorted({*present, *(unit.path for unit in newer)})
 
 

@@ -18,6 +18,7 @@ from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.checkpoints.state import read_state
 from tfdeploy.transfer.fetch import check_free_space, pull_into, pull_limit, verify_file
 from tfdeploy.transfer.outputs import task_request
+from tfdeploy.transfer.run_folder import disk_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,8 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     if source.host != chief.host:
         incoming = agent.ask(ReceiveCheckpoint(**request)).incoming
         try:
-            _send_from_controller(fleet, run, source, incoming)
+            with disk_errors(agent):
+                _send_from_controller(fleet, run, source, incoming)
         finally:
             (run.open() / ON_THE_WAY).delete()
     local_source = source.folder if source.host == chief.host else ""
