@@ -236,7 +236,12 @@ class OwnFolder:
             if _is_folder(last, other) or _is_folder(last, own):  # neither is replaced at once
                 with suppress(FileNotFoundError):
                     os.rename(last, aside, src_dir_fd=other, dst_dir_fd=other)
-            os.replace(last, last, src_dir_fd=own, dst_dir_fd=other)
+            try:
+                os.replace(last, last, src_dir_fd=own, dst_dir_fd=other)
+            except OSError:
+                with suppress(OSError):
+                    os.rename(aside, last, src_dir_fd=other, dst_dir_fd=other)
+                raise
 
     def remove(self, name: str) -> None:
         """Delete a file, a link or a folder with its content; do nothing if it is missing."""
@@ -336,7 +341,7 @@ class OwnFolder:
         if info.st_uid not in self._top.owners:
             raise PermissionError(errno.EPERM, "it belongs to another user")
         if info.st_mode & stat.S_IWOTH:  # it was created with the umask 000
-            with suppress(PermissionError):
+            with suppress(OSError):  # a read-only disk
                 os.fchmod(descriptor, stat.S_IMODE(info.st_mode) & ~stat.S_IWOTH)
 
     def _exists(self) -> bool:
@@ -393,9 +398,19 @@ def is_own(folder: Path) -> bool:
 def _split(name: str) -> list[str]:
     """Return the parts of a relative path. Raises OSError if it leads out of its folder."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    if name.startswith("/") or not parts or ".." in parts or "\0" in name:
+    if name.startswith("/") or not parts or ".." in parts:
         raise OSError(errno.EINVAL, "its name leads out of its folder", name)
+    if "\0" in name or not _is_encodable(name):
+        raise OSError(errno.EINVAL, "its name can't be used on the controller", name)
     return parts
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _open_regular(name: str, flags: int, folder: int | None) -> int:

@@ -61,10 +61,10 @@ def test_no_way_leads_through_a_link(folder, elsewhere, act):
     assert refused.value.filename == str(folder.path / "link")
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "", ".", "a/..", "a\0b"])
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "", ".", "a/..", "a\0b", "\ud800"])
 def test_a_name_that_leads_out_is_refused(folder, name):
     for act in (folder.open, folder.remove, lambda each: folder.write(each, [b"x"])):
-        with pytest.raises(OSError, match="leads out of its folder"):
+        with pytest.raises(OSError, match="its name"):
             act(name)
 
 
@@ -108,6 +108,16 @@ def test_a_file_or_a_folder_takes_the_place_of_another(folder, there, moved):
     (path,) = (dest.path / "model",) if moved == "file" else (dest.path / "model").iterdir()
     assert path.read_text() == moved
     assert os.listdir(dest.path) == ["model"]
+
+
+def test_what_can_not_be_replaced_stays(folder):
+    folder.write("dest/model/part", [b"old"])
+    with pytest.raises(FileNotFoundError):
+        (folder / "incoming").move("model", folder / "dest")
+    (folder / "incoming").make()
+    with pytest.raises(FileNotFoundError):
+        (folder / "incoming").move("model", folder / "dest")
+    assert folder.read("dest/model/part", 3) == b"old"
 
 
 def test_a_folder_of_another_user_is_refused(folder, monkeypatch):

@@ -55,8 +55,8 @@ class EventCopies:
 
     def prepare(self) -> None:
         """Take over what `collect` has fetched, and cut what an interruption has left unfinished.
-        TensorBoard reads the folder: what is no event file is deleted. Raises OSError."""
-        self._own.clean(lambda name: EVENTS in name.rpartition("/")[2])
+        TensorBoard reads the folder: what is no regular file is deleted. Raises OSError."""
+        self._own.clean(lambda name: True)
         self._take_collected()
         for task in self._tasks.values():
             for path, size in _event_files(self._own / task).items():
