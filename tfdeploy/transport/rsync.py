@@ -207,8 +207,9 @@ def _quote_words(words: Sequence[str]) -> str:
 def _report_progress(
     process: subprocess.Popen[bytes], on_progress: OnProgress, max_bytes: int | None
 ) -> int:
-    """Report rsync's progress until it ends; kill it if it fetches more than `max_bytes`, or if
-    `on_progress` raises.
+    """Report rsync's progress until it ends; end it if it fetches more than `max_bytes`, or if
+    `on_progress` raises. It is terminated, not killed: its second process, which writes the files,
+    would go on without it.
 
     Return the bytes that it has transferred.
     """
@@ -220,21 +221,21 @@ def _report_progress(
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
                     fetched = int(re.sub(rb"\D", b"", match[1]))
-                    _report_or_kill(process, on_progress, file, fetched)
+                    _report_or_end(process, on_progress, file, fetched)
                     if max_bytes is not None and fetched > max_bytes:
-                        process.kill()
+                        process.terminate()
                 elif line:
                     file = line.decode(errors="replace")
     return fetched
 
 
-def _report_or_kill(
+def _report_or_end(
     process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, fetched: int
 ) -> None:
     try:
         on_progress(file, fetched)
     except BaseException:
-        process.kill()
+        process.terminate()
         raise
 
 
