@@ -294,6 +294,18 @@ def test_a_host_that_sends_more_than_it_announced_is_stopped(transport, tmp_path
     assert [(dest / name).stat().st_size for name in names] == [*sizes]
 
 
+def test_a_file_with_holes_takes_no_more_disk_than_it_may(transport, tmp_path):
+    """It has 20 GB, none of which is on its host's disk."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/file").write_bytes(b"x")
+    os.truncate(tmp_path / "source/file", 20 << 30)
+    dest = tmp_path / "dest"
+    with pytest.raises(TransferFailed, match="one: it sends more than it announced"):
+        transport.pull(str(tmp_path / "source"), dest, ["file"], max_bytes=BIG)
+    used = sum(file.stat().st_blocks * 512 for file in dest.rglob("*"))
+    assert used <= BIG
+
+
 def test_a_host_sends_files_one_after_the_other_from_a_byte_on(transport, tmp_path):
     source = tmp_path / "sour ce"
     names = [name for name in NAMES if name.isprintable()]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -78,7 +79,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
     with exclusive(run), disk_errors(agent):
         units = parse_units(agent, _find(agent, run, placement, paths))
         safe = [unit for unit in units if unit.is_safe]
-        incoming = run.folder / ".incoming-fetched"
+        incoming = run.open() / ".incoming-fetched"
         request = task_request(run, placement)
         fetched, failed = run_alone(
             agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
@@ -87,15 +88,15 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}
     return FetchResult(
-        dest,
-        tuple(Output(task, str(dest), local_path(unit.path), unit.size) for unit in fetched),
+        dest.path,
+        tuple(Output(task, str(dest.path), local_path(unit.path), unit.size) for unit in fetched),
         tuple(SkippedOutput(task, agent.host, p, sizes[p], reason) for p, reason in why.items()),
     )
 
 
-def fetched_folder(run: Run, placement: Placement) -> Path:
+def fetched_folder(run: Run, placement: Placement) -> OwnFolder:
     """Return where the fetched files of a task are stored on the controller."""
-    return run.folder / FETCHED / placement.task.file_name
+    return run.open() / f"{FETCHED}/{placement.task.file_name}"
 
 
 def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
