@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import posixpath
 import re
 import threading
+import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -192,8 +194,10 @@ class Agent:
                 f"the agent that started this run is gone ({self._path})",
                 "was the directory on the host deleted?",
             )
-        # One line: a csh as login shell accepts no line break within quotes.
-        unpack = f"exec({folder_check()!r}); exec({UNPACK!r})"
+        # Base64: within quotes, a csh as login shell accepts no line break, and fish replaces two
+        # backslashes by one.
+        code = base64.b64encode(zlib.compress(f"{folder_check()}\n{UNPACK}".encode(), 9)).decode()
+        unpack = f"import base64, zlib; exec(zlib.decompress(base64.b64decode('{code}')))"
         argv = ["sh", "-c", SEND_AGENT, "tfdeploy", self._path, self._python, unpack]
         command = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
         if command.exit == NOT_WRITTEN:
