@@ -110,14 +110,17 @@ def new_id(base: Path) -> str:
     return f"{now:{TIME}}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
 
 
+def made_at(run_id: str) -> datetime | None:
+    """Return when `new_id` made an id; None for other names, which users may give to folders."""
+    with suppress(ValueError):
+        return datetime.strptime(run_id[:15], TIME).replace(tzinfo=UTC)
+    return None
+
+
 def age_s(run_id: str) -> float:
-    """Return how many seconds ago `new_id` made an id, by this machine's clock; 0 for other names,
-    which users may give to folders of runs."""
-    try:
-        made = datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
-    except ValueError:
-        return 0.0
-    return max(0.0, (datetime.now(UTC) - made).total_seconds())
+    """Return how many seconds ago `new_id` made an id, by this machine's clock; 0 if it did not."""
+    made = made_at(run_id)
+    return max(0.0, (datetime.now(UTC) - made).total_seconds()) if made else 0.0
 
 
 class NoRecord(RunError):

@@ -453,7 +453,7 @@ def test_a_plot_is_drawn_without_the_settings_of_the_current_folder(clone):
 
 
 class Index(http.server.BaseHTTPRequestHandler):
-    """An index of somebody else: it has no package, and remembers what it is told."""
+    """An index of somebody else: it has no package, and stores what it receives."""
 
     told: ClassVar[list] = []
 

@@ -86,7 +86,7 @@ class AnyOrderOfProcesses(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(number=st.integers(0, 5))
     def kill(self, number: int) -> None:
-        """Kill a task or a supervisor, if there are so many."""
+        """Kill a task or a supervisor, if that many live."""
         for pid in sorted(self.controllers[0].processes())[number : number + 1]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -363,7 +363,6 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
     yield agent_parallel, "each", lambda function, items, threads=None: [*map(function, items)]
     yield agent_parallel, "begin", _begin
     yield parallel, "each", _each
-    yield parallel, "begin", _begin
 
 
 def read_state(task_dir: str) -> TaskState:

@@ -101,9 +101,9 @@ def prune(
         plan = command.with_freed_bytes(fleet, project, chosen)
         console.print_prune_plan(project_runs, plan)
         loss = command.data_loss(command.results_only_on_hosts(disks, plan))
-        if loss and (dry_run or yes):  # who agrees in advance is told, too
+        if loss and (dry_run or yes):  # a person who agrees in advance sees the names, too
             console.print_notes([loss])
-        elif loss and not yes:
+        elif loss:
             _confirm(console, loss, may_ask=not json)
         pruned = None if dry_run else command.prune(fleet, project, plan)
     console.print_prune_result(plan, pruned, project_runs.errors)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.agent import parallel
 from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.agent.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.environments import restore_environments
@@ -31,7 +32,7 @@ from tfdeploy.errors import (
 from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts import agent_bundle, parallel
+from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
 from tfdeploy.planning.task_counts import describe, with_counts

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,33 +65,6 @@ def each(
     for place in sorted(failed):
         raise failed[place]
     return [done[place] for place in sorted(done)]
-
-
-def begin(do: Callable[[], R]) -> Callable[[], R]:
-    """Call a function in another thread, which does not delay the end of the program. Return a
-    function that waits for its result, or raises its exception."""
-    done: list[Callable[[], R]] = []
-
-    def work() -> None:
-        try:
-            result = do()
-            done.append(lambda: result)
-        except BaseException as failure:
-            raised = failure
-            done.append(lambda: _raise(raised))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-
-    def wait() -> R:
-        thread.join()
-        return done[0]()
-
-    return wait
-
-
-def _raise(failure: BaseException) -> NoReturn:
-    raise failure
 
 
 def _wait(exits: queue.SimpleQueue[None], threads: int) -> None:

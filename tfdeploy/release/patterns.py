@@ -70,7 +70,7 @@ def translate(line: str) -> Pattern | None:
 
 
 def _without_spaces_at_the_end(line: str) -> str:
-    """Return a line without the spaces at its end, but for one after a backslash."""
+    """Return a line without the spaces at its end, except one after a backslash."""
     text = line.rstrip(" ")
     backslashes = len(text) - len(text.rstrip("\\"))
     return text + " " if backslashes % 2 and text != line else text

@@ -65,8 +65,8 @@ def release(folder: str) -> None:
 
 @atexit.register
 def release_all() -> None:
-    """Release everything, except a folder in which another agent has begun to hold files since the
-    connection to this one was lost."""
+    """Release everything, except a folder in which another agent holds files since the connection
+    to this one was lost."""
     for folder, held in list(_held.items()):
         with suppress(OSError):
             if held and os.path.samestat(os.fstat(held[0]), os.stat(folder)):

@@ -33,8 +33,9 @@ def exit_code(chief: str, find: Callable[[str], Optional[Ended]]) -> int:
     """Return the exit code of `tfdeploy run`: for a failure the chief's, as a shell shows it, or 1
     if the chief ended because of another task."""
     found = find(chief)
-    if result(chief, find) != "failed":
-        return SIGTERM_EXIT if result(chief, find) == "stopped" else 0
+    ended = result(chief, find)
+    if ended != "failed":
+        return SIGTERM_EXIT if ended == "stopped" else 0
     return 1 if not found or found.cause else _shell_exit_code(found.exit or 1)
 
 

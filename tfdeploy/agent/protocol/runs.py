@@ -79,9 +79,9 @@ class Stopped(Message):
 class Stop(Request[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch; with `others`, also all other tasks of the run that run on the host, which a newer or
-    an older plan has. With `tells`, the chief's supervisor stays to tell the others that the run
-    ends; with `silent` it then notifies nobody. It exits when all others have told it their ends:
-    the answer waits up to `linger_s` seconds for that."""
+    an older plan has. With `tells`, the chief's supervisor stays to inform the others that the
+    run ends; with `silent` it then notifies nobody. It exits when all others have reported their
+    ends: the answer waits up to `linger_s` seconds for that."""
 
     VERB = "stop"
     REPEATABLE = True

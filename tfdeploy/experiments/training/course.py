@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent import records
@@ -19,6 +17,7 @@ from tfdeploy.experiments.run_report.training import log_losses
 from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
 from tfdeploy.experiments.training.pauses import pauses
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.run import made_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,6 +126,5 @@ def _collected_at(run: Run) -> float:
 
 def _time_of(run_id: str) -> float:
     """Return the time in a run's id; NaN if it has none."""
-    with suppress(ValueError):
-        return datetime.strptime(run_id[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp()
-    return math.nan
+    made = made_at(run_id)
+    return made.timestamp() if made else math.nan

@@ -52,7 +52,7 @@ def test_an_exit_releases_everything(folder, tmp_path):
 
 
 def test_an_exit_leaves_what_another_agent_holds(folder, tmp_path):
-    """It has begun after the connection to this one was lost."""
+    """It started after the connection to this one was lost."""
     hold(folder, tmp_path / "a")
     shutil.rmtree(folder)
     os.mkdir(folder)
