@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_count
+from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
@@ -97,10 +97,11 @@ class NotTrusted(TfdeployError):
 
 
 class HostError(TfdeployError):
-    """An error on one host."""
+    """An error on one host. Its message may quote what the host sent, and is one line: a host can't
+    add lines that look like tfdeploy's."""
 
     def __init__(self, host: str, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
+        super().__init__(escape_line(message), escape_line(hint))
         self.host = host
         self.names = (host,)
 
@@ -257,7 +258,7 @@ def _log_lines(error: TfdeployError) -> list[str]:
     """Return the end of the log without TensorFlow's noise, and below it how much of that there
     is."""
     own = _without_noise(error.log)
-    shown = [f"  | {plain_text(line)}" for line in own]
+    shown = [f"  | {escape_line(plain_text(line).expandtabs())}" for line in own]
     noise = len(error.log) - len(own)
     return [*shown, f"  ({format_count(noise, 'usual line')} of TensorFlow)"] if noise else shown
 

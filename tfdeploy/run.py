@@ -12,7 +12,6 @@ runs/<run>/…             what `collect` fetches
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 from contextlib import suppress
@@ -25,6 +24,7 @@ from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
+from tfdeploy.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 
@@ -40,6 +40,7 @@ FOLDER = "runs"
 TIME = "%Y%m%d-%H%M%S"
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 BOTH = ".record.json"
+MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
@@ -95,6 +96,11 @@ class Run:
         """Return the folder of the record and of everything that is collected."""
         return self.inventory.file.parent / FOLDER / self.id
 
+    def open(self) -> OwnFolder:
+        """Return the same folder, to write to it and to delete in it. Raises as `open_runs`
+        does."""
+        return open_runs(self.inventory.file.parent) / self.id
+
 
 def new_id(base: Path) -> str:
     """Return a run id that sorts by age: the time in UTC to the second, two hex digits for 1/256
@@ -104,7 +110,7 @@ def new_id(base: Path) -> str:
     when that was started.
     """
     now = datetime.now(UTC)
-    newest = max((run_id[:15] for run_id in _run_ids(base) if ID.fullmatch(run_id)), default="")
+    newest = max((run_id[:15] for run_id in run_ids(base) if ID.fullmatch(run_id)), default="")
     if newest > f"{now:{TIME}}":
         now = datetime.strptime(newest, TIME).replace(tzinfo=UTC) + timedelta(seconds=1)
     return f"{now:{TIME}}-{now.microsecond * 256 // 10**6:02x}{secrets.token_hex(1)}"
@@ -155,42 +161,40 @@ def to_record(run: Run) -> Record:
     return Record(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
 
 
+def open_runs(project: Path) -> OwnFolder:
+    """Return the folder runs/ of a project, which may not exist. If it is a link, the user must
+    have trusted it: raises NotTrusted. Raises OSError."""
+    folder = project / FOLDER
+    if folder.is_symlink():
+        from tfdeploy.trust import store
+
+        store.refuse_untrusted_link(project)
+        return OwnFolder.at(folder)
+    return OwnFolder.at(project) / FOLDER
+
+
 def save(run: Run) -> None:
-    """Write the record; a resume replaces the older one. Raises RunError if it can't be written."""
+    """Write the record; a resume replaces the older one. Only this user can read it: `env` in
+    hosts.toml may have secrets. Raises RunError if it can't be written, and NotTrusted."""
     record = to_record(run)
     try:
-        make_output_folder(run.folder.parent)
-        run.folder.mkdir(mode=0o700, exist_ok=True)
+        make_output_folder(open_runs(run.inventory.file.parent))
+        folder = run.open()
         # A resume must not end with the new hosts and the old number of starts.
-        _write_atomically(run.folder / BOTH, json.dumps(vars(record)))
-        _write_atomically(run.folder / "hosts.toml", record.hosts_toml)
-        _write_atomically(run.folder / "run.json", record.run_json)
-        (run.folder / BOTH).unlink()
+        folder.write(BOTH, [json.dumps(vars(record)).encode()])
+        folder.write("hosts.toml", [record.hosts_toml.encode()])
+        folder.write("run.json", [record.run_json.encode()])
+        folder.remove(BOTH)
     except OSError as error:
-        raise RunError(f"{run.folder} can't be written: {error.strerror}") from None
+        where = error.filename or run.folder
+        raise RunError(f"{where} can't be written: {error.strerror}") from None
 
 
-def make_output_folder(folder: Path) -> None:
+def make_output_folder(folder: OwnFolder) -> None:
     """Create a folder for tfdeploy's output with a .gitignore that excludes it from git and from
     every release. A folder that exists is the user's and stays as it is. Raises OSError."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        return
-    (folder / ".gitignore").write_text("*\n")
-
-
-def _write_atomically(file: Path, text: str) -> None:
-    """Write the whole file or nothing: a resumed run already has a record.
-
-    Only this user can read it, whatever the umask: `env` in hosts.toml may have secrets.
-    """
-    new_file = file.with_name(f".{file.name}.new")
-    new_file.unlink(missing_ok=True)
-    descriptor = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as new:
-        new.write(text)
-    new_file.replace(file)
+    if folder.make():
+        folder.write(".gitignore", [b"*\n"])
 
 
 def load(hosts_file: Path, run_id: str | None = None) -> Run:
@@ -207,6 +211,12 @@ def load(hosts_file: Path, run_id: str | None = None) -> Run:
     except OSError:
         hint = newest_hint(base) or "it has no runs yet"
         raise NoRecord(f'there is no run "{chosen}" in {base}', hint) from None
+
+
+def run_ids(base: Path) -> list[str]:
+    """Return the ids of the runs, the oldest first: what is a link, or belongs to somebody else, is
+    none."""
+    return sorted(file.parent.name for file in base.glob("*/run.json") if is_own(file.parent))
 
 
 def check_hosts_file(hosts_file: Path) -> None:
@@ -229,7 +239,7 @@ def release_id(hosts_file: Path, release: str) -> str:
 
 def newest_hint(base: Path) -> str:
     """Return a hint that lists the newest runs in `base`; "" if there are none."""
-    newest = _run_ids(base)[-3:]
+    newest = run_ids(base)[-3:]
     if len(newest) < 2:
         return f"its only run is {newest[0]}" if newest else ""
     return f"its newest runs are {', '.join(newest)}"
@@ -243,9 +253,10 @@ def read_folder(folder: Path) -> Run:
 
 
 def _read_record(folder: Path) -> Record:
-    with suppress(FileNotFoundError, ValueError, TypeError):
-        return Record(**json.loads((folder / BOTH).read_text()))
-    return Record((folder / "run.json").read_text(), (folder / "hosts.toml").read_text())
+    with suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        values = json.loads(_read(folder / BOTH))
+        return Record(str(values["run_json"]), str(values["hosts_toml"]))
+    return Record(_read(folder / "run.json"), _read(folder / "hosts.toml"))
 
 
 def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
@@ -275,9 +286,11 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
 
 def delete_record(run: Run) -> None:
     """Delete the record of a run that did not start, so that an older one stays the default."""
+    folder = run.open()
     for name in (BOTH, "run.json", "hosts.toml"):
-        (run.folder / name).unlink(missing_ok=True)
-    run.folder.rmdir()
+        folder.remove(name)
+    if not folder.files():
+        folder.delete()
 
 
 def _named_run(base: Path, run: str) -> str:
@@ -306,9 +319,9 @@ def namesakes(run: Run) -> list[Run]:
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id of each run and the content of its run.json, the newest run first."""
-    for run_id in reversed(_run_ids(base)):
-        with suppress(RunError):  # a truncated record must not hide the others
-            yield run_id, parse_run_json((base / run_id / "run.json").read_text(), base / run_id)
+    for run_id in reversed(run_ids(base)):
+        with suppress(RunError, OSError):  # a truncated record must not hide the others
+            yield run_id, run_json(base / run_id)
 
 
 def _newest_run(base: Path, hosts_file: Path) -> str:
@@ -349,5 +362,11 @@ def _plain_name(value: Any) -> str:
     return name
 
 
-def _run_ids(base: Path) -> list[str]:
-    return sorted(file.parent.name for file in base.glob("*/run.json"))
+def run_json(folder: Path) -> dict[str, Any]:
+    """Return the content of a run's run.json. Raises NoRecord if it is broken; OSError if there is
+    none."""
+    return parse_run_json(_read(folder / "run.json"), folder)
+
+
+def _read(file: Path) -> str:
+    return read_file(file, MAX_RECORD_BYTES).decode(errors="replace")

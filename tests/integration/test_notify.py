@@ -224,7 +224,7 @@ def test_status_shows_a_notification_that_failed(local, hook):
     expected = "notify.on_end failed: exit 1 (see supervisor.log of worker:0 on here)"
     until(lambda: expected in project.ok("status"), expected)
     failed = webhook_of(project, hook.url + BROKEN)
-    assert failed == "notify.on_end failed: HTTP 404 Not Found no_service"
+    assert failed == "notify.on_end failed: HTTP 404 Not Found"
 
 
 def webhook_of(project: Project, url: str) -> str:

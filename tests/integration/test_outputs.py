@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import subprocess
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.chief import save
+from support.host_outputs import ODD_NAMES
 from support.ports import free_ports
 from support.waiting import until
 
+from tfdeploy.output.results_output import MAX_FILE_LINES
 from tfdeploy.transfer.fetch import BULK
 
 pytestmark = pytest.mark.slow
@@ -215,21 +218,58 @@ def test_run_says_if_the_run_wrote_nothing(world):
     )
 
 
-@LOCAL_ONLY
-def test_a_file_name_with_escape_sequences_is_neither_stored_nor_printed_and_can_be_renamed(world):
-    project = training(world, "--hold")
-    name = os.fsdecode(b"\x1b[31mred\n'\t\xff")
-    (project.work("worker:0") / name).write_text("x")
+def test_files_with_odd_names_are_fetched_and_never_act_on_the_terminal(world):
+    project = training(world, "--hold", training={"outputs_limit_mb": 1})
+    odd = [os.fsdecode(name) for name in ODD_NAMES]
+    for number, name in enumerate(odd):
+        (project.work("worker:0") / name).write_text(str(number))
     output = project.ok("collect")
-    quoted = r"$'\033[31mred\012\047\011\377'"
-    assert (
-        f"skipped on here: {quoted} of worker:0 (1 B): its name is not allowed on the controller; "
-        f"rename it: tfdeploy exec worker:0 --run {project.runs[-1]} -- mv {quoted} NAME"
-    ) in output
-    assert not (project.run_folder / "outputs").exists()
-    project.ok("exec", "worker:0", "--", "mv", name, "red")
-    project.ok("collect")
-    assert (project.run_folder / "outputs/red").read_text() == "x"
+    fetched = project.run_folder / "outputs"
+    assert [(fetched / name).read_text() for name in odd] == [str(n) for n in range(len(odd))]
+    assert output.replace("\n", "").isprintable()
+
+
+def test_a_suggested_command_fetches_a_file_with_an_odd_name_after_bash_has_read_it(world):
+    project = training(world, "--hold", training={"outputs_limit_mb": 1})
+    odd = [os.fsdecode(name) for name in ODD_NAMES]
+    for number, name in enumerate(odd):
+        (project.work("worker:0") / name).write_text("x" * (2_000_000 + number))
+    output = project.ok("collect")
+    suggested = [line.split("; ")[-1] for line in output.splitlines() if "outputs_limit" in line]
+    assert len(suggested) == MAX_FILE_LINES
+    for command in suggested:
+        words = subprocess.run(
+            ["bash", "-c", f'tfdeploy() {{ printf "%s\\0" "$@"; }}; {command}'],
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout.split(b"\0")[:-1]
+        project.ok(*map(os.fsdecode, words))
+    fetched = project.run_folder / "fetched/worker-0"
+    sizes = {name: (fetched / name).stat().st_size for name in odd if (fetched / name).exists()}
+    assert len(sizes) == MAX_FILE_LINES
+    assert all(sizes[name] == 2_000_000 + odd.index(name) for name in sizes)
+
+
+WRITES_MANY = """
+import os
+os.makedirs("out")
+for number in range(3_000):
+    with open("out/{}.json".format(number), "w") as file:
+        file.write(str(number))
+"""
+
+
+@LOCAL_ONLY
+def test_thousands_of_small_outputs_come_home_and_prune_asks_nothing(world):
+    command = ["python", "-c", WRITES_MANY]
+    project = world.project(hosts=workers(world, 1), training={"command": command})
+    project.ok("push")
+    assert "3000 outputs" in project.ok("run")
+    folder = project.run_folder / "outputs/out"
+    contents = {file.stem: file.read_text() for file in folder.iterdir()}
+    assert contents == {str(number): str(number) for number in range(3_000)}
+    assert "3000 of 3000" in project.ok("runs")
+    project.ok("prune", "--keep", "0")
 
 
 @LOCAL_ONLY

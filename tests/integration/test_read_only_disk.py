@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ tfdeploy status
 tfdeploy prune --keep 0 --yes
 ls "$1"/*/runs
 tfdeploy stop
+! tfdeploy start
 """
 
 
@@ -35,6 +37,9 @@ def test_a_host_whose_disk_becomes_read_only_is_shown_and_stopped(world):
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"\n{task} " in done.stdout for task in ("ps:0", "worker:0", "worker:1"))
     assert "LOST" not in done.stdout
+    assert re.search(
+        r"here: can't write \S+: Read-only file system\n +repair or remount", done.stderr
+    )
     run = project.runs[-1]
     assert f"\n{run}\n" in done.stdout, "prune keeps the run, which is live"
     assert f"all processes of run {run} have exited" in done.stdout

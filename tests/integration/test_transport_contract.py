@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from support.host_outputs import ODD_NAMES
 from support.projects import toml
 from support.sshd import alive
 from support.waiting import until
@@ -33,7 +34,7 @@ WORDS = [
 NAMES = [
     "plain.py", "with space", " edges ", "-dash", "#hash", ";semi", "it's", 'a"quote', "$(no)",
     "back\\slash", "star*[a]?", "new\nline", "ünï-😀", ".hidden", "~tilde", "a:b", "%h",
-    "sub/deep er/file", "sub/#hash",
+    "sub/deep er/file", "sub/#hash", *map(os.fsdecode, ODD_NAMES),
 ]  # fmt: skip
 BINARY = bytes(range(256)) * 4096
 BIG = 5_000_000
@@ -178,12 +179,16 @@ def test_errors_of_a_stream_do_not_block_its_output(transport):
 def test_awkward_names_are_pushed_and_pulled(transport, tmp_path):
     source, dest, back = (tmp_path / name for name in ("source", "de st", "back"))
     for name in NAMES:
-        write(source / name, name)
+        write(source / name, ascii(name))
     dest.mkdir()
     transport.push(source, str(dest), NAMES)
-    assert {name: (dest / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    assert {name: (dest / name).read_text() for name in NAMES} == {
+        name: ascii(name) for name in NAMES
+    }
     transport.pull(str(dest), back, NAMES)
-    assert {name: (back / name).read_text() for name in NAMES} == {name: name for name in NAMES}
+    assert {name: (back / name).read_text() for name in NAMES} == {
+        name: ascii(name) for name in NAMES
+    }
 
 
 def test_links_are_pushed_as_links(transport, tmp_path):
@@ -287,6 +292,18 @@ def test_a_host_that_sends_more_than_it_announced_is_stopped(transport, tmp_path
     assert all(size <= BIG // 2 for size in arrived)
     transport.pull(source, dest, names, max_bytes=BIG)
     assert [(dest / name).stat().st_size for name in names] == [*sizes]
+
+
+def test_a_file_with_holes_takes_no_more_disk_than_it_may(transport, tmp_path):
+    """It has 20 GB, none of which is on its host's disk."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source/file").write_bytes(b"x")
+    os.truncate(tmp_path / "source/file", 20 << 30)
+    dest = tmp_path / "dest"
+    with pytest.raises(TransferFailed, match="one: it sends more than it announced"):
+        transport.pull(str(tmp_path / "source"), dest, ["file"], max_bytes=BIG)
+    used = sum(file.stat().st_blocks * 512 for file in dest.rglob("*"))
+    assert used <= BIG
 
 
 def test_a_host_sends_files_one_after_the_other_from_a_byte_on(transport, tmp_path):

@@ -11,6 +11,28 @@ from tfdeploy.agent.outputs import hold, listing
 from tfdeploy.agent.protocol.outputs import UnitToHold
 from tfdeploy.release.gitignore import to_expressions
 
+# Names that a line, a shell, a terminal or a decoder could change.
+ODD_NAMES = [
+    *(
+        b"new\nline",
+        b"end\n",
+        b"\n",
+        b"tab\there",
+        b"\x1b[31mred",
+        b"bad\xff\xc3utf-8",
+        b"'$(id)`id`",
+    ),
+    *(
+        b"-rf",
+        b"back\\slash\\n",
+        b"\x01\x7f\r",
+        "\u202eö 漢".encode(),
+        b" spaces ",
+        b"*?[a]",
+        b"%s%b",
+    ),
+]
+
 
 def start_task(root, *patterns, folders=(), **changes):
     task = root / "p" / "runs" / "r" / "worker-0"

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SLOW, BROKEN = "/slow", "/broken"
+SLOW, BROKEN, REDIRECT = "/slow", "/broken", "/redirect/"
 
 
 class Webhook(ThreadingHTTPServer):
-    """`posts` has (path, content type, document) of each request. It never answers at SLOW, and
-    answers 404 at BROKEN."""
+    """`posts` has (path, content type, document) of each request. It never answers at SLOW; at
+    BROKEN it answers 404, with the path in everything that it sends. After REDIRECT comes the
+    status of an answer that leads to `location`."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.posts: list[tuple[str, str, dict[str, Any]]] = []
+        self.gets: list[str] = []
+        self.location = ""
         self.closing = threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -36,9 +39,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == SLOW:
             self.server.closing.wait()
             return
-        self.send_response(404 if self.path == BROKEN else 200)
+        if self.path.startswith(REDIRECT):
+            self.send_response(int(self.path[len(REDIRECT) :]))
+            self.send_header("Location", self.server.location)
+        else:
+            code = 404 if self.path.startswith(BROKEN) else 200
+            self.send_response(code, f"no {self.path}")
         self.end_headers()
-        self.wfile.write(b"no_service")
+        self.wfile.write(f"no_service {self.path}".encode())
+
+    def do_GET(self) -> None:
+        self.server.gets.append(self.path)
+        self.send_response(200)
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""

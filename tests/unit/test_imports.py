@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "formatting": (),
     "errors": ("formatting",),
     "cluster": ("errors",),
-    "file_lock": ("errors",),
+    "own_folder": ("errors",),
     "hosts_file": (),
     "release": ("errors", "formatting"),
     "config": ("cluster", "errors", "formatting"),
@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "transport.ssh": ("config", "errors", "transport"),
     "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
     "planning": ("agent", "cluster", "config", "errors", "formatting", "release"),
-    "run": ("config", "errors", "formatting", "hosts_file", "planning"),
+    "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
     "environments": ("agent", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
@@ -50,7 +50,7 @@ MAY_IMPORT = {
         *("transport", "transport.daemon", "transport.ssh"),
     ),
     "transfer": (
-        *("agent", "cluster", "config", "errors", "file_lock", "formatting", "hosts", "planning"),
+        *("agent", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
         *("release", "run", "transport"),
     ),
     "init": (
@@ -58,13 +58,13 @@ MAY_IMPORT = {
         *("release", "transfer"),
     ),
     "commands": (
-        *("agent", "cluster", "config", "environments", "errors", "file_lock", "formatting"),
-        *("hosts", "init", "planning", "release", "run", "transfer", "transport"),
+        *("agent", "cluster", "config", "environments", "errors", "formatting"),
+        *("hosts", "init", "own_folder", "planning", "release", "run", "transfer", "transport"),
         "transport.ssh",
     ),
     "experiments": (
-        *("agent", "cluster", "commands", "config", "errors", "file_lock", "formatting", "hosts"),
-        *("planning", "run", "trust"),
+        *("agent", "cluster", "commands", "config", "errors", "formatting", "hosts"),
+        *("own_folder", "planning", "run", "trust"),
     ),
     "api": (
         *("agent", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),

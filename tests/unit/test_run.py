@@ -13,6 +13,7 @@ from support.builders import make_run
 
 from tfdeploy import run as runs
 from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.release import snapshot
 
 
@@ -261,7 +262,8 @@ def test_save_names_a_folder_that_can_not_be_written(tmp_path):
     saved = make_run(tmp_path)
     (tmp_path / "runs").write_text("a file")
     assert (
-        error_text(lambda: runs.save(saved)) == f"{saved.folder} can't be written: Not a directory"
+        error_text(lambda: runs.save(saved))
+        == f"{saved.folder.parent} can't be written: Not a directory"
     )
 
 
@@ -310,18 +312,29 @@ def test_run_json_holds_every_field(tmp_path):
 def test_an_interrupted_save_leaves_the_whole_new_record(tmp_path, monkeypatch):
     saved = make_run(tmp_path)
     runs.save(saved)
-    write = runs._write_atomically
+    write = OwnFolder.write
 
-    def is_killed_at_run_json(file, text):
-        if file.name == "run.json":
+    def is_killed_at_run_json(folder, name, blocks):
+        if name == "run.json":
             raise KeyboardInterrupt
-        write(file, text)
+        write(folder, name, blocks)
 
-    monkeypatch.setattr(runs, "_write_atomically", is_killed_at_run_json)
+    monkeypatch.setattr(OwnFolder, "write", is_killed_at_run_json)
     with pytest.raises(KeyboardInterrupt):
         runs.save(replace(saved, starts=2, left_out=("gone",)))
     found = runs.load(tmp_path / "hosts.toml")
     assert (found.starts, found.left_out) == (2, ("gone",))
+
+
+@pytest.mark.parametrize("text", ['{"run_json": 1, "hosts_toml": 2}', "[1]", "{}", "[" * 100_000])
+def test_a_record_that_somebody_else_wrote_as_one_file_is_broken_or_not_taken(tmp_path, text):
+    saved = make_run(tmp_path)
+    runs.save(saved)
+    (saved.folder / ".record.json").write_text(text)
+    try:
+        assert runs.load(tmp_path / "hosts.toml") == saved
+    except RunError as error:
+        assert "is broken" in str(error)
 
 
 def test_a_run_is_found_by_its_name_the_newest_first(tmp_path):

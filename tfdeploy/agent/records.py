@@ -337,5 +337,5 @@ def load(kind: Type[R], path: str) -> R:
 
 
 def read(path: str) -> Any:
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogatepass") as file:
         return json.load(file)

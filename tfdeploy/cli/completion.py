@@ -56,13 +56,15 @@ def _quietly(
 @_quietly
 def propose_runs(ctx: typer.Context) -> Iterator[str]:
     """The ids of the runs, and their names; the newest first."""
-    import json
+    from tfdeploy import run
+    from tfdeploy.errors import TfdeployError
 
-    records = sorted((_hosts_file(ctx).absolute().parent / "runs").glob("*/run.json"), reverse=True)
-    yield from (file.parent.name for file in records)
-    for file in records:
-        with suppress(ValueError, AttributeError):  # a truncated record must not hide the others
-            yield json.loads(file.read_text()).get("name", "")
+    base = _hosts_file(ctx).absolute().parent / run.FOLDER
+    ids = run.run_ids(base)[::-1]
+    yield from ids
+    for run_id in ids:
+        with suppress(OSError, TfdeployError):  # a truncated record must not hide the others
+            yield run.run_json(base / run_id)["name"]
 
 
 @_quietly

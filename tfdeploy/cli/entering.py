@@ -128,7 +128,7 @@ def _split_at_dashes(words: Sequence[str]) -> tuple[list[str], list[str]]:
     if "--" not in arguments:
         command = shlex.join(words[1:]) or "nvidia-smi"
         raise typer.BadParameter(
-            f"expected -- before the command: tfdeploy exec {words[0]} -- {command}"
+            f"expected -- before the command: tfdeploy exec {shlex.quote(words[0])} -- {command}"
         )
     after = len(arguments) - arguments.index("--") - 1
     if not after:

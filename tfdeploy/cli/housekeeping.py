@@ -62,13 +62,15 @@ def _write_page(hosts: Path, out: Path | None) -> None:
     from tfdeploy.experiments.run_index import page
     from tfdeploy.experiments.run_report.page import check_file, write
     from tfdeploy.output.console import Console
+    from tfdeploy.run import FOLDER, open_runs
 
-    console, file = Console(), out or page.default_file(hosts)
+    own = None if out else open_runs(hosts.parent)
+    console, file = Console(), out or hosts.parent / FOLDER / page.FILE
     if out:
         check_file(out)
     with console.report_progress() as on_report:
         index = page.gather_index(hosts, file, on_report)
-    write(file, page.render(index))
+    write(file, page.render(index), own)
     console.print_text(f"{file}")
 
 

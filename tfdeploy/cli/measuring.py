@@ -100,7 +100,7 @@ def report(
     file = output or found[0].folder / name
     page.check_file(file)
     facts = [_gather_facts(run, offline) for run in found]
-    page.write(file, page.render(facts))
+    page.write(file, page.render(facts), None if output else found[0].open())
     Console().print_text(f"{file}")
 
 
@@ -178,6 +178,7 @@ def compare(
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
+    folder = None if picture else command.default_folder(hosts)
     picture = picture or command.default_picture(hosts)
     plots.check_file(picture)
     regex = scalars.log_pattern(pattern) if pattern else None
@@ -188,7 +189,7 @@ def compare(
     panels = plot.panels(comparison, x, log)
     if not json:
         Console().print_comparison(comparison, picture)  # first, because drawing may fail
-    plots.draw(picture, panels)
+    plots.draw(picture, panels, folder)
     if json:
         print_json(json_output.compare_document(comparison, picture))
 

@@ -297,5 +297,5 @@ def exit_from_following(console: Console, run: Run) -> NoReturn:
 def exit_interrupted(console: Console, run: Run, text: str, commands: Sequence[str]) -> NoReturn:
     """Print the text and what to type next: each command, with the options that name the run."""
     lines = [f"  tfdeploy {command} {run.flags}" for command in commands]
-    console.print_interrupted("\n".join([text, *lines]))
+    console.print_interrupted(text, *lines)
     raise typer.Exit(INTERRUPTED)

@@ -86,7 +86,7 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     store.remember(trusted)
     lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
     name = f"the record of run {run_id}" if run_id else hosts
-    Console().print_text("\n".join(lines) if values else f"nothing in {name} needs your trust")
+    Console().print_text(*(lines if values else [f"nothing in {name} needs your trust"]))
 
 
 @add_command(PREPARE, "check", "check --on gpu-[01-04]")

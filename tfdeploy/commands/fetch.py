@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
-from tfdeploy.formatting.humanize import quote_word
+from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -78,7 +79,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
     with exclusive(run), disk_errors(agent):
         units = parse_units(agent, _find(agent, run, placement, paths))
         safe = [unit for unit in units if unit.is_safe]
-        incoming = run.folder / ".incoming-fetched"
+        incoming = run.open() / ".incoming-fetched"
         request = task_request(run, placement)
         fetched, failed = run_alone(
             agent, lambda pipeline: fetch_units(pipeline, request, safe, incoming, dest)
@@ -87,15 +88,15 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
     why = {**dict.fromkeys(unsafe, "its name is not allowed on the controller"), **failed}
     sizes = {unit.path: unit.size for unit in units}
     return FetchResult(
-        dest,
-        tuple(Output(task, str(dest), local_path(unit.path), unit.size) for unit in fetched),
+        dest.path,
+        tuple(Output(task, str(dest.path), local_path(unit.path), unit.size) for unit in fetched),
         tuple(SkippedOutput(task, agent.host, p, sizes[p], reason) for p, reason in why.items()),
     )
 
 
-def fetched_folder(run: Run, placement: Placement) -> Path:
+def fetched_folder(run: Run, placement: Placement) -> OwnFolder:
     """Return where the fetched files of a task are stored on the controller."""
-    return run.folder / FETCHED / placement.task.file_name
+    return run.open() / f"{FETCHED}/{placement.task.file_name}"
 
 
 def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
@@ -112,19 +113,20 @@ def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) ->
     if answer.missing:
         links = [each.link for each in answer.missing if each.link]
         flags = " ".join(filter(None, (str(placement.task), run.flags)))
-        words = " ".join(map(quote_word, links))
+        words = " ".join(map(quote_path, links))
         hint = f"to fetch it: tfdeploy fetch {flags} {words}" if links else ""
         raise RunError("\n".join(_missing(placement, each) for each in answer.missing), hint)
     return answer.found
 
 
 def _missing(placement: Placement, missing: MissingPath) -> str:
-    names = ", ".join(missing.beside)
+    names, name = ", ".join(map(escape_line, missing.beside)), escape_line(missing.name)
     place = f"{placement.task} on {placement.host}"
     if missing.link:
-        return f"{place}: {missing.name} is a link, which fetch does not follow, to {missing.link}"
+        link = escape_line(missing.link)
+        return f"{place}: {name} is a link, which fetch does not follow, to {link}"
     if missing.folder:
         only = f"; it has only links and empty folders: {names}" if names else ""
-        return f"{place} has written no file in {missing.name}{only}"
+        return f"{place} has written no file in {name}{only}"
     nearest = f"; the nearest existing folder has: {names}" if names else ""
-    return f"{place} has no file {missing.name}{nearest}"
+    return f"{place} has no file {name}{nearest}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.commands.plan import address
 from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
+from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.init import connect, document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
@@ -48,7 +49,7 @@ def refuse_existing(file: Path) -> None:
     if os.path.lexists(file):
         raise InventoryError(
             f"{file} exists already, and is never overwritten",
-            f"to write another file: --hosts {file.with_name('other.toml')}",
+            f"to write another file: --hosts {quote_path(str(file.with_name('other.toml')))}",
         )
     if not file.absolute().parent.is_dir():
         raise InventoryError(f"{file}: there is no folder {file.parent}")
@@ -162,8 +163,9 @@ def inactive_environment(folder: Path) -> list[TfdeployError]:
     found = [mark.parents[3] for mark in folder.glob("*/lib/python3*/site-packages/tensorflow")]
     return [
         TfdeployError(
-            f"{each.name} has TensorFlow, but it is not activated, so it was not run",
-            f"if it is yours: source {each.name}/bin/activate, and run tfdeploy init again",
+            f"{escape_line(each.name)} has TensorFlow, but it is not activated, so it was not run",
+            f"if it is yours: source {quote_path(f'{each.name}/bin/activate')}, and run tfdeploy "
+            "init again",
         )
         for each in found[:1]
     ]

@@ -29,7 +29,6 @@ from tfdeploy.errors import (
     prefix_plan_errors,
     raise_all,
 )
-from tfdeploy.file_lock import locked
 from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
@@ -158,7 +157,7 @@ def resume_when_free(
 def _exclusive(run: Run) -> Iterator[None]:
     """Refuse a second resume of the run at the same time: each would stop the other's tasks."""
     refusal = RunError(f"another resume of run {run.id} is running", f"tfdeploy status {run.flags}")
-    with locked(run.folder / ".resuming", refusal):
+    with run.open().locked(".resuming", refusal):
         yield
 
 

@@ -10,7 +10,7 @@ from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.run import FOLDER, ID, parse_run_json
+from tfdeploy.run import FOLDER, ID, open_runs, run_json
 from tfdeploy.transfer.outputs import SavedElsewhere
 from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results
@@ -106,12 +106,12 @@ def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
     """Ask every host for its runs, including those that other controllers started. Raises
     nothing."""
 
-    base = inventory.file.parent / FOLDER
+    base, own = inventory.file.parent / FOLDER, open_runs(inventory.file.parent)
 
     def ask(agent: Agent) -> HostDisk:
         disk = _parse_disk(agent.ask(MeasureDisk(inventory.project), TIMEOUT_S))
         ids = [run.run for run in disk.runs if is_run(run)]
-        return replace(disk, results=stored_results(agent, inventory.project, ids, base))
+        return replace(disk, results=stored_results(agent, inventory.project, ids, own))
 
     outcomes = fleet.outcomes(fleet.agents, ask)
     found = {host: disk for host, disk in outcomes.items() if isinstance(disk, HostDisk)}
@@ -206,7 +206,7 @@ def _summarize(
 def _read_labels(folder: Path) -> dict[str, Any]:
     """Return the name of a run and its words, if its record is on the controller."""
     try:
-        record = parse_run_json((folder / "run.json").read_text(), folder)
+        record = run_json(folder)
     except (OSError, ValueError, RunError):
         return {}
     return {"name": record["name"], "words": tuple(record["words"])}

@@ -13,6 +13,7 @@ from tfdeploy.agent.records import ENDED, STOPPED, UNKNOWN
 from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import frameworks
@@ -85,7 +86,7 @@ def unconfirmed_errors(run: Run, stopped: StopResult) -> list[TaskError]:
     """Return an error for each task that may still run."""
     hint = f"when its host answers again: tfdeploy stop {run.flags}"
     return [
-        TaskError(str(p.task), p.host, "it may still be running: its host did not answer", hint)
+        TaskError(str(p.task), p.host, "may still be running: no answer", hint)
         for p in stopped.unconfirmed
     ]
 
@@ -224,7 +225,7 @@ class _Answers:
         tasks += [(other.task, other.host, other.state) for other in self.others]
         hint = f"tfdeploy stop {self._run.flags}"
         return [
-            TaskError(task, host, f"it is {state} after the stop", hint)
+            TaskError(task, host, f"it is {escape_line(state)} after the stop", hint)
             for task, host, state in tasks
             if state not in (*ENDED, UNKNOWN)
         ]

@@ -191,8 +191,7 @@ def started_again(run: Run) -> bool:
     """Return whether another command has started the run again since (resume, scale), by its record
     on the controller."""
     with suppress(OSError, TfdeployError):
-        text = (run.folder / "run.json").read_text()
-        starts: int = runs.parse_run_json(text, run.folder)["starts"]
+        starts: int = runs.run_json(run.folder)["starts"]
         return starts > run.starts
     return False
 

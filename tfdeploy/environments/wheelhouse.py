@@ -40,7 +40,7 @@ VARIABLES = re.compile(
     r"PATH|HOME|USER|LANG|LC_\w+|TMPDIR|XDG_\w+|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|UV_\w+|PIP_\w+"
     r"|(?i:(https?|all|no)_proxy)"
 )
-OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])(file:|\.{0,2}/|~)")
+OF_THE_HOST = re.compile(r"\$\{|(^|[\s=@])((?i:file):|\.{0,2}/|~)")
 PINNED = re.compile(r"^([a-z0-9-]+)(?:\[.*\])?==([^\s;\\]+)", re.MULTILINE)
 # Requirements whose source code would be built to learn its name or version. pip builds what a URL
 # names even if it may use only wheels.

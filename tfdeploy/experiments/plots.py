@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import RunError
+from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,9 +81,10 @@ def check_file(file: Path) -> None:
         raise RunError(f"{file} can't be written: there is no folder {file.parent}")
 
 
-def draw(file: Path, panels: Sequence[Panel]) -> None:
+def draw(file: Path, panels: Sequence[Panel], folder: OwnFolder | None = None) -> None:
     """Draw the panels side by side, with one legend. A line has the same colour in every panel.
-    Raises RunError if they can't be drawn, or the file can't be written."""
+    `folder` is the file's, unless the user chose the file. Raises RunError if they can't be drawn,
+    or the file can't be written."""
     check_file(file)
     content, suffix = io.BytesIO(), file.suffix
     with _settings({}):
@@ -91,7 +93,7 @@ def draw(file: Path, panels: Sequence[Panel]) -> None:
         except (ValueError, ArithmeticError) as error:  # numbers near the limits of a float
             raise RunError(f"{file} can't be drawn: {error}") from None
     try:
-        file.write_bytes(content.getvalue())
+        (folder or OwnFolder.at(file.parent)).write(file.name, [content.getvalue()])
     except OSError as error:
         raise RunError(f"{file} can't be written: {error.strerror}") from None
 

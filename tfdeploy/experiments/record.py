@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.machine import filesystem
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.speed.document import to_document
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
-from tfdeploy.file_lock import locked
+from tfdeploy.own_folder import OwnFolder, read_file
 from tfdeploy.run import make_output_folder
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.speed.results import Sweep
 
 FILE = "sweep.json"
+MAX_BYTES = 64 << 20
 LOCK = ".sweeping"  # it stays, and marks the folder as a sweep's
 MAX_VALUE_LENGTH = 40
 OTHER_FOLDER_HINT = "choose another folder with --out, or delete this one"
@@ -57,7 +57,7 @@ class SweepRecord:
         self.sweep = replace(self.sweep, results=results)
         text = json.dumps(to_document(self.sweep), indent=1) + "\n"
         try:
-            filesystem.replace_file(str(self._file), text.encode())
+            OwnFolder.named(self._file.parent).write(FILE, [text.encode()])
         except OSError as error:
             raise RunError(f"{self._file} can't be written: {error.strerror}") from None
 
@@ -67,28 +67,29 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder and hold its lock: two sweeps in one folder would stop each other's runs.
     Raises RunError if another sweep holds it."""
     try:
-        _create(folder)
+        own = OwnFolder.named(folder)
+        _create(own)
     except OSError as error:
         raise RunError(f"{folder} can't be written: {error.strerror}") from None
     refusal = RunError(f"another sweep is running in {folder}", "wait until it ends")
-    with locked(folder / LOCK, refusal):
+    with own.locked(LOCK, refusal):
         yield
 
 
-def _create(folder: Path) -> None:
+def _create(folder: OwnFolder) -> None:
     """Create the folder. An existing one must be a sweep's: if it is part of the source, a release
     ignores it as a whole, so it must contain nothing else."""
-    if (folder / LOCK).exists():
+    if folder.stat(LOCK):
         return
-    if folder.exists():
-        found = f"{folder} already exists and is not a sweep's folder"
+    if folder.path.exists():
+        found = f"{folder.path} already exists and is not a sweep's folder"
         raise RunError(found, "choose a new folder with --out")
     make_output_folder(folder)
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document: dict[str, Any] = json.loads(file.read_text())
+        document: dict[str, Any] = json.loads(read_file(file, MAX_BYTES))
     except FileNotFoundError:
         return {"terms": {}, "cells": []}
     except (OSError, ValueError) as error:

@@ -16,11 +16,13 @@ from tfdeploy.agent.outputs.event_files import EVENTS
 from tfdeploy.agent.reports import progress
 from tfdeploy.agent.reports.progress import read_varint
 from tfdeploy.errors import RunError
+from tfdeploy.own_folder import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+MAX_FILE_BYTES = 4 << 30
 GROUPS = r"use (?P<step>\d+), and optionally (?P<loss>…) or (?P<value>…), and (?P<time>…)"
 PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
 EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
@@ -168,7 +170,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:
     """Yield the relative folder of each event file that has scalars, and its (tag, point) pairs."""
     for path in sorted(folder.rglob(f"*{EVENTS}*")):
         if path.is_file() and not path.is_symlink():
-            points = list(_read_scalars(path.read_bytes()))
+            points = list(_read_scalars(read_file(path, MAX_FILE_BYTES)))
             if points:
                 yield path.parent.relative_to(folder).as_posix(), points
 

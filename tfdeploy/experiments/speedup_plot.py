@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.experiments import plots
 from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.speed.results import Cell
+from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ def draw(sweep: Sweep, file: Path) -> None:
     """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
     nothing if nothing was measured."""
     if sweep.base:
-        plots.draw(file, [panel(sweep)])
+        plots.draw(file, [panel(sweep)], OwnFolder.named(file.parent))
 
 
 def panel(sweep: Sweep) -> Panel:

@@ -18,13 +18,13 @@ MAX_NAMES_WIDTH = 40  # characters for names that share a line with other text
 URL = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s@\"']*@)?([^/\s?#\"']*)[^\s\"']*")
 
 
-def escape_control(text: str) -> str:
-    """Return `text` with its control characters, such as terminal escapes, written out; newlines
-    and tabs stay."""
+def escape_control(text: str, kept: str = "\n\t") -> str:
+    """Return `text` with its control characters, such as terminal escapes, written out, except
+    those in `kept`."""
     if text.isprintable():  # almost every line of a log
         return text
     return "".join(
-        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+        char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text
     )
 
 
@@ -38,9 +38,14 @@ def escape_json(text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return `text` as `escape_control`, in one line: a value from a host can't look like a row of
-    its own."""
-    return escape_control(text).replace("\n", "\\n")
+    """Return `text` with all control characters written out: a name from a host can't look like a
+    row of its own, nor move the columns after it."""
+    return escape_control(text, kept="")
+
+
+def escape_log_line(text: str) -> str:
+    """Return `text` as `escape_line`, but with its tabs."""
+    return escape_control(text, kept="\t")
 
 
 def quote_word(text: str) -> str:
@@ -52,6 +57,11 @@ def quote_word(text: str) -> str:
     data = text.encode(errors="surrogateescape").decode("latin-1")
     escaped = (c if " " <= c <= "~" and c not in "\\'" else f"\\{ord(c):03o}" for c in data)
     return f"$'{''.join(escaped)}'"
+
+
+def quote_path(path: str) -> str:
+    """Return a path as `quote_word` does, such that no command takes it for an option."""
+    return quote_word(f"./{path}" if path.startswith("-") else path)
 
 
 def mask_urls(text: str) -> str:

@@ -82,6 +82,7 @@ class Session:
 
     def __init__(self, host: str, stream: Stream) -> None:
         self.host = host
+        self.answer_bytes = 0  # of the last answer
         self._stream = stream
         self._lines: deque[bytes] = deque()
         self._rest: list[bytes] = []  # the parts of the line that has not ended
@@ -107,6 +108,7 @@ class Session:
             while self._lines:
                 _, marked, text = self._lines.popleft().decode(errors="replace").partition(MARK)
                 if marked:
+                    self.answer_bytes = len(text)
                     return self._parse(text)
             chunk = self._read(deadline, timeout_s)
             if not chunk:

@@ -33,7 +33,6 @@ R = TypeVar("R")
 # An unreachable host occupies a thread for its whole timeout. There are many more threads than
 # cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
 THREADS = 128
-MAX_WAITING_BATCHES = 4  # each has up to FollowEvents.MAX_ANSWER_BYTES
 MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
 
 
@@ -242,7 +241,7 @@ class Fleet:
             )
             for host, tasks in _tasks_by_host(run.plan.placements).items()
         }
-        return Following(subscriptions, self.cancellation, MAX_WAITING_BATCHES)
+        return Following(subscriptions, self.cancellation)
 
 
 def errors_of(outcomes: Mapping[str, object]) -> list[TfdeployError]:

@@ -16,7 +16,7 @@ from textual.widgets import RichLog, Static
 
 from tfdeploy.commands.watch import Ending
 from tfdeploy.formatting import known_messages, terminal_text
-from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.formatting.humanize import escape_log_line
 from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
@@ -231,7 +231,7 @@ def log_text(line: str) -> Text:
     """Return a line of a log with a script's colours, and TensorFlow's noise dimmed. Other escape
     sequences are written out."""
     spans = terminal_text.styled_spans(line)
-    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
+    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_log_line(text)}") for text, colours in spans]
     text = Text.assemble(*parts, no_wrap=True)
     if known_messages.is_noise(text.plain):
         text.stylize("dim")

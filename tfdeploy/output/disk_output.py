@@ -9,6 +9,7 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
     format_size,
+    quote_path,
     quote_word,
     shorten_names,
 )
@@ -85,10 +86,10 @@ class DiskOutput(Terminal):
             self.print_text("nothing to delete" if not unanswered else "nothing was deleted")
         elif pruned is None:
             total = format_size(sum(removal.bytes for removal in plan.values()))
-            self.print_text(f"\ndry run: nothing was deleted; it would free {total}")
+            self.print_text("", f"dry run: nothing was deleted; it would free {total}")
         else:
             freed = format_size(sum(pruned.freed.values()))
-            self.print_text(f"\nfreed {freed}; results on the controller were not touched")
+            self.print_text("", f"freed {freed}; results on the controller were not touched")
 
     def _print_run_table(self, runs: Sequence[RunSummary]) -> None:
         rows: list[dict[str, Cell]] = [
@@ -110,7 +111,7 @@ class DiskOutput(Terminal):
         """Print what runs have written outside of their folders, and how it is fetched."""
         saved = [(run.id, each) for run in runs for each in run.elsewhere]
         for run_id, each in saved[:MAX_ELSEWHERE]:
-            fetch = f"tfdeploy fetch {each.task} {quote_word(each.path)} --run {run_id}"
+            fetch = f"tfdeploy fetch {each.task} {quote_path(each.path)} --run {quote_word(run_id)}"
             self.print_text(f"{each.task} on {each.host} saved in {each.path}: {fetch}")
         more = len(saved) - MAX_ELSEWHERE
         if more > 0:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
-    escape_line,
     format_count,
     format_duration,
     format_job_counts,
@@ -17,7 +16,7 @@ from tfdeploy.formatting.humanize import (
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tfdeploy.agent.protocol.events import UnreadableEvents
@@ -71,17 +70,13 @@ class ExperimentOutput(Terminal):
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
         self._out.print_table(report.columns(sweep), rows)
-        self._print_paragraph(report.remarks(sweep))
+        self.print_text(*report.remarks(sweep))
         if not sweep.base:
             return
         self.print_text("")
         self._out.print_table(report.LOAD_COLUMNS, map(report.load_row, sweep.measured))
-        self._print_paragraph(report.LOAD_EXPLANATION)
+        self.print_text(*report.LOAD_EXPLANATION)
         self.print_text(f"picture: {picture}")
-
-    def _print_paragraph(self, lines: Iterable[str]) -> None:
-        for each in lines:
-            self.print_text(each)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
@@ -103,7 +98,7 @@ class ExperimentOutput(Terminal):
         self._print_metrics(comparison)
         steps = format_count(comparison.smooth, "step")
         mean = f"running mean over {steps}" if comparison.smooth > 1 else "not smoothed"
-        self.print_text(f"\n{comparison.tag}: {mean} (--smooth)\npicture: {picture}")
+        self.print_text("", f"{comparison.tag}: {mean} (--smooth)", f"picture: {picture}")
 
     def _print_metrics(self, comparison: Comparison) -> None:
         """Print what the training and its validation reached, if that says more than the table."""
@@ -145,8 +140,7 @@ class ExperimentOutput(Terminal):
 
     def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None:
         place = f"{found.task} on {host}: {found.path:.{MAX_TEXT}} from byte {found.begin} on"
-        text = escape_line(f"{place} is not shown: it {found.error:.{MAX_TEXT}}")
-        self._print_yellow(text)
+        self._print_yellow(f"{place} is not shown: it {found.error:.{MAX_TEXT}}")
 
     def _print_spreads(self, comparison: Comparison) -> None:
         """Print the medians of each line of the picture, with the lowest and the highest value."""
@@ -166,7 +160,7 @@ class ExperimentOutput(Terminal):
                 _best_column(comparison): _spread_text(spread(group, comparison.best)),
                 _reached_column(comparison): f"{len(reached)} of {len(group.runs)}{steps}",
             })  # fmt: skip
-        self.print_text("\nmedian (lowest to highest run):")
+        self.print_text("", "median (lowest to highest run):")
         columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
         self._out.print_table(columns, rows)
 

@@ -14,6 +14,7 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_size,
     mask_urls,
+    quote_path,
     shorten_names,
 )
 from tfdeploy.output import status_table
@@ -54,10 +55,10 @@ class PlanOutput(Terminal):
         if port and len(intent.plan.placements) > 1:
             address = f"{chief.address}:{port}"
             self.print_text(
-                f"\n{chief.host} also listens on {address}, for supervisors' heartbeats"
+                "", f"{chief.host} also listens on {address}, for supervisors' heartbeats"
             )
         shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
-        self.print_text(f"\ncluster  {shorten(json.dumps(intent.plan.cluster))}")
+        self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
         self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
         for key, target in intent.notified.items():
@@ -75,11 +76,11 @@ class PlanOutput(Terminal):
                 self._print_command(launch, shorten)
             return
         self.print_text(
-            "\none task of each job, as an example: env, python and GPUs of others may differ"
+            "", "one task of each job, as an example: env, python and GPUs of others may differ"
         )
         for launch in intent.examples():
             self._print_command(launch, shorten)
-        self.print_text("\nevery task: tfdeploy plan --json")
+        self.print_text("", "every task: tfdeploy plan --json")
 
     def init_progress(self, hosts: int) -> AbstractContextManager[object]:
         """Return a context that shows, on a terminal, that `init` takes its time."""
@@ -98,7 +99,7 @@ class PlanOutput(Terminal):
     def print_whole_draft(self, draft: Draft) -> None:
         """Print what was found, and the whole file, whose comments say why it is so."""
         self._print_machines(draft)
-        self.print_text(draft.text)
+        self.print_text(*draft.text.split("\n"))
         self.print_notes(draft.notes)
 
     def _print_machines(self, draft: Draft) -> None:
@@ -110,8 +111,8 @@ class PlanOutput(Terminal):
         """Print what to type next; `flags` name the file."""
         lines = [f"  {command} {flags}".rstrip() for command in ("tfdeploy check", "tfdeploy run")]
         folder = os.path.relpath(draft.file.parent)
-        enter = [f"  cd {folder}"] if folder != "." and not flags else []
-        self.print_text("\n".join([f"wrote {draft.file}. Next:", *enter, *lines]))
+        enter = [f"  cd {quote_path(folder)}"] if folder != "." and not flags else []
+        self.print_text(f"wrote {draft.file}. Next:", *enter, *lines)
 
     def check_progress(
         self, intent: Intent, hosts: Sequence[str]
@@ -194,13 +195,14 @@ class PlanOutput(Terminal):
             self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
 
     def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
-        self._out.print("\n", (launch.task, "bold"))
+        self.print_text("")
+        self._out.print((launch.task, "bold"))
         for name, value in launch.env.items():
             self.print_text(f"  {name}={shorten(shlex.quote(value))}")
         for name in launch.secrets:
             self.print_text(f"  {name}={HIDDEN}")
         for path, text in launch.files.items():
-            self.print_text(f"  {path}: {shorten(text)}")
+            self.print_text(*f"  {path}: {shorten(text)}".split("\n"))
         self.print_text(f"  $ {shorten(shlex.join(launch.argv))}")
 
 

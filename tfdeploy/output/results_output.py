@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
-    escape_control,
     format_count,
     format_size,
-    quote_word,
+    quote_path,
     shorten_names,
 )
 from tfdeploy.output.terminal import Terminal
@@ -54,7 +53,7 @@ class ResultsOutput(Terminal):
         if self.is_quiet:
             return
         with self._lock:
-            self._err.print(escape_control(line))
+            self._err.print(line)
 
     def print_new_results(self, collected: CollectResult) -> None:
         """Print one line for each result that this object has not printed yet."""
@@ -185,18 +184,12 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
 
 
 def _skipped_text(skipped: SkippedOutput) -> str:
-    path = skipped.path if skipped.path.isprintable() else quote_word(skipped.path)
-    file = f"{path} of {skipped.task} ({format_size(skipped.size)})"
+    file = f"{skipped.path} of {skipped.task} ({format_size(skipped.size)})"
     return f"skipped on {skipped.host}: {file}: {skipped.why}"
 
 
 def _how_to_fetch(skipped: SkippedOutput, flags: str) -> str:
-    """Return the command that fetches a file, or, if the controller does not allow its name, one
-    that renames it on its host."""
-    path = quote_word(skipped.path)
-    if skipped.path.isprintable():
-        return f"tfdeploy fetch {skipped.task} {path} {flags}".rstrip()
-    return f"rename it: tfdeploy exec {skipped.task} {flags}".rstrip() + f" -- mv {path} NAME"
+    return f"tfdeploy fetch {skipped.task} {quote_path(skipped.path)} {flags}".rstrip()
 
 
 def _elsewhere_lines(outputs: Outputs, flags: str, *, has_results: bool) -> Iterator[str]:
@@ -218,7 +211,7 @@ def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
             f"{saved.task} on {saved.host} saved in {saved.path}, which was deleted: "
             "save in checkpoint_dir, or add the folder to `outputs`"
         )
-    fetch = f"tfdeploy fetch {saved.task} {quote_word(saved.path)} {flags}".rstrip()
+    fetch = f"tfdeploy fetch {saved.task} {quote_path(saved.path)} {flags}".rstrip()
     return (
         f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: {fetch}; "
         "a folder whose path does not change can be added to `outputs`"

@@ -10,7 +10,6 @@ from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED, UN
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import (
-    escape_line,
     format_count,
     format_duration,
     shorten_names,
@@ -67,11 +66,11 @@ class RunEvents(LogTerminal):
         for state, tasks, hosts, pid, reason in status_table.change_rows(reports):
             style = STATE_STYLES.get(state, "default")
             line = f" {tasks:<10} {hosts}"
-            line += f"  pid {escape_line(pid)}" if pid else ""
-            line += f"  {escape_line(reason)}" if reason else ""
+            line += f"  pid {pid}" if pid else ""
+            line += f"  {reason}" if reason else ""
             with self._lock:
                 if not self.is_quiet or state in ALARMING:
-                    self._out.print((escape_line(f"{state!s:<9}"), style), line)
+                    self._out.print((f"{state!s:<9}", style), line)
 
     def print_followed_lines(self, task: str, host: str, lines: list[str]) -> None:
         """Print log lines of a run that is followed to its end."""
@@ -110,7 +109,7 @@ class RunEvents(LogTerminal):
 
     def _print_busy(self, errors: Sequence[TfdeployError]) -> None:
         without_hints = FleetError([error.with_hint("") for error in errors])
-        self.print_text("\n".join(f"waiting: {line}" for line in str(without_hints).splitlines()))
+        self.print_text(*(f"waiting: {line}" for line in str(without_hints).split("\n")))
 
     def print_started(self, run: Run) -> None:
         tasks = format_count(len(run.plan.placements), "task")
@@ -168,8 +167,8 @@ class RunEvents(LogTerminal):
             name, age_s = stopped.saved
             age = format_duration(age_s)
             self.print_text(
-                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost"
-                + (f"\n({stopped.advice})" if stopped.advice else "")
+                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost",
+                *((f"({stopped.advice})",) if stopped.advice else ()),
             )
         for other in stopped.others:
             self.print_text(f"{other.state:<9} {other.task} on {other.host}  of another start")
@@ -179,7 +178,7 @@ class RunEvents(LogTerminal):
                 f"{run.plan.chief.task}'s supervisor passed on the stop"
             )
         if stopped.unconfirmed:
-            self.print_text(_still_running(run, stopped.unconfirmed))
+            self.print_text(*_still_running(run, stopped.unconfirmed))
         elif not stopped.errors or stopped.ended_unasked:
             where = f" on {fold_names(run.plan.hosts)}" if stopped.silent_hosts else ""
             self.print_text(f"all processes of run {run.id}{where} have exited")
@@ -194,7 +193,7 @@ class RunEvents(LogTerminal):
 
     def print_entrance(self, entrance: Entrance) -> None:
         place = f"{entrance.placement.task} on {entrance.placement.host}: {entrance.directory}"
-        self._err.print(escape_line(place))
+        self._err.print(place)
 
     def print_forwarding(self, placement: Placement, forwarding: Forwarding) -> None:
         port = f"port {forwarding.port} of {placement.host}, the host of {placement.task}"
@@ -226,11 +225,11 @@ class RunEvents(LogTerminal):
         self._print_warning(error, "it will not recover by itself; resuming the run")
 
 
-def _still_running(run: Run, placements: Sequence[Placement]) -> str:
+def _still_running(run: Run, placements: Sequence[Placement]) -> tuple[str, str]:
     tasks = fold_names(str(placement.task) for placement in placements)
     hosts = fold_names(placement.host for placement in placements)
     limit = format_duration(run.inventory.training.orphan_timeout_s)
     return (
-        f"{tasks} on {hosts} may still be running: no answer. Each task exits once its supervisor\n"
-        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit}"
+        f"{tasks} on {hosts} may still be running: no answer. Each task exits once its supervisor",
+        f"learns of the stop, or has lost contact with {run.plan.chief.task} for {limit}",
     )

@@ -61,9 +61,8 @@ class StatusOutput(Terminal):
         """Print which notifications of the run's end have failed."""
         for task in status.tasks:
             if task.report and task.report.notice:
-                notice = escape_line(task.report.notice)
                 log = f"supervisor.log of {task.placement.task} on {task.placement.host}"
-                self.print_text(f"{notice} (see {log})")
+                self.print_text(f"{task.report.notice} (see {log})")
 
     def _print_exposed(self, status: RunStatus) -> None:
         """Print the ports that the guard does not cover."""

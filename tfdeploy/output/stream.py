@@ -7,7 +7,6 @@ as the rest of a short command.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextlib import contextmanager
 from functools import cached_property
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 # With these variables Rich takes a file for a terminal, or a terminal for a file.
 RICH_DECIDES = ("FORCE_COLOR", "TTY_COMPATIBLE")
-TAB = 8
-REWRITTEN = re.compile(r"[\t\a\b\v\f\r]")  # Rich expands a tab and drops the others
 GAP = "  "  # between the columns of a table
 MAX_TABLE_WIDTH = 500  # Rich cuts the cells of wider tables
 
@@ -48,14 +45,19 @@ class Stream:
     def is_terminal(self) -> bool:
         return not self._is_plain and self.rich.is_terminal
 
-    def print(self, *parts: Cell, end: str = "\n") -> None:
-        """Print text in several styles, with spaces for tabs."""
+    def print(self, *parts: Cell) -> None:
+        """Print one line in several styles.
+
+        Control characters are written out, also newlines: a name from a host can't look like a line
+        of its own. This is the only way for text to a terminal, so nobody has to think of it.
+        """
+        escaped = [_escaped(part) for part in parts]
         if self._is_plain:
-            self.write(_rewritten("".join(map(_text, parts))) + end)
+            self.write("".join(map(_text, escaped)) + "\n")
             return
         from rich.text import Text
 
-        self.rich.print(Text.assemble(*parts), end=end)
+        self.rich.print(Text.assemble(*escaped))
 
     def write(self, text: str) -> None:
         """Write the text as it is, and at once."""
@@ -74,7 +76,7 @@ class Stream:
         and a cell of another column is not shown.
 
         It has its own width, whatever the terminal's: a cut name can't be copied. Control
-        characters are written out, so a value from a host can't look like a row of its own.
+        characters are written out, as in `print`.
         """
         cells = [[_escaped(row.get(name, "")) for name in columns] for row in rows]
         lines = list(_plain_lines([list(columns), *cells])) if self._is_plain else []
@@ -103,8 +105,8 @@ class Stream:
         that replaces the text."""
         from rich.text import Text
 
-        with self.rich.status(Text(text)) as status:
-            yield lambda text: status.update(Text(text))
+        with self.rich.status(Text(escape_line(text))) as status:
+            yield lambda text: status.update(Text(escape_line(text)))
 
     @property
     def _is_plain(self) -> bool:
@@ -137,24 +139,13 @@ def _text(cell: Cell) -> str:
     return cell if isinstance(cell, str) else cell[0]
 
 
-def _rewritten(text: str) -> str:
-    """Return a text as Rich would print it without a terminal."""
-    if not REWRITTEN.search(text):
-        return text
-    from rich.text import Text
-
-    rewritten = Text(text)
-    rewritten.expand_tabs(TAB)
-    return rewritten.plain
-
-
 def _escaped(cell: Cell) -> Cell:
     return escape_line(cell) if isinstance(cell, str) else (escape_line(cell[0]), cell[1])
 
 
 def _plain_lines(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """Yield the lines that Rich would print without a terminal."""
-    texts = [[_rewritten(_text(cell)) for cell in row] for row in rows]
+    texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         # As Rich does, a column without width shows nothing, not even a combining character.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
-from tfdeploy.formatting.humanize import escape_control, escape_line
+from tfdeploy.formatting.humanize import escape_log_line
 from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import Stream
@@ -52,9 +52,11 @@ class Terminal:
     def flush(self) -> None:
         """Print what waits to be printed in a batch. This class has nothing that waits."""
 
-    def print_text(self, text: str) -> None:
+    def print_text(self, *lines: str) -> None:
+        """Print each text as one line, whatever it contains."""
         self.flush()
-        self._out.print(escape_control(text))
+        for line in lines:
+            self._out.print(line)
 
     def print_step(self, text: str) -> None:
         """Print what is going on, unless only the result is wanted."""
@@ -65,8 +67,7 @@ class Terminal:
         """Print which hosts have not answered yet."""
         if not self.is_quiet:
             noun = "host" if len(hosts) == 1 else "hosts"
-            text = f"waiting for {noun} {escape_control(fold_names(hosts))}"
-            self._err.print((text, "dim"))
+            self._err.print((f"waiting for {noun} {fold_names(hosts)}", "dim"))
 
     def print_error(self, error: TfdeployError) -> None:
         """Print what was found, what was expected and what to type next."""
@@ -77,9 +78,10 @@ class Terminal:
         if notes:
             self._print_problem("note: ", "yellow", FleetError(notes))
 
-    def print_interrupted(self, text: str) -> None:
+    def print_interrupted(self, *lines: str) -> None:
         self.flush()
-        self._err.print(f"\n{text}")
+        for line in ("", *lines):
+            self._err.print(line)
 
     @property
     def _progress_stream(self) -> Stream:
@@ -95,17 +97,18 @@ class Terminal:
 
     def _print_problem(self, label: str, style: str, error: TfdeployError) -> None:
         self.flush()
-        first, *rest = str(error).splitlines() or [""]
+        first, *rest = str(error).split("\n")
         with self._lock:
-            self._err.print((label, style), escape_control(first))
+            self._err.print((label, style), first)
             for line in rest:
-                self._err.print(escape_control(line))
+                self._err.print(line)
 
     def _print_warning(self, error: TfdeployError, next_step: str) -> None:
-        self._print_yellow(f"{escape_control(str(error))}\n{next_step}")
+        self._print_yellow(*str(error).split("\n"), next_step)
 
-    def _print_yellow(self, text: str) -> None:
-        self._err.print((text, "yellow"))
+    def _print_yellow(self, *lines: str) -> None:
+        for line in lines:
+            self._err.print((line, "yellow"))
 
 
 class LogTerminal(Terminal):
@@ -138,7 +141,7 @@ class LogTerminal(Terminal):
         for block in blocks:
             tasks = ",".join(fold_patterns(block.tasks))
             count = f" ({len(block.tasks)})" if len(block.tasks) > 1 else ""
-            self._out.print(f"{RULE}\n{tasks}{count}\n{RULE}")
+            self.print_text(RULE, f"{tasks}{count}", RULE)
             self._print_lines(tasks, ("", ""), block.lines)
             self.flush()
 
@@ -205,7 +208,7 @@ class LogTerminal(Terminal):
 
 
 def _plain(line: str) -> str:
-    return escape_line("".join(text for text, _ in styled_spans(line)))
+    return escape_log_line("".join(text for text, _ in styled_spans(line)))
 
 
 def _coloured(line: str) -> Text:
@@ -213,5 +216,5 @@ def _coloured(line: str) -> Text:
     from rich.text import Text
 
     spans = styled_spans(line)
-    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_line(text)}") for text, colours in spans]
+    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_log_line(text)}") for text, colours in spans]
     return Text.assemble(*parts)

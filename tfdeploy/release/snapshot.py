@@ -27,6 +27,8 @@ ALWAYS_EXCLUDED = (".git", "__pycache__/", "*.pyc")
 NOTEBOOKS = ("*.ipynb", ".ipynb_checkpoints/")
 MAX_CODE_BYTES = 100_000_000  # a larger file is sent only if `exclude` asks for it
 MAX_IGNORE_BYTES = 1_000_000  # of a .gitignore file
+# A file takes 1.1 kB of memory, on the controller and on each host: 2 GB for this many.
+MAX_FILES = 2_000_000
 MAX_SLUG = 60  # characters of a place in the name of a folder
 
 
@@ -113,7 +115,7 @@ def slug(place: str) -> str:
 def _read(tree: _Tree) -> Release:
     if not tree.root.is_dir():
         raise PlanError(f"{tree.key}.path: {tree.root} is not a folder")
-    found = ((path, _info(tree, path)) for path in sorted(_walk(tree, "", [])))
+    found = ((path, _info(tree, path)) for path in sorted(_limited(tree, _walk(tree, "", []))))
     infos = {
         path: info
         for path, info in found
@@ -130,6 +132,18 @@ def _read(tree: _Tree) -> Release:
     return Release(
         _id(manifest), tree.root, manifest, {path: info.st_size for path, info in infos.items()}
     )
+
+
+def _limited(tree: _Tree, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths; raise PlanError before there are more than MAX_FILES."""
+    for number, path in enumerate(paths):
+        if number == MAX_FILES:
+            raise PlanError(
+                f"{tree.key}.path: {tree.root} has more than {MAX_FILES} files",
+                f"exclude what no host needs ({tree.key}.exclude), or pack them into fewer files, "
+                "such as TFRecords",
+            )
+        yield path
 
 
 def _id(manifest: Mapping[str, Sequence[str | bool]]) -> str:

@@ -4,6 +4,8 @@ runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
                                   and <task>.gpus.jsonl: the use of its GPUs
+runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
+runs/<run>/.incoming-logs/        the same, by the first task of a host
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol.outputs import ListEvents
 from tfdeploy.agent.protocol.reports import Logs
-from tfdeploy.transfer.fetch import FileFetch, pull_files
+from tfdeploy.own_folder import Budget
+from tfdeploy.transfer.fetch import FileFetch, announced, pull_files
 from tfdeploy.transfer.outputs import task_request
 
 if TYPE_CHECKING:
@@ -25,25 +28,30 @@ if TYPE_CHECKING:
 
 # The chief's host reads a checkpoint twice before it answers: 100 GB at 100 MB/s.
 PIN_TIMEOUT_S = 2000.0
+# What one collect may add of a task's event files. Nobody announces their size, because they grow.
+EVENTS_BYTES = 4 << 30
+MB = 1 << 20
 
 
 def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
-    """Fetch the event files of a task; return their number. Raises as `FileFetch` does.
+    """Fetch the event files of a task; return their number. Raises as `FileFetch` does, and
+    OSError.
 
     Only those of the chief and of evaluators: those of other workers repeat them.
     """
     if placement != run.plan.chief and placement.task.job != "evaluator":
         return 0
-    dest = run.folder / "events"
-    if placement != run.plan.chief:
-        dest /= placement.task.file_name
+    folder, task = run.open(), placement.task.file_name
+    dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
+    dest = dest.within(Budget(EVENTS_BYTES))
     listed = pipeline.send(ListEvents(**task_request(run, placement)))
     yield
     folders = listed.answer().folders
-    fetches = [FileFetch(pipeline, folder, dest, files) for folder, files in folders.items()]
+    fetches = [FileFetch(pipeline, source, dest, files) for source, files in folders.items()]
     yield
-    for folder, fetch in zip(folders, fetches, strict=True):
-        pull_files(pipeline.agent, folder, dest, fetch.receive())
+    staging = folder / f".incoming-events/{task}"
+    for source, fetch in zip(folders, fetches, strict=True):
+        pull_files(pipeline.agent, source, dest, staging, fetch.receive())
     return sum(len(files) for files in folders.values())
 
 
@@ -51,11 +59,13 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     """Fetch the logs of one host's tasks, with the older part of a rotated log and the
     tasks' histories.
 
-    Return the number of tasks whose log came. Raises as `FileFetch` does.
+    Return the number of tasks whose log came. Raises as `FileFetch` does, and OSError.
     """
     listed = pipeline.send(Logs(run.inventory.project, run.id))
     yield
-    answer, dest = listed.answer(), run.folder / "logs"
+    answer, folder = listed.answer(), run.open()
+    limit = len(placements) * run.inventory.training.log_limit_mb * MB
+    dest = (folder / "logs").within(announced(limit))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
     histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
@@ -63,5 +73,6 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     present = [name for name in wanted if name in answer.names]
     fetch = FileFetch(pipeline, answer.folder, dest, present)
     yield
-    pull_files(pipeline.agent, answer.folder, dest, fetch.receive())
+    staging = folder / f".incoming-logs/{tasks[0]}"
+    pull_files(pipeline.agent, answer.folder, dest, staging, fetch.receive())
     return len({*present} & {*names})

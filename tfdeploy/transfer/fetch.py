@@ -6,24 +6,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import shutil
 import zlib
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.own_folder import MAX_NAMES, Budget
+from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tfdeploy.agent.protocol.message import Done, Request
     from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.own_folder import OwnFolder
 
 # From this size on, files are sent and fetched on a connection of their own; smaller ones go over
 # the agent's open session, which is faster.
@@ -31,6 +31,7 @@ BULK = 8 << 20
 GROWTH_BYTES = 64 << 20
 GIGA = 1e9
 SILENCE_S = 60.0
+PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
 
 
 class FileFetch:
@@ -44,18 +45,20 @@ class FileFetch:
         self,
         pipeline: Pipeline,
         source: str,
-        dest: Path,
+        dest: OwnFolder,
         files: Sequence[str],
         total: int | None = None,
     ) -> None:
-        """Request `files` (relative to `source`), to be written into `dest`. Raises AgentError if a
-        file name leads out of `dest`."""
+        """Request `files` (relative to `source`), to be written into `dest`, within its budget.
+        Raises AgentError if a file name leads out of `dest`."""
         self._agent, self._dest, self._total = pipeline.agent, dest, total
+        if len(files) > MAX_NAMES:
+            raise AgentError(self._agent.host, f"it names more than {MAX_NAMES} files")
         for name in files:
             if not is_safe_path(name):
                 message = f"it names a file {name!r}, which is refused"
                 raise AgentError(self._agent.host, message)
-        self._present = {name: _size_and_hash(dest / name) for name in files}
+        self._present = {name: _size_and_hash(dest, name) for name in files}
         have = [(name, *present) for name, present in self._present.items()]
         request = ReadFiles(source, have, BULK)
         self._reply = pipeline.send(request, SILENCE_S) if files else None
@@ -69,26 +72,57 @@ class FileFetch:
                 data = _unpack(self._agent, self._present, piece)
                 if piece.begin <= received.get(piece.path, -1):  # it might send without end
                     raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
-                _write(self._dest / piece.path, piece.begin, data, piece.mtime_ns)
+                self._write(piece, data)
                 received[piece.path] = piece.begin
                 transfer(piece.path, transfer.there + len(data))
         return [name for name in self._present if name not in received]
 
+    def _write(self, piece: Piece, data: bytes) -> None:
+        """Write data after what is there: an interruption between two pieces loses nothing."""
+        before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
+        self._dest.write(piece.path, (*before, data), piece.mtime_ns)
+
 
 def pull_files(
-    agent: Agent,
-    source: str,
-    dest: Path,
-    files: Sequence[str],
-    total: int | None = None,
+    agent: Agent, source: str, dest: OwnFolder, staging: OwnFolder, files: Sequence[str]
 ) -> None:
-    """Fetch large files over a connection of their own. `total` is as for FileFetch. Raises
-    TransferFailed."""
+    """Fetch large files over a connection of their own, within the budget of `dest`. They arrive in
+    `staging`, where an interrupted fetch continues. Raises TransferFailed, and OSError."""
     if not files:
         return
-    max_bytes = None if total is None else pull_limit(total)
+    wanted = {*files}
+    staging.clean(lambda name: name.replace(PARTIAL, "") in wanted)
+    for name in files:
+        dest.share(name, staging)  # only what has changed since then is sent
+    # rsync counts a file as a whole.
+    present = sum(dest.size(name) for name in files)
+    max_bytes = present + dest.budget.bytes if dest.budget else None
+    try:
+        pull_into(agent, source, staging, files, max_bytes=max_bytes)
+    except TransferFailed as error:
+        if error.message != TOO_MUCH:
+            raise
+        raise error.with_hint("tfdeploy fetch fetches a file of any size") from None
+    finally:
+        for name in files:
+            if staging.stat(name):
+                staging.move(name, dest)
+    staging.delete()
+
+
+def pull_into(
+    agent: Agent,
+    source: str,
+    staging: OwnFolder,
+    files: Sequence[str],
+    total: int | None = None,
+    max_bytes: int | None = None,
+) -> None:
+    """Fetch large files into a folder that has no link in it. `total` is as for FileFetch. Raises
+    TransferFailed, also if more than `max_bytes` arrive."""
     with agent.transfers.begin(agent.host, total) as transfer:
-        agent.transport.pull(source, dest, files, max_bytes=max_bytes, on_progress=transfer)
+        path = staging.checked()
+        agent.transport.pull(source, path, files, max_bytes=max_bytes, on_progress=transfer)
 
 
 @contextmanager
@@ -113,60 +147,73 @@ def pull_limit(announced: int) -> int:
     return 2 * announced + GROWTH_BYTES
 
 
+def announced(sizes: int) -> Budget:
+    """Return the budget for files of which a host announced this size."""
+    return Budget(pull_limit(sizes))
+
+
 def is_safe_path(name: Any) -> bool:
-    """Return whether a file name from a host stays within the folder that it is joined to."""
-    if not isinstance(name, str) or not name.isprintable():
+    """Return whether a file name from a host stays within the folder that it is joined to.
+
+    Bytes that are no UTF-8 are lone surrogates, as os.fsdecode makes them: in JSON, and in a file's
+    name here, they are the same as on the host.
+    """
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # it is no file's name, or none in the controller's locale
         return False
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def difference(file: Path, expected: HashedFile, arrived: str | None = None) -> str:
-    """Return how a local file differs from what its host reported; "" if it does not. `arrived` is
-    its hash while it arrived, if that is known: rsync may have corrected the file since then."""
-    size = _size(file)
+def difference(folder: OwnFolder, expected: HashedFile, arrived: str | None = None) -> str:
+    """Return how a file in `folder` differs from what its host reported; "" if it does not.
+    `arrived` is its hash while it arrived, if that is known."""
+    size = folder.size(expected.path)
     if size != expected.size:
         return f"{size} of {expected.size} bytes"
-    same = arrived == expected.sha256 or hashing.sha256(str(file)) == expected.sha256
+    try:
+        same = arrived == expected.sha256 or folder.sha256(expected.path) == expected.sha256
+    except OSError as error:
+        return f"no content: {error.strerror}"
     return "" if same else "content that differs from the host's"
 
 
-def verify_file(agent: Agent, file: Path, expected: HashedFile, arrived: str | None = None) -> None:
+def verify_file(
+    agent: Agent, folder: OwnFolder, expected: HashedFile, arrived: str | None = None
+) -> None:
     """Delete the file and raise TransferFailed if it differs from what its host reported.
 
     If it stayed, the next fetch would skip it, because its size is the same.
     """
-    differs = difference(file, expected, arrived)
+    differs = difference(folder, expected, arrived)
     if differs:
-        file.unlink(missing_ok=True)
-        message = f"{file.name} arrived with {differs}"
+        folder.remove(expected.path)
+        message = f"{expected.path} arrived with {differs}"
         raise TransferFailed(agent.host, message, "tfdeploy collect fetches it again")
 
 
-def check_free_space(agent: Agent, folder: Path, sizes: Mapping[str, int]) -> None:
+def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) -> None:
     """Raise TransferFailed if what `folder` lacks of files of these sizes (bytes by name) does not
     fit on its disk."""
-    needed = sum(max(0, size - _size(folder / name)) for name, size in sizes.items())
-    free = shutil.disk_usage(folder).free
+    needed = sum(max(0, size - folder.size(name)) for name, size in sizes.items())
+    free = folder.free_bytes()
     if needed > free:
         raise TransferFailed(
             agent.host,
-            f"its files take {needed / GIGA:.2f} GB, but {folder.parent} on the controller has "
-            f"{free / GIGA:.2f} GB free",
+            f"its files take {needed / GIGA:.2f} GB, but {folder.path.parent} on the controller "
+            f"has {free / GIGA:.2f} GB free",
             "free disk space on the controller",
         )
 
 
-def _size(file: Path) -> int:
-    """Return the size of a regular file; 0 for anything else."""
-    return file.stat().st_size if file.is_file() and not file.is_symlink() else 0
-
-
-def _size_and_hash(file: Path) -> tuple[int, str]:
+def _size_and_hash(folder: OwnFolder, name: str) -> tuple[int, str]:
     """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
-    if not file.is_file() or file.is_symlink() or file.stat().st_size > BULK:
+    if not 0 < folder.size(name) <= BULK:
         return 0, ""
-    content = file.read_bytes()
+    content = folder.read(name, BULK)
     return len(content), hashlib.sha256(content).hexdigest()
 
 
@@ -185,20 +232,3 @@ def _unpack(agent: Agent, requested: dict[str, tuple[int, str]], piece: Piece) -
     if not unpacked.eof or len(data) > BULK:
         raise AgentError(agent.host, f"the data that it sent for {name} is incomplete or too long")
     return data
-
-
-def _write(file: Path, begin: int, data: bytes, mtime_ns: int) -> None:
-    """Write `data` at offset `begin`, to a temporary file that then replaces `file`.
-
-    So an interruption between two writes loses nothing that the controller had.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.incoming")
-    fresh.unlink(missing_ok=True)
-    if begin:
-        shutil.copyfile(file, fresh, follow_symlinks=False)
-    with fresh.open("ab") as target:
-        target.truncate(begin)
-        target.write(data)
-    os.utime(fresh, ns=(mtime_ns, mtime_ns))
-    fresh.replace(file)

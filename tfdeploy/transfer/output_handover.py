@@ -26,10 +26,10 @@ from tfdeploy.transfer.units import Unit, fetch_units, local_path, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 DELIVER_TIMEOUT_S = 2000.0
@@ -52,14 +52,15 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
         _fetch_from_old_chief(fleet, old)
         for host in checkpoint_hosts(fleet, old, new):
             _fetch_replicas(fleet.agents[host], old, folder)
-    stored = _units_on_controller(old, new, folder)
-    sent = [
-        unit
-        for unit in stored
-        if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
-    ]
-    if sent:
-        _send(agent, new, folder, sent)
+    with disk_errors(agent):
+        stored = _units_on_controller(old, new, folder)
+        sent = [
+            unit
+            for unit in stored
+            if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
+        ]
+        if sent:
+            _send(agent, new, folder, sent)
     return sorted({*present, *(unit.path for unit in sent)})
 
 
@@ -72,40 +73,40 @@ def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
             run_alone(agent, lambda pipeline: fetch_outputs(pipeline, old, chief))
 
 
-def _fetch_replicas(agent: Agent, old: Run, folder: Path) -> None:
+def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
     """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
     request = {"project": old.inventory.project, "run": old.id}
     with exclusive(old), disk_errors(agent):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if unit.is_safe and not unit.is_in_or_newer(folder)]
-        incoming = old.folder / ".incoming-outputs" / agent.host
+        incoming = old.open() / f".incoming-outputs/{agent.host}"
         task = {**request, "task": REPLICAS}
         run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
 
 
-def _units_on_controller(old: Run, new: Run, folder: Path) -> Iterator[Unit]:
+def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit]:
     """Yield the chief's units on the controller, under the paths that its script uses."""
     other_tasks = {p.task.file_name for p in (*old.plan.placements, *new.plan.placements)}
     training = new.inventory.training
     wanted = training.outputs_of(new.plan.chief.task.job, is_chief=True)
     paths = (*wanted, training.checkpoint_dir)
     absolute = [path.strip("/") + "/" for path in paths if path.startswith("/")]
-    for unit in Walk().units(str(folder), ""):
+    for unit in Walk().units(str(folder.checked()), ""):
         if unit.path.partition("/")[0] in other_tasks:
             continue
         root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
 
 
-def _send(agent: Agent, run: Run, folder: Path, units: Sequence[Unit]) -> None:
+def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit]) -> None:
     request = task_request(run, run.plan.chief)
     incoming = agent.ask(ExpectUnits(**request)).incoming
     files = [local_path(path) for unit in units for path in unit.files]
-    digests = parallel.each(lambda name: hashing.sha256(str(folder / name)), files, hashing.THREADS)
+    digests = parallel.each(folder.sha256, files, hashing.THREADS)
     hashes = dict(zip(files, digests, strict=True))
-    total = sum((folder / name).stat().st_size for name in files)
+    total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:
-        agent.transport.push(folder, incoming, files, on_progress=transfer)
+        agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
     listed = [_describe(unit, hashes) for unit in units]
     agent.ask(DeliverUnits(**request, units=listed), DELIVER_TIMEOUT_S)
 

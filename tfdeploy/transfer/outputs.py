@@ -8,7 +8,6 @@ runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next o
 from __future__ import annotations
 
 import posixpath
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -121,7 +121,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     unchanged = [unit for unit in selected if unit.is_in(dest)]
     here = {unit.path for unit in unchanged}
     missing = [unit for unit in selected if unit.path not in here]
-    incoming = run.folder / ".incoming-outputs" / placement.task.file_name
+    incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
     request = task_request(run, placement)
     # An agent of another version holds them elsewhere, and says where.
     held = paths.held(posixpath.dirname(answer.folder), HELD) if agent.is_current else ""
@@ -133,8 +133,8 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     sizes = {unit.path: unit.size for unit in units}
     unlisted = UnlistedFiles(task, agent.host, answer.others.files, answer.others.size)
     return Outputs(
-        tuple(Output(task, str(dest), local_path(u.path), u.size) for u in fetched),
-        tuple(Output(task, str(dest), local_path(u.path), u.size) for u in unchanged),
+        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in fetched),
+        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in unchanged),
         tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
         (unlisted,) if unlisted.files else (),
         (f"{task} on {agent.host}",) if answer.deleted else (),
@@ -169,9 +169,9 @@ def task_request(run: Run, placement: Placement) -> dict[str, str]:
     return {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
 
 
-def outputs_folder(run: Run, placement: Placement) -> Path:
+def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
     """Return where a task's outputs are stored on the controller."""
-    folder = run.folder / "outputs"
+    folder = run.open() / "outputs"
     return folder if placement == run.plan.chief else folder / placement.task.file_name
 
 
@@ -180,12 +180,9 @@ def remove_output(run: Run, output: Output) -> None:
 
     Raises RunError if a collect is running, and OSError.
     """
-    path = Path(output.folder) / output.path
+    path = Path(output.folder, output.path).relative_to(run.folder)
     with exclusive(run):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        run.open().remove(path.as_posix())
 
 
 def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError, TransferFailed
-from tfdeploy.file_lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +20,14 @@ _LOCKS: dict[Path, threading.Lock] = {}
 
 @contextmanager
 def exclusive(run: Run) -> Iterator[None]:
-    """Hold the lock of the run's folder: two collects would append to the same files.
+    """Hold the lock of the run's folder: two collects would write the same files.
 
     Wait for another thread that holds it, such as one that a Cancelled has left to finish a fetch.
     Raises RunError if another process holds it.
     """
     refusal = RunError(f"another collect of run {run.id} is running", "wait until it has finished")
     among_threads = _LOCKS.setdefault(run.folder, threading.Lock())
-    with among_threads, locked(run.folder / ".collecting", refusal):
+    with among_threads, run.open().locked(".collecting", refusal):
         yield
 
 

@@ -14,14 +14,14 @@ from tfdeploy.agent.outputs import state_file
 from tfdeploy.agent.protocol.outputs import ListResults, TaskResults
 from tfdeploy.agent.runs.results import CHECKPOINT, EVENTS
 from tfdeploy.cluster import Task
-from tfdeploy.transfer.fetch import is_safe_path
+from tfdeploy.transfer.checkpoints.state import read_state
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, local_path, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.own_folder import OwnFolder
 
 FETCHED = "fetched"  # the folder of `tfdeploy fetch` in runs/<run>/
 
@@ -47,7 +47,7 @@ class StoredResult:
 
 
 def stored_results(
-    agent: Agent, project: str, runs: list[str], base: Path
+    agent: Agent, project: str, runs: list[str], base: OwnFolder
 ) -> tuple[StoredResult, ...]:
     """Return what these runs have written on one host.
 
@@ -64,7 +64,7 @@ def stored_results(
     )
 
 
-def _parse(agent: Agent, run_folder: Path, answer: TaskResults) -> Iterator[StoredResult]:
+def _parse(agent: Agent, run_folder: OwnFolder, answer: TaskResults) -> Iterator[StoredResult]:
     def result(path: str, size: int, collected: bool, note: str = "") -> StoredResult:
         run, task, host = answer.run, answer.task, agent.host
         return StoredResult(run, task, host, path, size, collected, note)
@@ -84,35 +84,36 @@ def _parse(agent: Agent, run_folder: Path, answer: TaskResults) -> Iterator[Stor
         yield replace(result(saved.path, 0, is_fetched), outside=True)
 
 
-def _is_fetched(run_folder: Path, task: str, path: str) -> bool:
+def _is_fetched(run_folder: OwnFolder, task: str, path: str) -> bool:
     """Return whether `fetch` has stored a file or folder of this absolute path."""
-    folder, place = run_folder / FETCHED / Task.parse(task).file_name, local_path(path)
-    return is_safe_path(place) and (folder / place).exists()
+    return (run_folder / f"{FETCHED}/{Task.parse(task).file_name}").has(local_path(path))
 
 
-def _folders_on_controller(run_folder: Path, answer: TaskResults, unit: Unit) -> list[Path]:
+def _folders_on_controller(
+    run_folder: OwnFolder, answer: TaskResults, unit: Unit
+) -> list[OwnFolder]:
     """Return where a collect, or a fetch, stores a unit."""
     task = Task.parse(answer.task).file_name
     own = "" if answer.is_chief else task
     if unit.kind == CHECKPOINT:
         return [run_folder / "checkpoints"]
-    if unit.kind == EVENTS:
-        return [run_folder / "events" / own, run_folder / FETCHED / task]
-    return [run_folder / "outputs" / own, run_folder / FETCHED / task]
+    collected = "events" if unit.kind == EVENTS else "outputs"
+    return [run_folder / f"{collected}/{own}", run_folder / f"{FETCHED}/{task}"]
 
 
-def _is_superseded(run_folder: Path, unit: Unit) -> bool:
+def _is_superseded(run_folder: OwnFolder, unit: Unit) -> bool:
     """Return whether the controller's newest checkpoint has a later step than this one, and is not
     older: the run was then resumed on another host. A program may also count from the beginning
     again.
     """
     folder = run_folder / "checkpoints"
-    if unit.kind != CHECKPOINT or not folder.is_dir():
+    if unit.kind != CHECKPOINT:
         return False
-    names = [path.name for path in folder.iterdir()]
-    newest = [name for name in state_file.read(str(folder)) if state_file.file_set(names, name)][:1]
+    names = [*folder.files()]
+    newest = [name for name in read_state(folder) if state_file.file_set(names, name)][:1]
     own_step = state_file.step(newest[0]) if newest else None
     host_step = state_file.step(unit.path)
     if own_step is None or host_step is None or own_step <= host_step:
         return False
-    return (folder / f"{newest[0]}.index").stat().st_mtime_ns >= unit.mtime_ns
+    index = folder.stat(f"{newest[0]}.index")
+    return index is not None and index.st_mtime_ns >= unit.mtime_ns

@@ -11,10 +11,10 @@ from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.transport import FileStream
 
 BLOCK = 1 << 20
@@ -27,7 +27,7 @@ class StreamedFiles:
     interrupted fetch had left a part.
     """
 
-    def __init__(self, agent: Agent, folder: Path) -> None:
+    def __init__(self, agent: Agent, folder: OwnFolder) -> None:
         self.hashes: dict[str, str] = {}
         self.continued: set[str] = set()
         self._agent, self.folder = agent, folder
@@ -71,23 +71,22 @@ class StreamedFiles:
             if self.hashes.get(name) != expected[name].sha256
         }
         for name in stale:
-            (self.folder / name).unlink(missing_ok=True)
+            self.folder.remove(name)
         self.fetch(source, stale)
 
     def set_times(self, mtimes_ns: Mapping[str, int]) -> None:
         """Give the files that have arrived the times that they have on their host. Raises
         OSError."""
         for name in self.hashes.keys() & mtimes_ns.keys():
-            os.utime(self.folder / name, ns=(mtimes_ns[name], mtimes_ns[name]))
+            self.folder.set_time(name, mtimes_ns[name])
 
     def _present(self, name: str, size: int) -> int:
         """Return how many bytes an interrupted fetch has left; they can be continued."""
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_symlink() or not file.is_file() or file.stat().st_size > size:
-            file.unlink(missing_ok=True)
-            return 0
-        return file.stat().st_size
+        info = self.folder.stat(name)
+        if info and info.st_size <= size:
+            return info.st_size
+        self.folder.remove(name)
+        return 0
 
     def _write(
         self,
@@ -101,8 +100,8 @@ class StreamedFiles:
         """Write the rest of one file; hash all of it."""
         digest, left = hashlib.sha256(), size - present
         buffer = memoryview(bytearray(BLOCK))  # another thread may write another file
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        with os.fdopen(os.open(self.folder / name, flags, 0o666), "r+b", buffering=0) as file:
+        self.folder.take(left)
+        with self.folder.update(name) as file:
             if present:
                 self.continued.add(name)
                 while count := file.readinto(buffer):

@@ -7,8 +7,6 @@ a SavedModel. Its host keeps a consistent copy of it during the transfer and che
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +25,7 @@ from tfdeploy.hosts import parallel
 from tfdeploy.transfer.fetch import (
     BULK,
     FileFetch,
+    announced,
     check_free_space,
     difference,
     is_safe_path,
@@ -37,11 +36,11 @@ from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.own_folder import OwnFolder
 
 TIMEOUT_S = 2000.0  # the host copies, reads and hashes the files before it answers
 
@@ -76,13 +75,13 @@ class Unit:
             inside or not is_folder
         )
 
-    def is_in(self, folder: Path) -> bool:
+    def is_in(self, folder: OwnFolder) -> bool:
         """Return whether `folder` has all files with the same sizes and mtimes."""
-        return all(_stamp(folder / local_path(path)) == stamp for path, stamp in self.files.items())
+        return all(_stamp(folder, local_path(path)) == stamp for path, stamp in self.files.items())
 
-    def is_in_or_newer(self, folder: Path) -> bool:
+    def is_in_or_newer(self, folder: OwnFolder) -> bool:
         """Return whether `folder` has all files, none of them older."""
-        found = [(_stamp(folder / local_path(path)), stamp) for path, stamp in self.files.items()]
+        found = [(_stamp(folder, local_path(path)), stamp) for path, stamp in self.files.items()]
         return all(own is not None and own[1] >= mtime_ns for own, (_, mtime_ns) in found)
 
 
@@ -100,8 +99,8 @@ def fetch_units(
     pipeline: Pipeline,
     request: dict[str, str],
     units: Sequence[Unit],
-    incoming: Path,
-    dest: Path,
+    incoming: OwnFolder,
+    dest: OwnFolder,
     held: str = "",
 ) -> Steps[tuple[list[Unit], dict[str, str]]]:
     """Fetch units into `dest`, by way of the folder `incoming`.
@@ -112,6 +111,7 @@ def fetch_units(
     """
     if not units:
         return [], {}
+    incoming = incoming.within(announced(sum(unit.size for unit in units)))
     let_go, streamed = LetGo(**request), StreamedFiles(pipeline.agent, incoming)
     with released_on_failure(pipeline.agent, let_go):
         _prepare(pipeline.agent, incoming, units)
@@ -141,7 +141,7 @@ def fetch_units(
     arrived = [unit for unit in units if unit.path not in bad]
     for unit in arrived:
         _install(unit, incoming, dest)
-    shutil.rmtree(incoming, ignore_errors=True)
+    incoming.delete()
     return [_as_held(unit, expected) for unit in arrived], bad
 
 
@@ -152,10 +152,10 @@ def _as_held(unit: Unit, hashes: dict[str, HashedFile]) -> Unit:
     return replace(unit, files=held)
 
 
-def _prepare(agent: Agent, incoming: Path, units: Sequence[Unit]) -> None:
+def _prepare(agent: Agent, incoming: OwnFolder, units: Sequence[Unit]) -> None:
     """Make the folder for files on their way, with nothing in it but what they can continue."""
-    incoming.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(incoming, {local_path(path) for unit in units for path in unit.files})
+    wanted = {local_path(path) for unit in units for path in unit.files}
+    incoming.clean(wanted.__contains__)
     files = [file for unit in units for file in unit.files.items()]
     check_free_space(agent, incoming, {local_path(path): size for path, (size, _) in files})
 
@@ -180,28 +180,18 @@ def _find_damaged(
     """Return how units differ from what their host reported, by path; delete files that do."""
     files, incoming, hashes = [*expected.values()], streamed.folder, streamed.hashes
     differences = parallel.each(
-        lambda file: difference(incoming / file.path, file, hashes.get(file.path)),
+        lambda file: difference(incoming, file, hashes.get(file.path)),
         files,
         hashing.THREADS,
     )
     wrong = {file.path: text for file, text in zip(files, differences, strict=True) if text}
     for name in wrong:
-        (incoming / name).unlink(missing_ok=True)
+        incoming.remove(name)
     found = [(unit.path, wrong.get(local_path(path))) for unit in units for path in unit.files]
     return {path: f"it arrived with {text}" for path, text in found if text}
 
 
-def _remove_leftovers(incoming: Path, wanted: set[str]) -> None:
-    """Delete what an interrupted fetch left, except the files that this one can complete."""
-    for path in sorted(incoming.rglob("*"), reverse=True):  # a folder after its content
-        if path.is_dir() and not path.is_symlink():
-            with suppress(OSError):  # it has files
-                path.rmdir()
-        elif str(path.relative_to(incoming)) not in wanted:
-            path.unlink()
-
-
-def _install(unit: Unit, incoming: Path, dest: Path) -> None:
+def _install(unit: Unit, incoming: OwnFolder, dest: OwnFolder) -> None:
     """Move a unit into `dest`: a folder in one step; the index of a checkpoint last, because it is
     what makes TensorFlow see the checkpoint."""
     if unit.kind in (SAVED_MODEL, FOLDER):
@@ -209,13 +199,7 @@ def _install(unit: Unit, incoming: Path, dest: Path) -> None:
     else:
         names = sorted(map(local_path, unit.files), key=lambda name: name.endswith(".index"))
     for name in names:
-        target = dest / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir() and not target.is_symlink():
-            replaced = incoming / ".replaced"
-            shutil.rmtree(replaced, ignore_errors=True)
-            target.rename(replaced)
-        (incoming / name).replace(target)
+        incoming.move(name, dest)
 
 
 def _parse_unit(host: str, answer: OutputUnit) -> Unit:
@@ -225,9 +209,7 @@ def _parse_unit(host: str, answer: OutputUnit) -> Unit:
     return Unit(answer.path, answer.kind, files)
 
 
-def _stamp(file: Path) -> tuple[int, int] | None:
+def _stamp(folder: OwnFolder, name: str) -> tuple[int, int] | None:
     """Return the size and the mtime (ns) of a regular file; None for anything else."""
-    if file.is_symlink() or not file.is_file():
-        return None
-    info = file.stat()
-    return info.st_size, info.st_mtime_ns
+    info = folder.stat(name)
+    return (info.st_size, info.st_mtime_ns) if info else None

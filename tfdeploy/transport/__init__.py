@@ -24,7 +24,7 @@ class CompletedCommand:
     stderr: bytes
 
 
-TOO_MUCH = "it sends more than it announced"
+TOO_MUCH = "it sends more than it announced, or more than a collect takes"
 OnProgress = Callable[[str, int], None]
 """Called with the file that is being transferred, and the bytes of all files transferred so far."""
 
@@ -117,8 +117,9 @@ class Transport(Protocol):
         max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
-        """Fetch regular `files` (relative to `source` on the host) into `dest`. It continues an
-        interrupted pull. Raises TransferFailed, also if the host sends more than `max_bytes`."""
+        """Fetch regular `files` (relative to `source` on the host) into the folder `dest`, which
+        exists and has no links in it. It continues an interrupted pull. Raises TransferFailed,
+        also if the host sends more than `max_bytes`."""
         ...
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:

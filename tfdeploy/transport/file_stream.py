@@ -28,10 +28,12 @@ SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux
 START = b"tfdeploy-files\n"  # before the first file: a login shell may print too
 MAX_PRINTED = 1 << 16
 # Standard input has two lines for each file: its first byte that is wanted, and its name. One
-# process sends many files: small ones would take longer to start it than to send.
+# process sends many files: small ones would take longer to start it than to send. After a slash, a
+# name is written for `printf %b`; the dot keeps newlines at its end.
 SEND = (
     'echo tfdeploy-files; cd -- "$1" || exit; shift; '
     "while IFS= read -r begin && IFS= read -r file; do "
+    'case $file in /*) file=$(printf %b. "${file#/}"); file=${file%.} ;; esac; '
     'if [ "$begin" = 0 ]; then set -- "$@" "./$file"; [ $# -lt 100 ] && continue; fi; '
     '[ $# = 0 ] || cat -- "$@" || exit; set --; '
     '[ "$begin" = 0 ] || tail -c "+$((begin + 1))" <"./$file" || exit; '
@@ -52,7 +54,7 @@ class FileStream:
     ) -> None:
         """`command` runs SEND; `files` are the names and the first bytes that are wanted."""
         self._host, self._command, self._is_dropped = host, command, is_dropped
-        self._request = "".join(f"{begin}\n{name}\n" for name, begin in files).encode()
+        self._request = b"".join(b"%d\n%s\n" % (begin, _line(name)) for name, begin in files)
         self._attempt, self._received = 0, 0
         self._has_begun = False
         self._start()
@@ -150,3 +152,10 @@ class FileStream:
         self.close()
         wait_before_retry(self._attempt)
         self._start()
+
+
+def _line(name: str) -> bytes:
+    """Return a file's name as SEND reads it: with characters that a line, or the locale of a shell,
+    can't have as octal numbers of its bytes."""
+    data = os.fsencode(name)
+    return data if name.isprintable() else b"/" + b"".join(b"\\0%03o" % byte for byte in data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import shutil
 import subprocess
@@ -173,9 +174,12 @@ def _is_special(path: Path) -> bool:
 
 
 def _copy_atomically(source: Path, target: Path) -> None:
-    """Copy to a temporary name first, as rsync does: `target` is never a partial copy."""
+    """Copy to a temporary name first, as rsync does: `target` is never a partial copy. That name
+    does not depend on the file's, which may be as long as a name can be."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.incoming")
-    partial.unlink(missing_ok=True)
-    shutil.copy2(source, partial, follow_symlinks=False)
-    partial.replace(target)
+    partial = target.with_name(f".tfdeploy-{secrets.token_hex(8)}.new")
+    try:
+        shutil.copy2(source, partial, follow_symlinks=False)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 # path. -8: print names unescaped. The agent sets permissions when it seals a release.
 COMMON = ("rsync", "-lts8", "--from0", "--files-from=-", "--timeout=60")
 PARTIAL = "--partial-dir=.rsync-partial"  # continue a file where its transfer was interrupted
-# Fetch only regular files: a host must not be able to create links or devices on the controller.
-REGULAR_ONLY = ("--no-links", "--no-devices", "--no-specials", PARTIAL)
+# Fetch only regular files: a host must not be able to create links or devices on the controller,
+# nor a folder in place of a file, in which anything could be. Since 3.2.5, rsync refuses names that
+# nobody requested. A file with holes takes as much disk as on its host.
+REGULAR_ONLY = (
+    *("--no-links", "--no-devices", "--no-specials", "--no-dirs", "--no-implied-dirs"),
+    *("--sparse", PARTIAL),
+)
 # An ssh whose controller was killed ends within a minute of silence, as rsync does by --timeout.
 ALIVE = ("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4")
 FILE_TOO_LARGE = os.strerror(errno.EFBIG).encode()
@@ -109,7 +114,6 @@ class RsyncTransfers:
         max_bytes: int | None = None,
         on_progress: OnProgress = ignore_progress,
     ) -> None:
-        dest.mkdir(parents=True, exist_ok=True)
         remote = f"{self.host}:{_content_of(source)}"
         transfer(
             self.host, self._ssh(), remote, _content_of(dest), files, REGULAR_ONLY, on_progress,
@@ -139,7 +143,7 @@ def transfer(
     """
     argv = [*COMMON, *options, f"--rsh={_quote_words(ssh)}", "--info=progress2,name1", source, dest]
     # "./": a name that starts with "#" or ";" would be a comment, even with --from0.
-    file_list = b"\0".join(b"./" + name.encode() for name in files)
+    file_list = b"\0".join(b"./" + os.fsencode(name) for name in files)
     for attempt in range(1, ATTEMPTS + 1):
         code, errors = _run_once(host, argv, file_list, on_progress, max_bytes)
         if code == 0:
@@ -207,8 +211,9 @@ def _quote_words(words: Sequence[str]) -> str:
 def _report_progress(
     process: subprocess.Popen[bytes], on_progress: OnProgress, max_bytes: int | None
 ) -> int:
-    """Report rsync's progress until it ends; kill it if it fetches more than `max_bytes`, or if
-    `on_progress` raises.
+    """Report rsync's progress until it ends; end it if it fetches more than `max_bytes`, or if
+    `on_progress` raises. It is terminated, not killed: its second process, which writes the files,
+    would go on without it.
 
     Return the bytes that it has transferred.
     """
@@ -220,21 +225,21 @@ def _report_progress(
             for line in lines:
                 if match := PROGRESS.fullmatch(line):
                     fetched = int(re.sub(rb"\D", b"", match[1]))
-                    _report_or_kill(process, on_progress, file, fetched)
+                    _report_or_end(process, on_progress, file, fetched)
                     if max_bytes is not None and fetched > max_bytes:
-                        process.kill()
+                        process.terminate()
                 elif line:
                     file = line.decode(errors="replace")
     return fetched
 
 
-def _report_or_kill(
+def _report_or_end(
     process: subprocess.Popen[bytes], on_progress: OnProgress, file: str, fetched: int
 ) -> None:
     try:
         on_progress(file, fetched)
     except BaseException:
-        process.kill()
+        process.terminate()
         raise
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ LOADS_CODE = re.compile(
     r"|^PYTHON(?!UNBUFFERED$|HASHSEED$|IOENCODING$|UTF8$|DONTWRITEBYTECODE$)"
 )
 DEFAULT_DIRECTORY = "~/.tfdeploy"
+RUNS = "runs"  # where everything about runs is written
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,17 @@ class SensitiveValue:
 
 def find(inventory: Inventory) -> tuple[SensitiveValue, ...]:
     """Return the values that need trust, in the order of hosts.toml."""
-    return (*_ssh_config(inventory), *_paths(inventory), *_local_programs(inventory))
+    link = runs_link(inventory.file.parent)
+    values = (*_ssh_config(inventory), *_paths(inventory), *_local_programs(inventory))
+    return (*values, link) if link else values
+
+
+def runs_link(project: Path) -> SensitiveValue | None:
+    """Return the link in place of a project's folder runs/, if it is one."""
+    link = project / RUNS
+    target = os.path.realpath(link)  # Path.resolve raises for a link to itself
+    reason = "is where the link runs leads, and where results are written and deleted"
+    return SensitiveValue(RUNS, target, reason) if link.is_symlink() else None
 
 
 def repository(inventory: Inventory) -> Path:

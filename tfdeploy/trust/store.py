@@ -39,17 +39,28 @@ def refuse_untrusted(inventory: Inventory, name: str, flags: str = "") -> None:
         )
 
 
+def refuse_untrusted_link(project: Path) -> None:
+    """Raise NotTrusted if the project's folder runs/ is a link that the user has not trusted yet.
+
+    Commands that only read a record ask for no trust before they write a report.
+    """
+    link = sensitive_values.runs_link(project)
+    if link and not _is_own(_file(project, link)):
+        found = f"runs/ needs your trust first, because\n  {link}"
+        raise NotTrusted(found, "if that is your folder: tfdeploy trust")
+
+
 def untrusted(inventory: Inventory) -> tuple[SensitiveValue, ...]:
     """Return the sensitive values of an inventory that the user has not trusted yet."""
     values = sensitive_values.find(inventory)
-    return tuple(value for value in values if not _is_own(_file(inventory, value)))
+    return tuple(value for value in values if not _is_own(_file(inventory.file.parent, value)))
 
 
 def remember(inventory: Inventory) -> None:
     """Trust the sensitive values of an inventory from now on. Raises RunError if that can't be
     stored."""
     for value in untrusted(inventory):
-        file = _file(inventory, value)
+        file = _file(inventory.file.parent, value)
         try:
             _make_private(file.parent)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -62,9 +73,8 @@ def remember(inventory: Inventory) -> None:
             raise RunError(f"{file} can't be written: {error.strerror}") from None
 
 
-def _file(inventory: Inventory, value: SensitiveValue) -> Path:
-    folder = inventory.file.parent.resolve()
-    key = json.dumps([str(folder), value.key, value.value, value.content])
+def _file(project: Path, value: SensitiveValue) -> Path:
+    key = json.dumps([str(project.resolve()), value.key, value.value, value.content])
     config = Path.home() / (os.environ.get("XDG_CONFIG_HOME") or ".config")
     return config / "tfdeploy" / "trusted" / hashlib.sha256(key.encode()).hexdigest()
 

@@ -14,6 +14,7 @@ from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.own_folder import Budget, OwnFolder
 from tfdeploy.transfer import fetch as fetch_module
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.fetch import FileFetch, pull_files
@@ -51,10 +52,11 @@ def source(tmp_path):
     return folder
 
 
-def fetch(agent, source, dest, files=FILES):
+def fetch(agent, source, folder, files=FILES):
+    dest = OwnFolder.named(folder)
     with Pipeline(agent) as pipeline:
         large = FileFetch(pipeline, os.fspath(source), dest, files).receive()
-    pull_files(agent, os.fspath(source), dest, large)
+    pull_files(agent, os.fspath(source), dest, OwnFolder.named(folder.parent / "staging"), large)
     pulled, agent.transport.pulled = agent.transport.pulled, []
     return pulled
 
@@ -85,9 +87,9 @@ def test_of_a_file_that_grew_only_the_new_part_is_sent(agent, source, tmp_path, 
     with (source / "a.log").open("ab") as log:
         log.write(b"more")
     written_sizes = []
-    write = fetch_module._write
+    write = FileFetch._write
     monkeypatch.setattr(
-        fetch_module, "_write", lambda *a: (written_sizes.append(len(a[2])), write(*a))
+        FileFetch, "_write", lambda *a: (written_sizes.append(len(a[2])), write(*a))
     )
     fetch(agent, source, tmp_path / "dest")
     assert sorted(written_sizes) == [0, 4]
@@ -150,7 +152,7 @@ def test_an_invalid_answer_writes_nothing(agent, tmp_path, change, monkeypatch):
     session = SimpleNamespace(close=lambda: None)
     monkeypatch.setattr(agent, "begin", lambda *request: (session, answer))
     with pytest.raises(AgentError), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", tmp_path / "dest", ["a.log"]).receive()
+        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
     assert not (tmp_path / "dest").exists()
 
 
@@ -158,10 +160,40 @@ def test_a_host_that_sends_a_piece_again_and_again_is_refused(agent, tmp_path, m
     session = SimpleNamespace(close=lambda: None, answer=lambda timeout_s, max_bytes: ANSWER)
     monkeypatch.setattr(agent, "begin", lambda *request: (session, ANSWER))
     with pytest.raises(AgentError, match="twice"), Pipeline(agent) as pipeline:
-        FileFetch(pipeline, "/source", tmp_path / "dest", ["a.log"]).receive()
+        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "", ".", "new\nline"])
+def answering(agent, monkeypatch, *pieces):
+    """Have the host send these pieces, whatever it is asked for."""
+    answers = iter([*pieces, {"end": True}])
+    session = SimpleNamespace(close=lambda: None, answer=lambda *limits: next(answers))
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, next(answers)))
+
+
+def test_a_piece_continues_no_file_that_the_link_names(agent, tmp_path, monkeypatch):
+    """Its first bytes would be those of a file of the user's."""
+    (tmp_path / "mine").write_text("my own\n")
+    dest = OwnFolder.at(tmp_path) / "dest"
+    dest.make()
+    (dest.path / "a.log").symlink_to(tmp_path / "mine")
+    answering(agent, monkeypatch, {**ANSWER, "begin": 3})
+    with pytest.raises(OSError, match="it is a link"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    assert (tmp_path / "mine").read_text() == "my own\n"
+
+
+def test_a_host_that_sends_more_than_the_budget_is_refused(agent, tmp_path, monkeypatch):
+    pieces = [{**ANSWER, "begin": begin, "data": packed(bytes(1000))} for begin in range(50)]
+    answering(agent, monkeypatch, *pieces)
+    dest = (OwnFolder.at(tmp_path) / "dest").within(Budget(1020))
+    with pytest.raises(OSError, match="more bytes"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    assert (tmp_path / "dest/a.log").stat().st_size <= 1020
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/x", "a/../../x", "", ".", "a\0b", "\ud800", "\nx/../../y"]
+)
 def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
     for checkpoint, file in ((name, "model.index"), ("model", name)):
         found = Checkpoint(checkpoint, 1, True, [HashedFile(file, 1, "ab")])

@@ -23,6 +23,7 @@ from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.hosts.pipelines.rounds import run_alone
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.transfer import fetch as files
 from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
@@ -35,9 +36,11 @@ ANOTHER_VERSION = "0123456789abcdef"
 
 @pytest.fixture
 def run(tmp_path):
+    folder = tmp_path / "runs" / TASK[1]
     return SimpleNamespace(
         id=TASK[1],
-        folder=tmp_path / "runs" / TASK[1],
+        folder=folder,
+        open=lambda: OwnFolder.named(folder),
         inventory=SimpleNamespace(
             project=TASK[0], training=SimpleNamespace(checkpoint_dir="checkpoints")
         ),
@@ -155,7 +158,7 @@ def begin_endless_fetch(tmp_path):
     os.mkfifo(tmp_path / "model.data")
     agent, dest = make_agent(), tmp_path / "dest"
     dest.mkdir()
-    early = EarlyFetch(agent, StreamedFiles(agent, dest))
+    early = EarlyFetch(agent, StreamedFiles(agent, OwnFolder.at(dest)))
     early.begin(str(tmp_path), {"model.data": 1 << 30})
     return agent, dest, early
 
@@ -193,7 +196,7 @@ def test_the_early_fetch_of_a_bad_checkpoint_ends_before_another_is_fetched(home
     os.mkfifo(tmp_path / "bad.data")
     agent, incoming = make_agent(), run.folder / ".incoming"
     incoming.mkdir(parents=True)
-    streamed = StreamedFiles(agent, incoming)
+    streamed = StreamedFiles(agent, OwnFolder.at(incoming))
     early = EarlyFetch(agent, streamed)
     early.begin(str(tmp_path), {"bad.data": 1 << 30})
     files = [HashedFile("good.index", 1, "ab"), HashedFile("good.data-00000-of-00001", 1, "ab")]

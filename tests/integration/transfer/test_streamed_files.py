@@ -11,6 +11,7 @@ from support.builders import make_inventory
 from tfdeploy.agent.protocol.outputs import HashedFile
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.transfer.streamed_files import StreamedFiles
 from tfdeploy.transport.local import LocalTransport
 
@@ -76,11 +77,11 @@ def source(tmp_path):
 @pytest.fixture
 def streamed(agent, tmp_path):
     (tmp_path / "dest").mkdir()
-    return StreamedFiles(agent, tmp_path / "dest")
+    return StreamedFiles(agent, OwnFolder.at(tmp_path / "dest"))
 
 
 def arrived(streamed):
-    return {name: (streamed.folder / name).read_bytes() for name in CONTENTS}
+    return {name: (streamed.folder.path / name).read_bytes() for name in CONTENTS}
 
 
 def test_files_are_hashed_as_they_arrive(streamed, source):
@@ -90,15 +91,15 @@ def test_files_are_hashed_as_they_arrive(streamed, source):
 
 
 def test_an_interrupted_fetch_is_continued_at_the_byte(streamed, source, agent):
-    (streamed.folder / "a").write_bytes(CONTENTS["a"])
-    (streamed.folder / "c").write_bytes(CONTENTS["c"][:1234])
+    (streamed.folder.path / "a").write_bytes(CONTENTS["a"])
+    (streamed.folder.path / "c").write_bytes(CONTENTS["c"][:1234])
     streamed.fetch(str(source), SIZES)
     assert agent.transport.requests == [{"a": SIZES["a"], "sub/b": 0, "c": 1234}]
     assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
 
 
 def test_a_part_of_other_content_is_fetched_again(streamed, source, agent):
-    (streamed.folder / "c").write_bytes(b"other")
+    (streamed.folder.path / "c").write_bytes(b"other")
     streamed.fetch(str(source), SIZES)
     streamed.fetch_stale(str(source), EXPECTED)
     assert agent.transport.requests[1:] == [{"c": 0}]
@@ -106,14 +107,14 @@ def test_a_part_of_other_content_is_fetched_again(streamed, source, agent):
 
 
 def test_a_file_that_is_longer_than_its_host_said_starts_again(streamed, source):
-    (streamed.folder / "a").write_bytes(bytes(SIZES["a"] + 1))
+    (streamed.folder.path / "a").write_bytes(bytes(SIZES["a"] + 1))
     streamed.fetch(str(source), SIZES)
     assert arrived(streamed) == CONTENTS
 
 
 def test_a_link_at_the_destination_is_replaced_and_not_followed(streamed, source, tmp_path):
     (tmp_path / "elsewhere").write_text("kept")
-    (streamed.folder / "a").symlink_to(tmp_path / "elsewhere")
+    (streamed.folder.path / "a").symlink_to(tmp_path / "elsewhere")
     streamed.fetch(str(source), SIZES)
     assert arrived(streamed) == CONTENTS
     assert (tmp_path / "elsewhere").read_text() == "kept"
@@ -131,9 +132,9 @@ def test_a_host_that_sends_more_or_less_than_it_said_is_refused(streamed, source
 def test_two_fetches_at_the_same_time_do_not_mix_their_content(source, tmp_path):
     transport = NestedTransport("h")
     agent = Agent(transport, make_inventory('[hosts.h]\ntransport = "local"').hosts[0])
-    streamed = StreamedFiles(agent, tmp_path / "dest")
+    streamed = StreamedFiles(agent, OwnFolder.at(tmp_path) / "dest")
     transport.during_read = lambda: streamed.fetch(str(source), {"a": SIZES["a"]})
     streamed.fetch(str(source), {"c": SIZES["c"]})
-    assert (streamed.folder / "a").read_bytes() == CONTENTS["a"]
-    assert (streamed.folder / "c").read_bytes() == CONTENTS["c"]
+    assert (streamed.folder.path / "a").read_bytes() == CONTENTS["a"]
+    assert (streamed.folder.path / "c").read_bytes() == CONTENTS["c"]
     agent.close()

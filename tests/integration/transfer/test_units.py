@@ -13,6 +13,7 @@ import pytest
 from tfdeploy.agent.protocol.outputs import HashedFile, HeldUnit, HeldUnits
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.byte_progress import Transfers
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.transfer.fetch import BULK, check_free_space
 from tfdeploy.transfer.run_folder import disk_errors
 from tfdeploy.transfer.units import Unit, fetch_units
@@ -46,7 +47,8 @@ def fetch(agent, tmp_path):
             agent=agent, send=lambda request, timeout_s=0.0: reply, flush=lambda: None
         )
         unit = Unit("model", "file", {"model": (listed, 1)})
-        steps = fetch_units(pipeline, TASK, [unit], tmp_path / "incoming", tmp_path / "dest")
+        folder = OwnFolder.at(tmp_path)
+        steps = fetch_units(pipeline, TASK, [unit], folder / "incoming", folder / "dest")
         next(steps)
         with pytest.raises(StopIteration) as end:
             next(steps)
@@ -84,6 +86,6 @@ def test_a_full_disk_is_reported_with_what_it_means(agent):
 def test_what_an_interrupted_fetch_left_takes_no_space_again(agent, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=3))
     (tmp_path / "model").write_bytes(b"12345")
-    check_free_space(agent, tmp_path, {"model": 8})
+    check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8})
     with pytest.raises(TransferFailed, match="GB free"):
-        check_free_space(agent, tmp_path, {"model": 8, "other": 1})
+        check_free_space(agent, OwnFolder.at(tmp_path), {"model": 8, "other": 1})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from support.host_outputs import ODD_NAMES
 
 from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import file_stream
@@ -89,4 +92,19 @@ def test_a_host_that_sends_messages_without_end_is_ended():
     found = FileStream("h", ["sh", "-c", "exec yes message >&2"], [("file", 0)])
     with pytest.raises(TransferFailed, match="message; message"):
         found.read_into(memoryview(bytearray(100)))
+    found.close()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("begin", [0, 2])
+def test_every_name_that_a_file_can_have_is_read(tmp_path, shell, begin):
+    names = [os.fsdecode(name) for name in ODD_NAMES]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(f"--{number:02}")
+    command = [shell, "-c", SEND, shell, str(tmp_path)]
+    found, buffer = FileStream("h", command, [(name, begin) for name in names]), bytearray(1000)
+    content = b""
+    while size := found.read_into(memoryview(buffer)):
+        content += buffer[:size]
+    assert content.decode() == "".join(f"--{number:02}"[begin:] for number in range(len(names)))
     found.close()

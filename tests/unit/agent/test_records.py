@@ -43,6 +43,12 @@ def test_a_record_that_lacks_a_field_is_refused():
         records.from_json(Launch, {"project": "p"})
 
 
+def test_names_that_are_no_utf_8_can_be_stored(tmp_path):
+    path, name = os.fspath(tmp_path / "saves.json"), os.fsdecode(b"a\xff\n")
+    records.write(path, [name])
+    assert records.read(path) == [name]
+
+
 def test_a_reader_never_sees_a_partial_file(tmp_path):
     path = os.fspath(tmp_path / "state.json")
     records.write(path, ["old"] * 999)

@@ -94,7 +94,8 @@ def test_each_task_that_may_still_run_is_named_with_the_command_for_later():
     run = make_run()
     stopped = StopResult({}, None, unconfirmed=tuple(run.plan.placements))
     messages = [str(error) for error in unconfirmed_errors(run, stopped)]
-    assert [text.partition(":  ")[0].split(": it")[0] for text in messages] == [
-        "ps:0 on b", "worker:0 on a",
-    ]  # fmt: skip
+    assert [text.partition("\n")[0] for text in messages] == [
+        "ps:0 on b: may still be running: no answer",
+        "worker:0 on a: may still be running: no answer",
+    ]
     assert all("tfdeploy stop" in text and "--run run-1" in text for text in messages)

@@ -44,7 +44,8 @@ def test_an_unknown_platform_is_refused(tmp_path, python, machine):
     "line",
     ["x @ file:///home/me/x.whl", "/home/me/x.whl", "--find-links /home/me", "-f file:///x",
      "--index-url https://${AWS_SECRET}@host/", "--find-links=~/x",
-     "--index-url ../x", "-i ./x", "--extra-index-url=file:x", "--find-links=../../x"],
+     "--index-url ../x", "-i ./x", "-f FILE:///x", "--extra-index-url=file:x",
+     "--find-links=../../x"],
 )  # fmt: skip
 def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tmp_path, line):
     with pytest.raises(NoWheels, match="means a file or a variable of the host"):

@@ -71,7 +71,7 @@ def test_a_host_that_is_away_says_since_when_and_why_while_others_go_on():
     watched.take("w", Unreachable("w", "no answer within 30 s\nmore"), 100.0)
     ps, away, *tasks = rows(watched, 165.0, 20)
     assert cells(away, "HOST", "STATE", "SINCE") == ("w", "AWAY", "1m 05s")
-    assert (away.note, away.is_bad) == ("no answer within 30 s", True)
+    assert (away.note, away.is_bad) == (r"no answer within 30 s\nmore", True)
     assert (cells(ps, "STATE"), ps.is_old) == (("READY",), False)
     assert [task.is_old for task in tasks] == [True, True]
     assert cells(tasks[0], "STATE", "SINCE") == ("READY", "2m 55s")  # as the last report says

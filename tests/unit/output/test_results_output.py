@@ -8,6 +8,7 @@ import pytest
 
 from tfdeploy.agent.protocol.events import UnreadableEvents
 from tfdeploy.commands.collect import CollectResult
+from tfdeploy.commands.fetch import FetchResult
 from tfdeploy.commands.run import FinishedRun
 from tfdeploy.output.console import Console
 from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint
@@ -184,6 +185,31 @@ def test_a_handful_of_the_files_of_each_task_is_named_and_the_others_are_counted
     assert (
         "and 13 more files outside of the tasks' directories: tfdeploy collect --json --run R"
     ) in lines
+
+
+FORGED = "a\nfetched 1 file\x1b[31m\t\udcff"
+
+
+def test_no_name_from_a_host_adds_a_line(printed):
+    skipped = SkippedOutput("worker:0", "gpu-01", FORGED, 1000, FORGED)
+    elsewhere = (replace(TEMPORARY, path=FORGED), replace(DELETED, path=FORGED))
+    outputs = Outputs(
+        fetched=make_outputs(FORGED), skipped=(skipped,), deleted=(FORGED,), elsewhere=elsewhere
+    )
+    result = collected(
+        Checkpoint(FORGED, 7, (), True), bad=[BadCheckpoint(FORGED, FORGED)], outputs=outputs,
+        source=FORGED, found_names=(FORGED,), flags="",
+    )  # fmt: skip
+    text = printed(lambda console: console.print_collected(result))
+    text += printed(lambda console: console.print_collected(replace(result, checkpoints=())))
+    text += printed(
+        lambda console: console.print_fetched(FetchResult(FOLDER, make_outputs(FORGED), (skipped,)))
+    )
+    lines = text.split("\n")
+    assert [line.split(" (")[0] for line in lines if line.startswith("fetched")] == [
+        "fetched 1 file"
+    ]
+    assert all(line.isprintable() for line in lines)
 
 
 # Finished runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tfdeploy.errors import TaskFailed, Unreachable
+from tfdeploy.errors import AgentError, FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console, print_json
 
 
@@ -14,6 +14,18 @@ def test_an_error_goes_to_standard_error_with_its_hint(capsys):
     captured = capsys.readouterr()
     assert captured.err == "error: gpu-01: no [bold]answer[/] \\x1b[1m :100:\n  try: ssh gpu-01\n"
     assert captured.out == ""
+
+
+def test_what_a_host_sends_adds_no_line_to_an_error(capsys):
+    sent = "gone\nerror: gpu-02: forged\u2028\x85"
+    errors = [AgentError("gpu-01", sent, sent), TaskFailed("worker:0", "h", "it ended", log=[sent])]
+    for error in (errors[0], FleetError(errors)):
+        Console().print_error(error)
+    Console().print_host_lost(errors[0])
+    lines = capsys.readouterr().err.splitlines()
+    assert {line.split()[0] for line in lines} == {
+        *("error:", "gone\\nerror:", "gpu-01:", "worker:0", "|", "retrying"),
+    }
 
 
 def test_the_log_in_an_error_is_printed_without_its_colours(capsys):

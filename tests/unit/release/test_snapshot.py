@@ -142,6 +142,16 @@ def test_a_file_that_is_too_large_for_code_is_pushed_only_if_asked_for(tree, mon
         assert paths(tree, asked) == ["data/#1.bin", "train.py"]
 
 
+def test_a_tree_with_too_many_files_is_refused_before_it_is_read(tree, monkeypatch):
+    monkeypatch.setattr(snapshot, "MAX_FILES", 3)
+    write(tree, a_py="", b_py="", c_py="")
+    assert len(paths(tree)) == 3
+    write(tree, d_py="")
+    message, hint = refusal(tree)
+    assert message == f"source.path: {tree} has more than 3 files"
+    assert hint.startswith("exclude what no host needs (source.exclude), or pack them")
+
+
 def test_a_gitignore_does_not_override_exclude(tree):
     write(tree, train_py="", a_csv="")
     put(tree, ".gitignore", "!a.csv\n")

@@ -12,6 +12,7 @@ from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.transfer import artifacts
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"
@@ -36,7 +37,8 @@ class Pipeline:
 
 
 def make_run(tmp_path, agent):
-    record = {"id": "r", "agent": agent, "folder": tmp_path, "plan": make_plan(HOSTS)}
+    record = {"id": "r", "agent": agent, "plan": make_plan(HOSTS)}
+    record["open"] = lambda: OwnFolder.at(tmp_path)
     return SimpleNamespace(**record, inventory=SimpleNamespace(project="p"))
 
 
@@ -51,7 +53,7 @@ def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeyp
     folders = []
 
     def fetch(pipeline, source, dest, files):
-        folders.append(dest)
+        folders.append(dest.path)
         return SimpleNamespace(receive=list)
 
     monkeypatch.setattr(artifacts, "FileFetch", fetch)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.agent.protocol.outputs import OutputUnit, TaskResults
+from tfdeploy.own_folder import OwnFolder
 from tfdeploy.transfer.stored_results import stored_results
 
 CHECKPOINT = "model.ckpt-7"
@@ -22,7 +23,7 @@ def on_host(kind, path, mtime_ns, *, replica=False):
 
 
 def is_collected(host, base):
-    (result,) = stored_results(host, "p", ["r"], base)
+    (result,) = stored_results(host, "p", ["r"], OwnFolder.at(base))
     return result.collected
 
 

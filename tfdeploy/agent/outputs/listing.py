@@ -135,7 +135,8 @@ def is_wanted(launch: Launch, unit: Unit) -> bool:
 
 
 def _is_included(launch: Launch, path: str) -> bool:
-    matches = [includes for includes, regex in launch.outputs.patterns if re.match(regex, path)]
+    patterns = launch.outputs.patterns
+    matches = [includes for includes, regex in patterns if re.match(regex, path, re.DOTALL)]
     return bool(matches and matches[-1])
 
 

@@ -40,13 +40,20 @@ def write(folder: str, newest: str) -> None:
     files = os.listdir(folder)
     indexes = [name for name in files if name.endswith(".index")]
     indexes.sort(key=lambda name: os.stat(os.path.join(folder, name)).st_mtime)
-    names = [name[: -len(".index")] for name in indexes]
+    others = [name for name in files if not name.endswith(".index")]
+    content = text([*indexes, *others], newest)
+    state = os.path.join(folder, STATE)
+    fresh = filesystem.temporary_name(state)
+    filesystem.replace_file(state, content.encode(), fresh=fresh)
+
+
+def text(files: List[str], newest: str) -> str:
+    """Return the state file of a folder with these files, of which the oldest index comes first."""
+    names = [name[: -len(".index")] for name in files if name.endswith(".index")]
     older = [name for name in names if name != newest and file_set(files, name)]
     lines = ['model_checkpoint_path: "{}"\n'.format(_escape(newest))]
     lines += ['all_model_checkpoint_paths: "{}"\n'.format(_escape(n)) for n in [*older, newest]]
-    state = os.path.join(folder, STATE)
-    fresh = filesystem.temporary_name(state)
-    filesystem.replace_file(state, "".join(lines).encode(), fresh=fresh)
+    return "".join(lines)
 
 
 def parse(text: str) -> List[str]:

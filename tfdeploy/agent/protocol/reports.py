@@ -124,7 +124,6 @@ class Follow(Request[RunEvent]):
     VERB = "follow"
     READS_RUN = True
     REPEATABLE = True
-    MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
     tasks: List[str]
@@ -142,7 +141,6 @@ class SelectLines(Request[RunEvent]):
 
     VERB = "select"
     READS_RUN = True
-    MAX_ANSWER_BYTES = LONG_LIST
     project: str
     run: str
     tasks: List[str]

@@ -10,24 +10,33 @@ import sys
 
 URL = "TFDEPLOY_NOTIFY_URL"  # not an argument: every user of the host sees those
 TIMEOUT_S = 25.0
-MAX_ANSWER = 200  # bytes of an error's body, such as Slack's "no_service"
 
 
 def main() -> int:
-    """Print the answer, without the URL; return 0 if it was accepted."""
-    from http.client import HTTPException
+    """Print the status of the answer; return 0 if the summary was accepted.
+
+    Nothing else of an answer is printed: what a server says may have the URL's path, which is a
+    secret, in it. A redirect is not followed: it could lead anywhere, and the summary would not
+    arrive there, because urllib asks again with GET.
+    """
+    from http.client import HTTPException, responses
     from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            """Return None: the redirect is raised as an HTTPError."""
 
     headers = {"Content-Type": "application/json", "User-Agent": "tfdeploy"}
     try:
         request = Request(os.environ[URL], sys.stdin.buffer.read(), headers)
-        with urlopen(request, timeout=TIMEOUT_S) as response:
+        with build_opener(NoRedirect).open(request, timeout=TIMEOUT_S) as response:
             print("HTTP {}".format(response.status))
             return 0
     except HTTPError as error:
-        body = error.read(MAX_ANSWER).decode(errors="replace").strip()
-        print("HTTP {} {} {}".format(error.code, error.reason, body).strip())
+        print("HTTP {} {}".format(error.code, responses.get(error.code, "")).strip())
+        if 300 <= error.code < 400:
+            print("(a redirect, which is not followed: write the URL that it leads to)")
     except OSError as error:  # among them URLError
         cause = getattr(error, "reason", error)
         print(getattr(cause, "strerror", None) or cause)

@@ -8,7 +8,7 @@ from tfdeploy.agent.records import FAILED, LOST, STOPPED
 from tfdeploy.agent.supervision.restart import describe_exit
 from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_count
+from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.known_messages import first_meaning
 from tfdeploy.formatting.terminal_text import plain_text
 
@@ -70,7 +70,7 @@ def _describe_group(group: list[TaskStatus]) -> str:
 
 
 def _reason(report: TaskReport) -> str:
-    reason = report.reason or describe_exit(report.exit or 0)
+    reason = escape_line(report.reason) or describe_exit(report.exit or 0)
     return f"LOST, {reason}" if report.state == LOST else reason
 
 

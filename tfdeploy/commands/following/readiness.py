@@ -10,6 +10,7 @@ from tfdeploy.agent.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskNotReady, raise_all
+from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
 def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
     placement, report = task.placement, task.report
     health = (
-        f"port {placement.port} is {report.health}"
+        f"port {placement.port} is {escape_line(report.health)}"
         if report
         else "health unknown: its host did not report"
     )

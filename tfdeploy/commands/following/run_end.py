@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 FILE = "stopped.json"
+MAX_BYTES = 16 << 20
 
 
 def save(run: Run, states: Mapping[str, str]) -> None:
@@ -23,14 +24,14 @@ def save(run: Run, states: Mapping[str, str]) -> None:
     stopped all the same."""
     document = {"at": time.time(), "launched": run.launched, "states": dict(states)}
     with suppress(OSError):
-        (run.folder / FILE).write_text(json.dumps(document) + "\n")
+        run.open().write(FILE, [f"{json.dumps(document)}\n".encode()])
 
 
 def read(run: Run) -> tuple[float, dict[str, str]]:
     """Return when the run was last stopped, by the controller's clock, and the states of its tasks
     that had ended; none if it was not stopped, or was started again."""
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        document: dict[str, Any] = json.loads((run.folder / FILE).read_text())
+        document: dict[str, Any] = json.loads(run.open().read(FILE, MAX_BYTES))
         if document["launched"] == run.launched:
             states = {task: state for task, state in document["states"].items() if state in ENDED}
             return float(document["at"]), states

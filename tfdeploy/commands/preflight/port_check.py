@@ -11,6 +11,7 @@ from tfdeploy.agent.protocol.preflight import OpenPorts as Opened
 from tfdeploy.agent.records import PROCESS
 from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning import frameworks
 
@@ -107,7 +108,7 @@ def _unreached(results: Mapping[str, dict[Target, str] | TfdeployError]) -> Iter
             for target, detail in result.items():
                 details_by_target.setdefault(target, {})[host] = detail
     for (name, placement), details in details_by_target.items():
-        hosts, detail = fold_names(details), next(iter(details.values()))
+        hosts, detail = fold_names(details), escape_line(next(iter(details.values())))
         yield TaskNotReady(
             str(placement.task),
             placement.host,

@@ -10,6 +10,7 @@ from tfdeploy.agent.records import PORT, PROCESS, READY, SUCCEEDED
 from tfdeploy.commands.status import status
 from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _unreached_tasks(
     for host, answer in answers.items():
         for peer in answer.peers:
             if peer.verdict not in expected.get(peer.task, ()):
-                details_by_task.setdefault(peer.task, {})[host] = peer.detail
+                details_by_task.setdefault(peer.task, {})[host] = escape_line(peer.detail)
     for placement in plan.placements:
         if details := details_by_task.get(str(placement.task)):
             hosts = fold_names(details)
@@ -90,7 +91,7 @@ def _unreached_tasks(
 def _unreached_supervisor(plan: Plan, answers: Mapping[str, PeersAsked]) -> Iterator[TaskNotReady]:
     """Yield an error if hosts can't ask the chief's supervisor."""
     chief = plan.chief
-    details = {host: answer.chief for host, answer in answers.items() if answer.chief}
+    details = {host: escape_line(a.chief) for host, a in answers.items() if a.chief}
     if details:
         yield TaskNotReady(
             str(chief.task),

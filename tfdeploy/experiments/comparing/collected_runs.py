@@ -13,6 +13,7 @@ from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.run_report import history
 from tfdeploy.experiments.training.pauses import pauses
+from tfdeploy.own_folder import read_file
 
 if TYPE_CHECKING:
     import re
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.training.pauses import Pause
     from tfdeploy.run import Run
 
+MAX_LOG_BYTES = 1 << 30
 VALUE_GROUPS = ("value", "loss")
 PATTERN_HINT = r"--pattern 'step (?P<step>\d+) loss (?P<loss>\S+)' reads the chief's log instead"
 
@@ -178,7 +180,7 @@ def _read_log(collected_run: CollectedRun, pattern: re.Pattern[str]) -> dict[str
         raise RunError(found, scalars.GROUPS)
     log = _chief_log(collected_run)
     files = [file for file in (log.with_name(f"{log.name}.1"), log) if file.is_file()]
-    text = "".join(file.read_text(errors="replace") for file in files)
+    text = "".join(read_file(file, MAX_LOG_BYTES).decode(errors="replace") for file in files)
     points = scalars.parse_log(text, pattern)
     series = tuple(point for point in points if point.value is not None)
     if not series:

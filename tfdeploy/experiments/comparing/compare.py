@@ -26,6 +26,7 @@ from tfdeploy.experiments.comparing.smoothing import DEFAULT_WINDOWS, SPEED, smo
 from tfdeploy.experiments.run_report.redact import show_words
 from tfdeploy.experiments.training import metrics
 from tfdeploy.experiments.training.pauses import steps_per_s, trained_seconds
+from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     import re
@@ -43,6 +44,12 @@ def default_picture(hosts: Path) -> Path:
     """Return compare.svg in the folder of the hosts file's runs, if there is one."""
     folder = hosts.parent / run.FOLDER
     return (folder if folder.is_dir() else Path()) / PICTURE
+
+
+def default_folder(hosts: Path) -> OwnFolder:
+    """Return the folder of the default picture. Raises as `run.open_runs` does."""
+    is_there = (hosts.parent / run.FOLDER).is_dir()
+    return run.open_runs(hosts.parent) if is_there else OwnFolder.at(Path())
 
 
 def compare(

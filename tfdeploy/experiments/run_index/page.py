@@ -35,10 +35,6 @@ class Index:
     unreadable: tuple[str, ...]
 
 
-def default_file(hosts: Path) -> Path:
-    return hosts.parent / runs.FOLDER / FILE
-
-
 def gather_index(hosts: Path, file: Path, on_report: Callable[[str], None]) -> Index:
     """Read all runs beside the hosts file, and write the reports that are missing or older than
     what was collected. `file` is the page from which they are linked; `on_report` is called with
@@ -46,7 +42,7 @@ def gather_index(hosts: Path, file: Path, on_report: Callable[[str], None]) -> I
     """
     runs.check_hosts_file(hosts)
     base = hosts.absolute().parent / runs.FOLDER
-    folders = sorted((each.parent for each in base.glob("*/run.json")), reverse=True)
+    folders = [base / run_id for run_id in reversed(runs.run_ids(base))]
     if not folders:
         raise RunError(f"there is no run in {base}", "pass --hosts FILE, or start a run")
     rows, unreadable = [], []
@@ -84,7 +80,7 @@ def _row(run: Run, file: Path, on_report: Callable[[str], None]) -> Row:
     try:
         if not _is_current(own, run):
             on_report(run.id)
-            report.write(own, report.render([gather(run, None)]))
+            report.write(own, report.render([gather(run, None)]), run.open())
     except RunError as error:
         return make_row(known, "", f"no report: {escape_line(str(error))}")
     return make_row(known, _link(own, file), "")

@@ -91,10 +91,10 @@ def _gpu_use(run: Run, started_s: float) -> dict[str, tuple[GpuSample, ...]]:
 
 def _previous(run: Run) -> Run | None:
     """Return the run before this one that was started from the same hosts file."""
-    older = [file.parent for file in run.folder.parent.glob("*/run.json")]
-    for folder in sorted((each for each in older if each.name < run.id), reverse=True):
+    base = run.folder.parent
+    for run_id in reversed([each for each in runs.run_ids(base) if each < run.id]):
         with suppress(OSError, TfdeployError):
-            found = runs.read_folder(folder)
+            found = runs.read_folder(base / run_id)
             if found.inventory.file.name == run.inventory.file.name and not found.of_sweep:
                 return found
     return None

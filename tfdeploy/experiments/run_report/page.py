@@ -6,8 +6,6 @@ has escaped the names in them.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +29,7 @@ from tfdeploy.experiments.run_report.summary import (
 )
 from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,18 +140,12 @@ def check_file(file: Path) -> None:
         raise RunError(f"{file} can't be written: there is no folder {file.parent}")
 
 
-def write(file: Path, page: str) -> None:
-    """Write the whole page or nothing. Only this user can read it: logs may have secrets. Raises
-    RunError."""
+def write(file: Path, page: str, folder: OwnFolder | None = None) -> None:
+    """Write the whole page or nothing. Only this user can read it: logs may have secrets. `folder`
+    is the file's, unless the user chose the file. Raises RunError."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name[:50]}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as new:
-                new.write(page)
-            Path(name).replace(file)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        own = folder or OwnFolder.at(file.parent)
+        own.write(file.name, [page.encode(errors="replace")])
     except OSError as error:
         raise RunError(f"{file} can't be written: {error.strerror}") from None
 

@@ -30,6 +30,7 @@ class AnswerStream(Generic[A]):
         self._finishing = False
         self._next: Query[Any] | None = None
         self.next_answer: Any = None
+        self.answer_bytes = 0  # of the last answer, as it was received
         self._lock = threading.Lock()
 
     def open(self, timeout_s: float = TIMEOUT_S) -> A:
@@ -53,7 +54,7 @@ class AnswerStream(Generic[A]):
         try:
             if session is None:
                 session, answer = self._agent.begin(self._query, self._silence_s)
-                self._session = session
+                self._session, self.answer_bytes = session, session.answer_bytes
                 if self._finishing:
                     self.finish()
             else:
@@ -99,7 +100,9 @@ class AnswerStream(Generic[A]):
             session.close()
 
     def _read(self, session: Session) -> Answer:
-        return session.answer(self._silence_s, self._query.request.MAX_ANSWER_BYTES)
+        answer = session.answer(self._silence_s, self._query.request.MAX_ANSWER_BYTES)
+        self.answer_bytes = session.answer_bytes
+        return answer
 
     def _end(self, session: Session) -> None:
         """Read the answer to the next request, if there is one, and keep the session."""

@@ -7,7 +7,6 @@ import queue
 import random
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -21,6 +20,7 @@ from tfdeploy.errors import (
     TfdeployError,
 )
 from tfdeploy.hosts.cancellation import Cancellation
+from tfdeploy.hosts.streams.event_queue import EventQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +42,6 @@ MAX_CONNECTING = 128
 CONNECT_S = 30.0
 FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no limit
 CANCEL_S = 0.2  # how often `cancel` is looked at
-MAX_WAITING_EVENTS = 256  # then hosts have to wait until events are handled
 
 
 def may_return(error: TfdeployError) -> bool:
@@ -69,12 +68,9 @@ class Following(Generic[E]):
         self,
         subscriptions: Mapping[Agent, Subscription[E]],
         cancellation: Cancellation | None = None,
-        max_waiting: int = MAX_WAITING_EVENTS,
     ) -> None:
         self._cancellation = cancellation or Cancellation(None)
-        self._events: queue.Queue[tuple[str, E | TfdeployError | HostIsBack | None]] = queue.Queue(
-            max_waiting
-        )
+        self._events = EventQueue[tuple[str, E | TfdeployError | HostIsBack | None]]()
         self._streams: dict[str, AnswerStream[E]] = {}
         self._closed = threading.Event()
         self._finishing = threading.Event()
@@ -92,8 +88,7 @@ class Following(Generic[E]):
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        with suppress(queue.Full):  # then no thread waits for an event
-            self._events.put_nowait(("", None))
+        self._events.close()
         for stream in list(self._streams.values()):
             stream.finish()
         # So that their sessions can be used again: another agent costs more than its last answer.
@@ -148,15 +143,15 @@ class Following(Generic[E]):
     ) -> tuple[str, E | TfdeployError | HostIsBack | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
         if self._cancellation.event is None:
-            return self._events.get(timeout=limit_s)
+            return self._events.get(limit_s)
         end = math.inf if limit_s is None else time.monotonic() + limit_s
         while True:
             self._cancellation.check()
             left_s = max(0.0, end - time.monotonic())
             try:
-                return self._events.get(timeout=min(CANCEL_S, left_s))
+                return self._events.get(min(CANCEL_S, left_s))
             except queue.Empty:
-                if left_s <= CANCEL_S:
+                if left_s <= CANCEL_S or self._closed.is_set():
                     raise
 
     def _listen(self, agent: Agent, subscription: Subscription[E]) -> None:
@@ -165,11 +160,11 @@ class Following(Generic[E]):
         try:
             while not self._closed.is_set():
                 try:
-                    for event in self._of_host(agent, subscription):
+                    for event, size in self._of_host(agent, subscription):
                         if failures:
                             self._put(agent.host, HostIsBack())
                         failures = 0
-                        self._put(agent.host, event)
+                        self._put(agent.host, event, size)
                     return
                 except TfdeployError as error:
                     ends = self._finishing.is_set() or not subscription.forever
@@ -185,8 +180,8 @@ class Following(Generic[E]):
         finally:
             self._put(agent.host, None)
 
-    def _of_host(self, agent: Agent, subscription: Subscription[E]) -> Iterator[E]:
-        """Yield those events of one stream that say anything."""
+    def _of_host(self, agent: Agent, subscription: Subscription[E]) -> Iterator[tuple[E, int]]:
+        """Yield those events of one stream that say anything, with their sizes in bytes."""
         stream = subscription.stream(agent)
         self._streams[agent.host] = stream
         if self._closed.is_set() or self._finishing.is_set():
@@ -194,7 +189,7 @@ class Following(Generic[E]):
         try:
             for event in self._connected_in_turn(stream):
                 if subscription.accept(agent.host, event):
-                    yield event
+                    yield event, stream.answer_bytes
         finally:
             stream.close()
 
@@ -213,11 +208,8 @@ class Following(Generic[E]):
             yield first
             yield from answers
 
-    def _put(self, host: str, event: E | TfdeployError | HostIsBack | None) -> None:
-        while not self._closed.is_set():
-            with suppress(queue.Full):
-                self._events.put((host, event), timeout=1.0)
-                return
+    def _put(self, host: str, event: E | TfdeployError | HostIsBack | None, size: int = 0) -> None:
+        self._events.put((host, event), size)
 
 
 def _pause_s(failures: int) -> float:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples
+READ_SILENCE_S = 120.0  # for an agent that reads all of a log before it sends its last lines
 
 
 class Subscription(ABC, Generic[E]):
@@ -42,10 +43,12 @@ class Subscription(ABC, Generic[E]):
 
 
 class RunEvents(Subscription[RunEvent]):
-    """State changes, log lines and new results. No line is lost or repeated."""
+    """State changes, log lines and new results. No line is lost or repeated. Without `forever` a
+    host has something to say at once, so one that is silent counts as lost."""
 
     def __init__(self, request: Follow | SelectLines) -> None:
         self.forever = request.forever
+        self.silence_s = None if request.forever else READ_SILENCE_S
         self._request = request
         self._cursors: dict[str, str] = {}
 

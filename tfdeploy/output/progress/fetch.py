@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import escape_control
+from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def in_place(console: Console, transfers: Transfers) -> Iterator[None]:
     spinner = Spinner("dots")
 
     def render() -> Spinner:
-        text = Text(escape_control("\n  ".join(transfers.lines() or [IDLE])), no_wrap=True)
+        text = Text("\n  ".join(map(escape_line, transfers.lines() or [IDLE])), no_wrap=True)
         text.overflow = "ellipsis"
         spinner.update(text=text)
         return spinner

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.machine import hashing
-from tfdeploy.agent.outputs import state_file
 from tfdeploy.hosts import parallel
-from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output, link_file
+from tfdeploy.transfer.checkpoints.state import write_state
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs
 from tfdeploy.transfer.fetch import (
     BULK,
     FileFetch,
+    announced,
     check_free_space,
     difference,
     verify_file,
@@ -41,13 +41,14 @@ class Arrival:
     ) -> None:
         self._agent, self._pinned, self._early = pipeline.agent, pinned, early
         self._streamed = streamed
-        self._folder, self._incoming = run.folder / "checkpoints", run.folder / ".incoming"
+        self._folder, self._incoming = run.open() / "checkpoints", streamed.folder
         self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
         self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
         missing = [name for names in self._missing.values() for name in names]
         linked = {name for name in missing if name not in early.names and self._link(run, name)}
         if not set(missing).intersection(early.names):  # its checkpoint is bad
             early.close()
+        self._incoming = self._incoming.within(announced(self._sum(missing)))
         rest = [name for name in missing if name not in early.names and name not in linked]
         sizes = {name: self._expected[name].size for name in rest}
         check_free_space(self._agent, self._incoming, sizes)
@@ -80,17 +81,17 @@ class Arrival:
         missing, incoming = self._missing[checkpoint.name], self._incoming
         parallel.each(
             lambda name: verify_file(
-                self._agent, incoming / name, self._expected[name], self._streamed.hashes.get(name)
+                self._agent, incoming, self._expected[name], self._streamed.hashes.get(name)
             ),
             missing,
             hashing.THREADS,
         )
         if missing:  # hides an older checkpoint of the same name
-            (self._folder / f"{checkpoint.name}.index").unlink(missing_ok=True)
+            self._folder.remove(f"{checkpoint.name}.index")
         for name in missing:
-            (incoming / name).replace(self._folder / name)
+            incoming.move(name, self._folder)
         self._set_times(checkpoint)
-        state_file.write(str(self._folder), self._pinned.checkpoints[0].name)
+        write_state(self._folder, self._pinned.checkpoints[0].name)
 
     def _set_times(self, checkpoint: Checkpoint) -> None:
         """Give all files the times that they have on their host, also those that were here: by the
@@ -98,19 +99,19 @@ class Arrival:
         for file in checkpoint.files:
             mtime_ns = (self._pinned.mtimes_ns or {}).get(file.path)
             if mtime_ns is not None:
-                os.utime(self._folder / file.path, ns=(mtime_ns, mtime_ns))
+                self._folder.set_time(file.path, mtime_ns)
 
     def _lacking(self, checkpoint: Checkpoint) -> list[str]:
         """Return the files of a checkpoint that differ on the controller, and then its index."""
-        names = [f.path for f in checkpoint.files if difference(self._folder / f.path, f)]
+        names = [f.path for f in checkpoint.files if difference(self._folder, f)]
         return index_last({*names, f"{checkpoint.name}.index"}) if names else []
 
     def _link(self, run: Run, name: str) -> bool:
         """Take a file that has arrived as an output before; return whether there is one."""
-        output = checkpoint_output(run, name)
-        if output.is_symlink() or difference(output, self._expected[name]):
+        outputs = checkpoint_outputs(run)
+        if difference(outputs, self._expected[name]):
             return False
-        link_file(output, self._incoming / name)
+        outputs.give(name, self._incoming)
         return True
 
     def _sum(self, names: Iterable[str]) -> int:

@@ -6,7 +6,6 @@ runs/<run>/.incoming/     the remains of an interrupted fetch; the next one cont
 
 from __future__ import annotations
 
-import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +17,8 @@ from tfdeploy.errors import AgentError
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
-from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output
+from tfdeploy.transfer.checkpoints.state import write_state
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs
 from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
 from tfdeploy.transfer.outputs import task_request
 from tfdeploy.transfer.run_folder import exclusive
@@ -26,11 +26,11 @@ from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 
@@ -75,9 +75,10 @@ def fetch_checkpoints(
 ) -> Steps[FetchedCheckpoints]:
     """Fetch the chief's newest good checkpoint, or `every` one. Raises as `FileFetch` does."""
     agent, request = pipeline.agent, task_request(run, run.plan.chief)
-    (run.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    incoming = run.folder / ".incoming"
-    incoming.mkdir(exist_ok=True)
+    folder = run.open()
+    (folder / "checkpoints").make()
+    incoming = folder / ".incoming"
+    incoming.clean(lambda name: True)  # of an interrupted collect
     streamed = StreamedFiles(agent, incoming)
     answers = _ask(pipeline, Pin(**request, every=every))
     with (
@@ -97,7 +98,7 @@ def fetch_checkpoints(
                 pipeline.send(Unpin(**request))
                 pipeline.flush()
             arrival.install(checkpoint)
-    shutil.rmtree(incoming, ignore_errors=True)  # remains of older collects
+    incoming.delete()  # also remains of older collects
     return FetchedCheckpoints(
         answer.checkpoint_dir,
         tuple(_parse(checkpoint) for checkpoint in answer.checkpoints),
@@ -112,11 +113,11 @@ def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
 
     Raises RunError if a collect is running, and OSError.
     """
-    folder = run.folder / "checkpoints"
+    folder = run.open() / "checkpoints"
     with exclusive(run):
         for name in index_last(old.files)[::-1]:
-            (folder / name).unlink(missing_ok=True)
-        state_file.write(str(folder), newest.name)
+            folder.remove(name)
+        write_state(folder, newest.name)
 
 
 def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) -> None:
@@ -171,18 +172,20 @@ def _read_answers(
 def _absent_files(run: Run, linked: Linked) -> dict[str, int]:
     """Return the sizes of the linked files that are certainly not on the controller; none if they
     are so small that they come faster over the same session."""
-    folder = run.folder / "checkpoints"
+    folder = run.open() / "checkpoints"
     files = [file for checkpoint in linked.checkpoints for file in checkpoint.files]
+    outputs = checkpoint_outputs(run)
     absent = {
         f.path: f.size
         for f in files
-        if f.size not in (_size(folder / f.path), _size(checkpoint_output(run, f.path)))
+        if f.size not in (_size(folder, f.path), _size(outputs, f.path))
     }
     return absent if sum(absent.values()) > BULK else {}
 
 
-def _size(file: Path) -> int | None:
-    return file.stat().st_size if file.is_file() else None
+def _size(folder: OwnFolder, name: str) -> int | None:
+    info = folder.stat(name)
+    return info.st_size if info else None
 
 
 def _parse(checkpoint: PinnedCheckpoint) -> Checkpoint:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.outputs import state_file
@@ -17,8 +15,10 @@ from tfdeploy.agent.protocol.runs import (
 from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.fetch import check_free_space, verify_file
+from tfdeploy.transfer.checkpoints.state import read_state
+from tfdeploy.transfer.fetch import announced, check_free_space, verify_file
 from tfdeploy.transfer.outputs import task_request
+from tfdeploy.transfer.run_folder import disk_errors
 from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 READ_TIMEOUT_S = PIN_TIMEOUT_S  # the hosts do the same work as for `pin`
 CONTROLLER = ""
+ON_THE_WAY = ".handover"
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,12 @@ def _parse_copy(host: str, copy: HeldCopy) -> CheckpointCopy:
 
 
 def _copies_on_controller(run: Run) -> list[CheckpointCopy]:
-    folder = run.folder / "checkpoints"
-    for name in state_file.read(str(folder))[:1]:
-        files = state_file.file_set([file.name for file in folder.iterdir()], name)
+    folder = run.open() / "checkpoints"
+    for name in read_state(folder)[:1]:
+        files = state_file.file_set([*folder.files()], name)
         if files:
             step = state_file.step(name)
-            return [CheckpointCopy(CONTROLLER, str(folder), name, step, tuple(files))]
+            return [CheckpointCopy(CONTROLLER, str(folder.path), name, step, tuple(files))]
     return []
 
 
@@ -121,22 +123,33 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     request = {**task_request(run, chief), "checkpoint_dir": checkpoint_dir}
     if source.host != chief.host:
         incoming = agent.ask(ReceiveCheckpoint(**request)).incoming
-        with TemporaryDirectory(dir=run.folder) as temporary:
-            folder = Path(source.folder if source.host == CONTROLLER else temporary)
-            if source.host != CONTROLLER:
-                _fetch(fleet.agents[source.host], source, folder)
-            total = sum((folder / name).stat().st_size for name in source.files)
-            with fleet.transfers.begin(f"to {agent.host}", total) as transfer:
-                agent.transport.push(folder, incoming, source.files, on_progress=transfer)
+        try:
+            with disk_errors(agent):
+                _send_from_controller(fleet, run, source, incoming)
+        finally:
+            (run.open() / ON_THE_WAY).delete()
     local_source = source.folder if source.host == chief.host else ""
     with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
         adopt = AdoptCheckpoint(**request, name=source.name, source=local_source)
         agent.ask(adopt, READ_TIMEOUT_S)
 
 
-def _fetch(agent: Agent, source: CheckpointCopy, folder: Path) -> None:
-    check_free_space(agent, folder, {file.path: file.size for file in source.details})
-    streamed = StreamedFiles(agent, folder)
-    streamed.fetch(source.folder, {file.path: file.size for file in source.details})
+def _send_from_controller(fleet: Fleet, run: Run, source: CheckpointCopy, incoming: str) -> None:
+    """Send a copy that the controller has, or fetches from another host, to the chief's host."""
+    agent = fleet.agents[run.plan.chief.host]
+    folder = run.open() / ("checkpoints" if source.host == CONTROLLER else ON_THE_WAY)
+    if source.host != CONTROLLER:
+        _fetch(fleet.agents[source.host], source, folder)
+    total = sum(folder.size(name) for name in source.files)
+    with fleet.transfers.begin(f"to {agent.host}", total) as transfer:
+        agent.transport.push(folder.checked(), incoming, source.files, on_progress=transfer)
+
+
+def _fetch(agent: Agent, source: CheckpointCopy, folder: OwnFolder) -> None:
+    folder.clean(lambda name: False)
+    sizes = {file.path: file.size for file in source.details}
+    check_free_space(agent, folder, sizes)
+    streamed = StreamedFiles(agent, folder.within(announced(sum(sizes.values()))))
+    streamed.fetch(source.folder, sizes)
     for file in source.details:
-        verify_file(agent, folder / file.path, file, streamed.hashes[file.path])
+        verify_file(agent, folder, file, streamed.hashes[file.path])

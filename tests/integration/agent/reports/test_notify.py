@@ -10,7 +10,7 @@ import time
 import pytest
 from support.sshd import alive
 from support.waiting import until
-from support.webhook import BROKEN, SLOW, webhook
+from support.webhook import BROKEN, REDIRECT, SLOW, webhook
 
 from tfdeploy.agent.reports import notify
 
@@ -91,14 +91,26 @@ def test_a_url_gets_the_summary_as_json(tmp_path):
 
 def test_a_url_that_refuses_says_why_and_is_not_shown(tmp_path):
     with webhook() as server, pytest.raises(notify.NotSent) as failed:
-        send([server.url + BROKEN], tmp_path)
-    assert str(failed.value) == "HTTP 404 Not Found no_service"
+        send([server.url + BROKEN + "/SECRET?key={TOKEN}"], tmp_path, TOKEN="t0ken")
+    assert str(failed.value) == "HTTP 404 Not Found"
     with pytest.raises(notify.NotSent) as failed:
         send([server.url + "/SECRET"], tmp_path)  # it listens no more
     assert str(failed.value) == "Connection refused"
     with pytest.raises(notify.NotSent) as failed:
         send([server.url + "/{TOKEN}"], tmp_path, TOKEN="SEC RET")
     assert str(failed.value) == "not a valid URL, or no valid answer (InvalidURL)"
+
+
+@pytest.mark.parametrize("code", [300, 301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(tmp_path, code):
+    with webhook() as server, webhook() as foreign:
+        for location in (foreign.url + "/?SECRET", server.url, "file:///etc/passwd", "//x"):
+            server.location = location
+            with pytest.raises(notify.NotSent, match=rf"^HTTP {code} .*not followed") as failed:
+                send([f"{server.url}{REDIRECT}{code}"], tmp_path)
+            assert "SECRET" not in str(failed.value)
+    assert len(server.posts) == 4
+    assert (server.gets, foreign.gets, foreign.posts) == ([], [], [])
 
 
 def test_a_url_that_never_answers_is_given_up(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import zipfile
 from contextlib import contextmanager
@@ -11,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 from support.chief import TASK, save, seen_by_programs
-from support.host_outputs import errors, hold_outputs, start_task
+from support.host_outputs import ODD_NAMES, errors, hold_outputs, start_task
 
 from tfdeploy.agent.outputs import hold, listing, units
 from tfdeploy.agent.protocol.outputs import MissingPath, UnitToHold
+from tfdeploy.agent.protocol.record import to_json
 
 HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
 
@@ -131,6 +133,13 @@ def test_patterns_work_as_in_a_gitignore(root, patterns, included):
     assert sorted(list_outputs()) == included
     others = listing.outputs(*TASK).others
     assert (others.files, others.size) == (3 - len(included), 3 - len(included))
+
+
+def test_a_pattern_selects_odd_names_too_and_bytes_stay_as_they_are(root):
+    names = sorted(os.fsdecode(name) for name in ODD_NAMES)
+    write(start_task(root, "*"), *names)
+    sent = json.loads(json.dumps(to_json(listing.outputs(*TASK))))
+    assert sorted(unit["path"] for unit in sent["outputs"]) == names
 
 
 def test_files_of_an_absolute_folder_are_listed_with_absolute_paths(root, tmp_path):

@@ -12,12 +12,15 @@ from tfdeploy.agent.protocol.reports import Follow, StateChange
 from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
 from tfdeploy.hosts.streams import following as following_module
+from tfdeploy.hosts.streams.event_queue import EVENT_BYTES, MAX_WAITING_BYTES
 from tfdeploy.hosts.streams.following import Following
 from tfdeploy.hosts.streams.subscriptions import RunEvents
 
 
 class Stream:
     """The events of a host; the first one comes when it may."""
+
+    answer_bytes = MAX_WAITING_BYTES // 2
 
     def __init__(self, first):
         self._first, self._over = first, threading.Event()
@@ -84,12 +87,19 @@ def test_hosts_that_hang_do_not_block_the_events_of_others(monkeypatch):
 
 
 def test_hosts_wait_until_their_events_are_handled():
-    sent, request = [], Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    agents = [FakeAgent(f"gpu{n}", lambda: sent.append(1)) for n in range(8)]
-    with Following({agent: RunEvents(request) for agent in agents}, None, 2) as few:
+    sent = []
+    with following(8, lambda: sent.append(1)) as few:
         assert eventually(lambda: len(sent) == 8)
-        assert few._events.qsize() <= 2
+        assert few._events.waiting_bytes <= MAX_WAITING_BYTES + Stream.answer_bytes + EVENT_BYTES
         assert len({next(events)[0] for events in [few.events()] for _ in range(8)}) == 8
+
+
+def test_a_host_that_is_asked_once_may_not_be_silent_forever():
+    once = Follow("p", "r", ["w:0"], logs=True, lines=None, forever=False)
+    assert RunEvents(once).silence_s
+    assert (
+        RunEvents(Follow(**{**vars(once), "forever": True})).silence_s is None
+    )  # a task may write nothing
 
 
 def test_leaving_the_context_ends_every_thread():

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.transfer.checkpoints.stored_once import checkpoint_output, link_checkpoints, link_file
+from tfdeploy.own_folder import OwnFolder
+from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs, link_checkpoints
 from tfdeploy.transfer.units import Unit
 
 NAMES = ("ckpt-7.data-00000-of-00001", "ckpt-7.index")
@@ -16,7 +17,8 @@ NAMES = ("ckpt-7.data-00000-of-00001", "ckpt-7.index")
 def stored(tmp_path, checkpoint_dir):
     """Return a run that has a checkpoint, and the output that is the same on its host."""
     training = SimpleNamespace(checkpoint_dir=checkpoint_dir)
-    run = SimpleNamespace(folder=tmp_path, inventory=SimpleNamespace(training=training))
+    inventory = SimpleNamespace(training=training)
+    run = SimpleNamespace(open=lambda: OwnFolder.at(tmp_path), inventory=inventory)
     (tmp_path / "checkpoints").mkdir()
     for name in NAMES:
         (tmp_path / "checkpoints" / name).write_text(name)
@@ -31,9 +33,10 @@ def stored(tmp_path, checkpoint_dir):
 def test_an_output_that_is_in_checkpoints_is_linked(tmp_path, checkpoint_dir):
     run, unit = stored(tmp_path, checkpoint_dir)
     link_checkpoints(run, [unit])
-    assert unit.is_in(tmp_path / "outputs")
+    assert unit.is_in(OwnFolder.at(tmp_path / "outputs"))
     for name in NAMES:
-        assert checkpoint_output(run, name).samefile(tmp_path / "checkpoints" / name)
+        output = checkpoint_outputs(run).path / name
+        assert output.samefile(tmp_path / "checkpoints" / name)
 
 
 @pytest.mark.parametrize("change", ["kind", "folder", "time"])
@@ -49,12 +52,34 @@ def test_another_output_is_not_linked(tmp_path, change):
     assert not (tmp_path / "outputs").exists()
 
 
+def test_an_output_that_is_linked_replaces_a_link_and_not_its_target(tmp_path):
+    run, unit = stored(tmp_path, ".")
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "outputs" / NAMES[0]).symlink_to(tmp_path / "mine")
+    link_checkpoints(run, [unit])
+    assert unit.is_in(OwnFolder.at(tmp_path / "outputs"))
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_no_output_is_linked_below_a_link(tmp_path):
+    run, unit = stored(tmp_path, "checkpoints")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "outputs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="it is a link"):
+        link_checkpoints(run, [unit])
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
 def test_a_file_system_without_hard_links_gets_a_copy(tmp_path, monkeypatch):
-    def no_links(source, target):
+    def no_links(source, target, **folders):
         raise PermissionError
 
     monkeypatch.setattr(os, "link", no_links)
-    (tmp_path / "one").write_text("weights")
-    (tmp_path / "other").write_text("older")
-    link_file(tmp_path / "one", tmp_path / "other")
-    assert (tmp_path / "other").read_text() == "weights"
+    for name, text in (("one", "weights"), ("other", "older")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(text)
+    os.utime(tmp_path / "one" / "file", ns=(5, 5))
+    OwnFolder.at(tmp_path / "one").give("file", OwnFolder.at(tmp_path / "other"))
+    assert (tmp_path / "other" / "file").read_text() == "weights"
+    assert (tmp_path / "other" / "file").stat().st_mtime_ns == 5

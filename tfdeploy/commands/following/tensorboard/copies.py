@@ -6,11 +6,9 @@ runs/<run>/tensorboard/<task>/…    as below the task's checkpoint directory, o
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
-import shutil
 import zlib
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.outputs import event_records
@@ -20,16 +18,17 @@ from tfdeploy.transfer.fetch import is_safe_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
     from typing import BinaryIO
 
     from tfdeploy.agent.protocol.events import EventPiece
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 FOLDER = "tensorboard"
 MAX_PIECE = event_records.MAX_RECORD + event_records.BLOCK
 MAX_FILES = 20_000  # of one run
 FREE_BYTES = 256 << 20  # that stay free on the controller's disk
-BLOCK = 1 << 20
 
 
 class OddName(Exception):
@@ -40,9 +39,9 @@ class EventCopies:
     """The copies of one run. Of two threads, each writes the files of other tasks."""
 
     def __init__(self, run: Run) -> None:
-        self.folder = run.folder / FOLDER
+        self._own = run.open() / FOLDER
         self._tasks: dict[str, str] = {}
-        self._files: set[Path] = set()
+        self._files: set[str] = set()
         self.follow(run)
 
     def follow(self, run: Run) -> None:
@@ -50,22 +49,23 @@ class EventCopies:
         self._run = run
         self._tasks = self._tasks | {str(p.task): p.task.file_name for p in run.plan.placements}
 
+    @property
+    def folder(self) -> Path:
+        return self._own.path
+
     def prepare(self) -> None:
         """Take over what `collect` has fetched, and cut what an interruption has left unfinished.
-
-        Raises RunError if the folder is a link, and OSError.
-        """
-        if self.folder.is_symlink():
-            raise RunError(f"{self.folder} is a link", "delete it")
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        TensorBoard reads the folder: what is no regular file is deleted. Raises OSError."""
+        self._own.clean(lambda name: True)
         self._take_collected()
         for task in self._tasks.values():
-            for file in _event_files(self.folder / task):
-                with file.open("r+b") as opened:
-                    size = _whole_size(opened)
-                    if size < file.stat().st_size:
-                        opened.truncate(size)
-                self._files.add(file)
+            for path, size in _event_files(self._own / task).items():
+                name = f"{task}/{path}"
+                with self._own.open(name) as opened:
+                    whole = _whole_size(opened)
+                if whole < size:
+                    self._own.cut(name, whole)
+                self._files.add(name)
 
     def present(self, tasks: Sequence[str]) -> list[tuple[str, str, int, str]]:
         """Return the task, path, size and SHA-256 of each copy of these tasks. Raises RunError if
@@ -76,20 +76,14 @@ class EventCopies:
             raise RunError(f"{error.filename} can't be read: {error.strerror}") from None
 
     def _present(self, task: str) -> Iterator[tuple[str, str, int, str]]:
-        folder = self.folder / self._tasks[task]
-        for file in _event_files(folder):
-            with file.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
-                yield task, file.relative_to(folder).as_posix(), opened.tell(), digest
+        folder = self._own / self._tasks[task]
+        for path, size in _event_files(folder).items():
+            yield task, path, size, folder.sha256(path)
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """Return the number of files and bytes of each task that has any."""
-        files = {task: list(_event_files(self.folder / name)) for task, name in self._tasks.items()}
-        return {
-            task: (len(own), sum(file.stat().st_size for file in own))
-            for task, own in files.items()
-            if own
-        }
+        files = {task: _event_files(self._own / name) for task, name in self._tasks.items()}
+        return {task: (len(own), sum(own.values())) for task, own in files.items() if own}
 
     def write(self, host: str, piece: EventPiece) -> None:
         """Write a piece at its place. A piece that repeats what is there changes nothing; one that
@@ -98,36 +92,36 @@ class EventCopies:
         Raises OddName, AgentError if a host sends what it must not, TransferFailed if the disk is
         almost full, and OSError.
         """
-        file = self._place(host, piece)
+        name = self._place(host, piece)
         data = _unpack(host, piece)
         self._check_disk(host)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        size = file.stat().st_size if file.exists() else 0
+        size = self._own.size(name)
         if piece.begin > size:
             raise AgentError(host, f"it sent {piece.path} from byte {piece.begin} on, after {size}")
         if piece.begin == size:
-            _append(file, data)
-        elif _read(file, piece.begin, len(data)) != data:
-            _replace(file, file, piece.begin, data)
-        self._files.add(file)
+            self._own.append(name, data)
+        elif self._read(name, piece.begin, len(data)) != data:
+            self._own.write(name, (*self._own.head(name, piece.begin), data))
+        self._files.add(name)
 
-    def _place(self, host: str, piece: EventPiece) -> Path:
+    def _read(self, name: str, begin: int, size: int) -> bytes:
+        with self._own.open(name) as file:
+            file.seek(begin)
+            return file.read(size)
+
+    def _place(self, host: str, piece: EventPiece) -> str:
         """Return the file of a piece. Raises OddName, and AgentError if it is none of ours."""
         if not piece.path.isprintable() and is_safe_path(escape_name(piece.path)):
             raise OddName("has a name with characters that can't be printed")
         if not is_safe_path(piece.path) or EVENTS not in piece.path.rpartition("/")[2]:
             raise AgentError(host, f"it names a file {piece.path!r:.80}, which is refused")
-        folder = self.folder / self._tasks[piece.task]
-        file = folder / piece.path
+        file = f"{self._tasks[piece.task]}/{PurePosixPath(piece.path)}"
         if file not in self._files and len(self._files) >= MAX_FILES:
             raise AgentError(host, f"it names more than {MAX_FILES} event files")
-        steps = [file, *file.parents]
-        if any(step.is_symlink() for step in steps[: steps.index(self.folder) + 1]):
-            raise TransferFailed(host, f"{file} is below a link", "delete the link")
         return file
 
     def _check_disk(self, host: str) -> None:
-        free = shutil.disk_usage(self.folder).free
+        free = self._own.free_bytes()
         if free < FREE_BYTES:
             raise TransferFailed(
                 host,
@@ -137,18 +131,16 @@ class EventCopies:
 
     def _take_collected(self) -> None:
         """Copy the chief's and the evaluators' files that `collect` fetched, if more of them."""
-        collected = self._run.folder / "events"
+        collected = self._run.open() / "events"
         chief = self._run.plan.chief.task.file_name
         evaluators = {name for name in self._tasks.values() if name.startswith("evaluator-")}
         for source in _event_files(collected):
-            parts = source.relative_to(collected).parts
-            task, path = (parts[0], parts[1:]) if parts[0] in evaluators else (chief, parts)
-            copy = self.folder.joinpath(task, *path)
-            with source.open("rb") as opened:
+            of_evaluator = source.partition("/")[0] in evaluators
+            copy = source if of_evaluator else f"{chief}/{source}"
+            with collected.open(source) as opened:
                 size = _whole_size(opened)
-            if size > _size(copy):
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                _replace(copy, source, size)
+            if size > self._own.size(copy):
+                self._own.write(copy, collected.head(source, size))
 
 
 def escape_name(path: str) -> str:
@@ -156,14 +148,10 @@ def escape_name(path: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in path)
 
 
-def _event_files(folder: Path) -> Iterator[Path]:
-    """Yield the regular event files below a folder that is not a link itself."""
-    if folder.is_symlink():
-        return
-    for parent, _, names in os.walk(folder):
-        for file in (Path(parent, name) for name in sorted(names) if EVENTS in name):
-            if file.is_file() and not file.is_symlink():
-                yield file
+def _event_files(folder: OwnFolder) -> dict[str, int]:
+    """Return the size of each regular event file below a folder, by its path there."""
+    found = sorted(folder.files().items())
+    return {path: info.st_size for path, info in found if EVENTS in path.rpartition("/")[2]}
 
 
 def _whole_size(file: BinaryIO) -> int:
@@ -190,38 +178,3 @@ def _unpack(host: str, piece: EventPiece) -> bytes:
             host, f"what it sent of {piece.path} is not whole records of an event file"
         )
     return data
-
-
-def _append(file: Path, data: bytes) -> None:
-    """Append all of the data, or nothing."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=0) as target:
-        size = target.seek(0, os.SEEK_END)
-        try:
-            written = target.write(data)
-            if written != len(data):
-                raise OSError(28, os.strerror(28), str(file))  # ENOSPC, seen by a short write
-        except OSError:
-            target.truncate(size)
-            raise
-
-
-def _replace(file: Path, source: Path, size: int, data: bytes = b"") -> None:
-    """Replace a file by the first `size` bytes of `source`, which may be itself, and the data."""
-    fresh = file.with_name(".incoming")
-    fresh.unlink(missing_ok=True)
-    _append(fresh, b"")  # only this user can read it
-    shutil.copyfile(source, fresh)
-    os.truncate(fresh, size)
-    _append(fresh, data)
-    fresh.replace(file)
-
-
-def _read(file: Path, begin: int, size: int) -> bytes:
-    with file.open("rb") as opened:
-        opened.seek(begin)
-        return opened.read(size)
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0

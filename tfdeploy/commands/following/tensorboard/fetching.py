@@ -20,7 +20,6 @@ from tfdeploy.errors import (
     TfdeployError,
     TransferFailed,
 )
-from tfdeploy.file_lock import locked
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.transfer.run_folder import disk_errors
@@ -126,7 +125,8 @@ class EventFetcher:
     def _fetch_alone(self) -> None:
         """Fetch until all tasks have ended, or the hosts must be asked again. Raises _Busy if
         another command does, and Cancelled."""
-        with locked(self.run.folder / LOCK, _Busy(f"the events of {self.run.id} are fetched")):
+        busy = _Busy(f"the events of {self.run.id} are fetched")
+        with self.run.open().locked(LOCK, busy):
             self.fetched_elsewhere = False
             try:
                 self._follow_record()

@@ -1,0 +1,502 @@
+"""Folders out of which nothing leads: the one place that writes and deletes below runs/.
+
+Somebody else's repository may contain a runs/ with links at any level, through which a file of a
+host would replace one of the user's own. So every folder is opened from the one above it, by its
+descriptor, and no link is followed (openat(2), O_NOFOLLOW). openat2(2) could open a whole path in
+this way; Python does not offer it, macOS does not have it, and a path below runs/ is short.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from io import BufferedReader, FileIO
+    from pathlib import Path
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO or a device is opened without waiting, and refused.
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+PRIVATE_FOLDER, PRIVATE = 0o700, 0o600  # whatever the umask: results may have secrets
+# The agent's listings and reports skip hidden names, should a crash leave such a file behind.
+FRESH = ".tfdeploy-"
+BLOCK = 1 << 20
+MAX_NAMES = 1_000_000
+LINK = "it is a link, and below runs/ none is followed; delete it"
+
+
+class Budget:
+    """What one fetch may add: bytes, and names of files and folders. Threads may share it."""
+
+    def __init__(self, max_bytes: int, max_names: int = MAX_NAMES) -> None:
+        self.bytes, self.names = max_bytes, max_names
+        self._lock = threading.Lock()
+
+    def take(self, size: int, names: int = 0) -> None:
+        """Count what is about to be added. Raises OSError if it is too much."""
+        with self._lock:
+            if size > self.bytes or names > self.names:
+                what = "bytes than it announced" if size > self.bytes else "names than are allowed"
+                raise OSError(errno.EDQUOT, f"the host sends more {what}")
+            self.bytes -= max(0, size)
+            self.names -= names
+
+
+class _Top:
+    """The descriptor from which paths are opened; closed with the last folder that uses it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.number = path, -1
+        self.number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Who owns the project's folder can replace all of it.
+        self.owners = {os.geteuid(), os.fstat(self.number).st_uid}
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
+class OwnFolder:
+    """A folder that this user owns, and what is below it. Names are relative paths.
+
+    It need not exist: what is written creates it, for this user alone. Each method raises OSError
+    if a folder on the way is a link or belongs to another user, and if a name leads out.
+    """
+
+    def __init__(
+        self, top: _Top, parts: tuple[str, ...] = (), budget: Budget | None = None
+    ) -> None:
+        self.budget = budget
+        self._top, self._parts = top, parts
+
+    @classmethod
+    def at(cls, path: Path) -> OwnFolder:
+        """Open an existing folder that the user named, also by links and of another user."""
+        return cls(_Top(path))
+
+    @classmethod
+    def named(cls, path: Path) -> OwnFolder:
+        """Return a folder that the user named, which may not exist; it must not be a link."""
+        base = next(each for each in path.absolute().parents if each.is_dir())
+        return cls.at(base) / path.absolute().relative_to(base).as_posix()
+
+    def __truediv__(self, name: str) -> OwnFolder:
+        return OwnFolder(self._top, (*self._parts, *_split(name)), self.budget)
+
+    def within(self, budget: Budget) -> OwnFolder:
+        """Return the folder with a limit for what is added to it."""
+        return OwnFolder(self._top, self._parts, budget)
+
+    @property
+    def path(self) -> Path:
+        """Return its path, for messages; programs that need one get it from `checked`."""
+        return self._top.path.joinpath(*self._parts)
+
+    # Look
+
+    def checked(self) -> Path:
+        """Create the folder, and return its path, in which no step is a link by now: for programs
+        that need a path."""
+        self.make()
+        return self.path
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """Return the status of a regular file; None for anything else, also below a link."""
+        try:
+            with self._above(name) as (folder, last):
+                info = os.stat(last, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return None
+        return info if stat.S_ISREG(info.st_mode) else None
+
+    def size(self, name: str) -> int:
+        """Return the size of a regular file; 0 for anything else."""
+        info = self.stat(name)
+        return info.st_size if info else 0
+
+    def has(self, name: str) -> bool:
+        """Return whether a regular file or a folder has this name, and no step to it is a link."""
+        try:
+            with self._above(name) as (folder, last):
+                mode = os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode
+        except OSError:
+            return False
+        return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+    def open(self, name: str) -> BufferedReader:
+        """Open a regular file to read it."""
+        with self._above(name) as (folder, last):
+            return os.fdopen(_open_regular(last, READ, folder), "rb")
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Return the content of a regular file with at most this size."""
+        with self.open(name) as file:
+            return _read_all(file, max_bytes, self.path / name)
+
+    def head(self, name: str, size: int) -> Iterator[bytes]:
+        """Yield the first `size` bytes of a file, in blocks. Raises OSError if it is shorter."""
+        with self.open(name) as file:
+            while size:
+                block = file.read(min(BLOCK, size))
+                if not block:
+                    raise OSError(errno.EINVAL, "it is too short", str(self.path / name))
+                yield block
+                size -= len(block)
+
+    def sha256(self, name: str) -> str:
+        """Return the hash of a file's content in hex."""
+        with self.open(name) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def files(self) -> dict[str, os.stat_result]:
+        """Return all regular files below the folder; none if it is missing, or a link."""
+        try:
+            return {name: info for name, info in self._walk() if stat.S_ISREG(info.st_mode)}
+        except OSError:
+            return {}
+
+    def free_bytes(self) -> int:
+        """Return the free space of the disk."""
+        return shutil.disk_usage(self.checked()).free
+
+    # Change
+
+    def make(self) -> bool:
+        """Create the folder and those above it; return whether it was missing."""
+        exists = self._exists()
+        os.close(self._open_folder(self._parts, make=True))
+        return not exists
+
+    def write(self, name: str, blocks: Iterable[bytes], mtime_ns: int | None = None) -> None:
+        """Write a file that replaces the one of this name at once: a reader sees the old content or
+        the new one, and a link is replaced, not followed."""
+        with self._above(name, make=True) as (folder, last), _fresh(folder) as fresh:
+            with os.fdopen(os.open(fresh, NEW, PRIVATE, dir_fd=folder), "wb") as file:
+                file.writelines(blocks)
+                file.flush()
+                self._take_growth(folder, last, file.tell())
+                if mtime_ns is not None:
+                    os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
+            os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def append(self, name: str, data: bytes) -> None:
+        """Append all of the data to a regular file, or nothing."""
+        self._take(len(data), 0 if self.stat(name) else 1)
+        with self.update(name) as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                if file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / name))
+            except OSError:
+                file.truncate(size)
+                raise
+
+    def cut(self, name: str, size: int) -> None:
+        """Keep only the first `size` bytes of a regular file."""
+        with self.update(name) as file:
+            file.truncate(size)
+
+    def update(self, name: str) -> FileIO:
+        """Open a regular file to read and change it in place, unbuffered; create a missing one."""
+        with self._above(name, make=True) as (folder, last):
+            return os.fdopen(_open_regular(last, UPDATE, folder), "r+b", buffering=0)
+
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written with `update`."""
+        self._take(size, 1)
+
+    def set_time(self, name: str, mtime_ns: int) -> None:
+        """Set when a file was last changed, and read."""
+        with self._above(name) as (folder, last):
+            os.utime(last, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
+
+    def share(self, name: str, to: OwnFolder) -> None:
+        """Give a regular file the same name in another folder, too, if the disk can."""
+        if not self.stat(name) or to.stat(name):
+            return
+        with (
+            self._above(name) as (own, last),
+            to._above(name, make=True) as (other, _),
+            suppress(OSError),
+        ):
+            os.link(last, last, src_dir_fd=own, dst_dir_fd=other, follow_symlinks=False)
+
+    def give(self, name: str, to: OwnFolder) -> None:
+        """Give a regular file the same name in another folder, too, in place of what has it; copy
+        the file if the disk can't."""
+        with self.open(name) as file:
+            info = os.fstat(file.fileno())
+        with (
+            self._above(name) as (own, last),
+            to._above(name, make=True) as (other, _),
+            _fresh(other) as fresh,
+        ):
+            try:
+                os.link(last, fresh, src_dir_fd=own, dst_dir_fd=other, follow_symlinks=False)
+            except OSError:
+                to.write(name, self.head(name, info.st_size), info.st_mtime_ns)
+            else:
+                os.replace(fresh, last, src_dir_fd=other, dst_dir_fd=other)
+
+    def move(self, name: str, to: OwnFolder) -> None:
+        """Move a file or a folder to the same name in another folder, in place of what has it."""
+        with (
+            self._above(name) as (own, last),
+            to._above(name, make=True) as (other, _),
+            _fresh(other) as aside,
+        ):
+            if _is_folder(last, other) or _is_folder(last, own):  # neither is replaced at once
+                with suppress(FileNotFoundError):
+                    os.rename(last, aside, src_dir_fd=other, dst_dir_fd=other)
+            try:
+                os.replace(last, last, src_dir_fd=own, dst_dir_fd=other)
+            except OSError:
+                with suppress(OSError):
+                    os.rename(aside, last, src_dir_fd=other, dst_dir_fd=other)
+                raise
+
+    def remove(self, name: str) -> None:
+        """Delete a file, a link or a folder with its content; do nothing if it is missing."""
+        with suppress(FileNotFoundError), self._above(name) as (folder, last):
+            _remove(last, folder)
+
+    def delete(self) -> None:
+        """Delete the folder with its content, as far as possible."""
+        *above, last = self._parts
+        with suppress(OSError):
+            OwnFolder(self._top, tuple(above)).remove(last)
+
+    def clean(self, is_wanted: Callable[[str], bool]) -> None:
+        """Create the folder; delete all of its content but regular files that are wanted."""
+        self.make()
+        top = self._open_folder(self._parts)
+        try:  # a folder after its content
+            for folder, below, names, descriptor in os.fwalk(".", topdown=False, dir_fd=top):
+                for name in names:
+                    _remove_unless(is_wanted, os.path.normpath(f"{folder}/{name}"), descriptor)
+                for name in below:
+                    _remove_if_empty(name, descriptor)
+        finally:
+            os.close(top)
+
+    @contextmanager
+    def locked(self, name: str, refusal: RunError) -> Iterator[None]:
+        """Hold the lock of a file; the kernel releases it when the process ends.
+
+        The file is created, and keeps its content. Raises `refusal` if another process holds the
+        lock, and RunError if the file can't be opened.
+        """
+        try:
+            file = self.update(name)
+        except OSError as error:
+            raise RunError(f"can't lock {error.filename or name}: {error.strerror}") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise refusal from None
+            yield
+
+    # By descriptors
+
+    @contextmanager
+    def _above(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Yield the descriptor of the folder that has, or will have, a name, and its last part."""
+        *folders, last = _split(name)
+        descriptor = self._open_folder((*self._parts, *folders), make=make)
+        try:
+            yield descriptor, last
+        except OSError as error:
+            if not isinstance(error.filename, str) or not error.filename.startswith("/"):
+                error.filename = str(self.path / name)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _open_folder(self, parts: tuple[str, ...], *, make: bool = False) -> int:
+        descriptor = os.dup(self._top.number)
+        for depth, part in enumerate(parts, 1):
+            try:
+                below = self._open_below(descriptor, part, make)
+            except OSError as error:
+                path = self._top.path.joinpath(*parts[:depth])
+                raise OSError(error.errno, error.strerror, str(path)) from None
+            finally:
+                os.close(descriptor)
+            descriptor = below
+        return descriptor
+
+    def _open_below(self, above: int, name: str, make: bool) -> int:
+        try:
+            descriptor = os.open(name, FOLDER, dir_fd=above)
+        except FileNotFoundError:
+            if not make:
+                raise
+            self._take(0, 1)
+            with suppress(FileExistsError):  # another thread was faster
+                os.mkdir(name, PRIVATE_FOLDER, dir_fd=above)
+            descriptor = os.open(name, FOLDER, dir_fd=above)
+        except OSError:
+            if stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+                raise OSError(errno.ELOOP, LINK) from None
+            raise
+        try:
+            self._require_own(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _require_own(self, descriptor: int) -> None:
+        """Refuse a folder of another user, and close one of our own to them."""
+        info = os.fstat(descriptor)
+        if info.st_uid not in self._top.owners:
+            raise PermissionError(errno.EPERM, "it belongs to another user")
+        if info.st_mode & stat.S_IWOTH:  # it was created with the umask 000
+            with suppress(OSError):  # a read-only disk
+                os.fchmod(descriptor, stat.S_IMODE(info.st_mode) & ~stat.S_IWOTH)
+
+    def _exists(self) -> bool:
+        try:
+            os.close(self._open_folder(self._parts))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield everything below the folder that is no folder."""
+        top = self._open_folder(self._parts)
+        try:
+            for folder, below, names, descriptor in os.fwalk(".", dir_fd=top):
+                links = [each for each in below if not _is_folder(each, descriptor)]
+                for name in (*names, *links):
+                    with suppress(FileNotFoundError):
+                        info = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                        yield os.path.normpath(f"{folder}/{name}"), info
+        finally:
+            os.close(top)
+
+    def _take_growth(self, folder: int, last: str, size: int) -> None:
+        if self.budget:
+            try:
+                old = os.stat(last, dir_fd=folder, follow_symlinks=False).st_size
+            except FileNotFoundError:
+                self._take(size, 1)
+            else:
+                self._take(size - old, 0)
+
+    def _take(self, size: int, names: int) -> None:
+        if self.budget:
+            self.budget.take(size, names)
+
+
+def read_file(file: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file, which is no link and has at most this size. Raises
+    OSError."""
+    with os.fdopen(_open_regular(str(file), READ, None), "rb") as content:
+        return _read_all(content, max_bytes, file)
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether a path is a folder, not a link, of this user or of the user who owns the
+    folder two levels up: the project's."""
+    try:
+        info, owner = folder.lstat(), folder.parent.parent.stat().st_uid
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid in (os.geteuid(), owner)
+
+
+def _split(name: str) -> list[str]:
+    """Return the parts of a relative path. Raises OSError if it leads out of its folder."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or not parts or ".." in parts:
+        raise OSError(errno.EINVAL, "its name leads out of its folder", name)
+    if "\0" in name or not _is_encodable(name):
+        raise OSError(errno.EINVAL, "its name can't be used on the controller", name)
+    return parts
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _open_regular(name: str, flags: int, folder: int | None) -> int:
+    """Return the descriptor of a regular file. Raises OSError for anything else."""
+    try:
+        descriptor = os.open(name, flags, PRIVATE, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = LINK
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", name)
+    return descriptor
+
+
+def _read_all(file: BufferedReader, max_bytes: int, path: Path) -> bytes:
+    content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes >> 20} MB", str(path))
+    return content
+
+
+def _is_folder(name: str, above: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _remove(name: str, above: int) -> None:
+    if _is_folder(name, above):
+        shutil.rmtree(name, dir_fd=above)
+    else:
+        os.unlink(name, dir_fd=above)
+
+
+def _remove_unless(is_wanted: Callable[[str], bool], path: str, above: int) -> None:
+    name = os.path.basename(path)  # noqa: PTH119 - ten thousands of them
+    info = os.stat(name, dir_fd=above, follow_symlinks=False)
+    if not (stat.S_ISREG(info.st_mode) and is_wanted(path)):
+        os.unlink(name, dir_fd=above)
+
+
+def _remove_if_empty(name: str, above: int) -> None:
+    """Delete a folder that is empty, or a link to a folder."""
+    if not _is_folder(name, above):
+        os.unlink(name, dir_fd=above)
+        return
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=above)
+
+
+@contextmanager
+def _fresh(folder: int) -> Iterator[str]:
+    """Yield a name that nothing in the folder has, and that is as long for each file; delete what
+    has it afterwards."""
+    name = f"{FRESH}{secrets.token_hex(8)}.new"
+    try:
+        yield name
+    finally:
+        with suppress(OSError):
+            _remove(name, folder)
