@@ -120,7 +120,7 @@ def test_probing_a_port_loads_no_more_modules(loaded):
 def test_heartbeats_load_no_more_modules(loaded):
     imports = "from tfdeploy.agent.supervision import heartbeat"
     exchange = """
-from tfdeploy.agent.records import HeartbeatSettings
+from tfdeploy.shared.records import HeartbeatSettings
 chief = HeartbeatSettings("localhost", PORT, "s3cret", "worker:0", ["worker:0"], [], [], 60.0)
 server = heartbeat.HeartbeatServer(chief, None)
 assert heartbeat.request(chief.of("worker:0"), {}, 30.0)[0]["going"] == []
