@@ -80,7 +80,11 @@ def test_the_bundle_has_exactly_what_runs_on_hosts():
         [
             "__main__.py",
             "tfdeploy/__init__.py",
-            *(f"tfdeploy/{file.relative_to(package)}" for file in package.glob("agent/**/*.py")),
+            *(
+                f"tfdeploy/{file.relative_to(package)}"
+                for folder in ("agent", "shared")
+                for file in package.glob(f"{folder}/**/*.py")
+            ),
             *(f"inside/{file.name}" for file in package.glob("inside/*.py")),
             *(f"preload/{file.name}" for file in package.glob("inside/preload/*.so")),
         ]
