@@ -52,11 +52,13 @@ def runs(
 
 
 def _write_page(hosts: Path, out: Path | None) -> None:
+    from tfdeploy.environments import installation
     from tfdeploy.experiments.run_index import page
     from tfdeploy.experiments.run_report.page import check_file, write
     from tfdeploy.output.console import Console
     from tfdeploy.run import FOLDER, open_runs
 
+    installation.require("plots")
     own = None if out else open_runs(hosts.parent)
     console, file = Console(), out or hosts.parent / FOLDER / page.FILE
     if out:

@@ -7,9 +7,11 @@ variables is refused.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdeploy.environments import installation
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
 from tfdeploy.shared import index_settings, installer_output
@@ -64,18 +67,19 @@ class Target:
     libc: str
 
 
-def find_uv() -> Path | None:
-    """Return the path of the uv that is installed with tfdeploy; None if there is none."""
-    import uv  # rarely needed
+def packaged_uv() -> Path | None:
+    """Return the path of the uv of tfdeploy's extra `env`; None if there is none."""
+    with suppress(ImportError, FileNotFoundError):
+        import uv  # rarely needed
 
-    with suppress(FileNotFoundError):
         return Path(uv.find_uv_bin())
     return None
 
 
 def uv_release(machine: str, libc: str) -> Release | None:
-    """Return a release with the controller's uv, if it runs on hosts of this platform."""
-    found = find_uv()
+    """Return a release with the uv of the extra, if it runs on hosts of this platform; not with one
+    of PATH, which may be a script, or built for this machine alone."""
+    found = packaged_uv()
     same = (platform.system(), platform.machine()) == ("Linux", machine)
     if found is None or not same or not libc:
         return None
@@ -165,6 +169,8 @@ def _pin(target: Target, work: Path) -> None:
 
 
 def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str], None]) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise _not_installed("pip")
     pip = [sys.executable, "-m", "pip", "download", "--no-input", "--progress-bar", "off"]
     platforms = [word for name in _pip_platforms(target) for word in ("--platform", name)]
     python = ["--python-version", target.python, "--implementation", "cp"]
@@ -173,10 +179,15 @@ def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str],
 
 
 def _uv() -> list[str]:
-    found = find_uv()
+    found = packaged_uv() or shutil.which("uv")
     if found is None:
-        raise NoWheels("it has no uv: install tfdeploy again")
+        raise _not_installed("uv")
     return [str(found)]
+
+
+def _not_installed(package: str) -> NoWheels:
+    command = installation.command_to_add("env")
+    return NoWheels(f"it has no {package}, which this installs: {command}")
 
 
 def _run(
