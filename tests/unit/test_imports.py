@@ -75,7 +75,16 @@ MAY_IMPORT = {
         "init",
         *("planning", "release", "run", "transfer"),
     ),
-    "live": ("shared", "commands", "environments", "errors", "formatting", "hosts", "output", "run"),
+    "live": (
+        "shared",
+        "commands",
+        "environments",
+        "errors",
+        "formatting",
+        "hosts",
+        "output",
+        "run",
+    ),
     "cli": (
         *("commands", "config", "environments", "errors", "experiments", "hosts", "hosts_file"),
         *("init", "live"),
