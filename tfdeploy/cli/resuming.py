@@ -53,7 +53,6 @@ def resume(
     from tfdeploy.commands import resume as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
@@ -70,7 +69,7 @@ def resume(
         )
     console.print_resumed(resumed)
     if json:
-        print_json(json_output.resume_document(resumed))
+        print_json(resumed)
 
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
@@ -86,7 +85,6 @@ def scale(
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
@@ -96,7 +94,7 @@ def scale(
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
     if json:
-        print_json(json_output.scale_document(scaled))
+        print_json(scaled)
 
 
 def _changes(

@@ -60,12 +60,12 @@ def plan(
 ) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
     from tfdeploy.commands.preflight.plan_warnings import plan_warnings
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts, words, env, counts, name)
     if json:
-        print_json(json_output.plan_document(intent, plan_warnings(intent)))
+        print_json(documents.plan_document(intent, plan_warnings(intent)))
     else:
         console = Console()
         console.print_plan(intent)
@@ -99,7 +99,7 @@ def check(
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent, console = load_intent(hosts), Console()
@@ -110,7 +110,7 @@ def check(
     ):
         checked = command.check(fleet, intent, chosen)
     if json:
-        print_json(json_output.check_document(checked))
+        print_json(documents.check_document(checked))
     else:
         console.print_check(checked, intent)
     exit_if_failed(checked.errors)
@@ -126,7 +126,7 @@ def push(
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts)
@@ -134,7 +134,7 @@ def push(
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = _push(fleet, intent, Console(for_json=json), chosen)
     if json:
-        print_json(json_output.push_document(intent, outcome))
+        print_json(documents.push_document(intent, outcome))
 
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
@@ -152,9 +152,9 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
+    from tfdeploy.commands.start import StartResult
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json)
@@ -164,7 +164,7 @@ def start(
             _push(fleet, intent, console, intent.hosts)
         started, warnings = _start(fleet, intent, console, wait_s)
     if json:
-        print_json(json_output.start_document(started, warnings))
+        print_json(StartResult(started, tuple(warnings)))
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -366,13 +366,12 @@ def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> 
 
 def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
     """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import print_json
 
     console.print_finished(ended_run, finished)
     if finished.failure:
         console.print_failure(finished.failure)
     if json:
-        print_json(json_output.run_document(ended_run, finished))
+        print_json(finished)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_events_and_logs
@@ -43,6 +43,17 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import Started
     from tfdeploy.shared.records import Launch, TaskReport
+
+
+@dataclass(frozen=True)
+class StartResult:
+    """The run that has started: every task is READY, or has succeeded already."""
+
+    MERGED: ClassVar = {"run": runs.Run}
+
+    run: Run
+    notes: tuple[TfdeployError, ...] = ()
+    """What may matter and prevents nothing."""
 
 
 def start(
