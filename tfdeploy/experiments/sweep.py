@@ -22,7 +22,7 @@ from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.prune import remove_run
 from tfdeploy.commands.push import push
-from tfdeploy.commands.start import plan_run, start_run
+from tfdeploy.commands.start import launch, plan_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import TaskError, TfdeployError, individual_errors
@@ -104,7 +104,7 @@ class CellRuns:
     def measure(self, cell: Cell, planned: Run) -> Result:
         """Start a run, and measure it. A failed task is a result; a failed host raises."""
         try:
-            started = start_run(self._fleet, planned, lambda host, report: None)
+            started = launch(self._fleet, planned)
         except TfdeployError as error:
             if not all(isinstance(part, TaskError) for part in individual_errors(error)):
                 raise
