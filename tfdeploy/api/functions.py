@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy import run as records
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
@@ -16,6 +15,7 @@ from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts_file import find_hosts_file
+from tfdeploy.run import release_id
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def plan(
         check_run_name(name) if name else "",
         words,
         to_counts(counts),
-        records.release_id(inventory.file, release) if release else None,
+        release_id(inventory.file, release) if release else None,
     )
     overridden = override(inventory, words, [f"{key}={value}" for key, value in env.items()])
     if env:  # the program that sets them trusts them, also in the record of the run

@@ -58,7 +58,7 @@ def resume(
 
     wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
-    console, transfers = Console(for_json=json), Transfers()
+    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     watcher = ShownStart(console)
 
     def try_to_resume(run: Run, changes: Changes) -> ResumeResult:
@@ -90,7 +90,7 @@ def scale(
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
-    console, transfers = Console(for_json=json), Transfers()
+    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     with ShownStart(console).starting(), console.fetch_progress(transfers):
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)

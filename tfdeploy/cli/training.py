@@ -70,12 +70,12 @@ def plan(
 def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     """Trust the programs that hosts.toml names for the controller, and its paths outside of the
     repository."""
-    from tfdeploy import run
+    from tfdeploy import run as runs
     from tfdeploy.config import inventory
     from tfdeploy.output.console import Console
     from tfdeploy.trust import sensitive_values, store
 
-    trusted = run.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
+    trusted = runs.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
     values = sensitive_values.find(trusted)
     store.remember(trusted)
     lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
@@ -125,7 +125,7 @@ def push(
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json))
+    intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json, is_quiet=quiet))
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = command.push(fleet, intent, watcher, chosen)
@@ -155,7 +155,7 @@ def start(
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json)
+    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
     intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
@@ -191,7 +191,7 @@ def run(
 
     if watch and resilient:
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
-    console, cancel = Console(for_json=json), threading.Event() if watch else None
+    console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     wait_s = parse_wait(wait)
     intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
@@ -218,7 +218,7 @@ def attach(
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.output.console import Console
 
-    console = Console(for_json=json)
+    console = Console(for_json=json, is_quiet=quiet)
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:

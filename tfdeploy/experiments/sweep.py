@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.prune import remove_run
@@ -193,8 +193,8 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
     """Stop and delete the run that a killed sweep left. A run without a record never started."""
     for result in [each for each in record.sweep.results.values() if each.result == RUNNING]:
-        if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
-            orphan = run.load(inventory.file, result.run)
+        if (inventory.file.parent / runs.FOLDER / result.run / "run.json").exists():
+            orphan = runs.load(inventory.file, result.run)
             refuse_untrusted(orphan.inventory, f"the record of run {orphan.id}", orphan.flags)
             with Fleet(orphan.inventory, version=orphan.agent) as fleet:
                 stop(fleet, orphan)
