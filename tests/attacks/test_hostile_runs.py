@@ -18,14 +18,14 @@ from support import command_line
 from support.chief import save
 from support.host_outputs import to_expressions
 from support.host_runs import create_run
+from tfdeploy.transfer.checkpoints import handover
 
 from tfdeploy import run as runs
 from tfdeploy.agent import paths
 from tfdeploy.hosts.agent_bundle import current_version
+from tfdeploy.results.outputs import outputs_folder
 from tfdeploy.shared.records import Outputs
 from tfdeploy.transfer import output_handover
-from tfdeploy.transfer.checkpoints import handover
-from tfdeploy.transfer.outputs import outputs_folder
 
 RUN = "20260101-000000-aaaa"
 HOSTS = '[hosts.here]\ntransport = "local"\nworkers = 1\n'

@@ -32,11 +32,10 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
 from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
-from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
