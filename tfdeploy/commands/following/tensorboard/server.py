@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.environments import installation
 from tfdeploy.errors import RunError
-from tfdeploy.transport.ssh import foreground
+from tfdeploy.transport.openssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
