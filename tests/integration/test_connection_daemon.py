@@ -269,7 +269,7 @@ def test_a_fleet_that_accepts_new_keys_bypasses_the_daemon(controller):
 @pytest.mark.parametrize(("seconds", "kind"), [(0, SshTransport), (5, DaemonTransport)])
 def test_keep_connections_s_selects_the_transport(controller, seconds, kind):
     with Fleet(controller.inventory(keep_connections_s=seconds)) as fleet:
-        assert isinstance(fleet.agents["one"].transport, kind)
+        assert isinstance(fleet.agents["one"].transport._chosen(), kind)
 
 
 def test_an_unused_connection_is_closed(controller):

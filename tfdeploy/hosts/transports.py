@@ -11,6 +11,7 @@ from tfdeploy.errors import AuthenticationFailed, HostError, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.transport import CompletedCommand, FileStream, Stream, Transport
@@ -24,6 +25,13 @@ def has_daemon(inventory: Inventory, accept_new: bool) -> bool:
     from tfdeploy.transport.daemon.locate import IS_SUPPORTED
 
     return bool(inventory.keep_connections_s) and not accept_new and IS_SUPPORTED
+
+
+def pause_while_ssh_asks(display: Callable[[], AbstractContextManager[None]]) -> None:
+    """Enter a context of `display` while ssh asks something on the terminal."""
+    from tfdeploy.transport.openssh.terminal import displays
+
+    displays.append(display)
 
 
 def make_transport(host: Host, inventory: Inventory, accept_new: bool) -> Transport:
@@ -80,8 +88,8 @@ class SshHost:
         return act(self._openssh)
 
     def _try_openssh(self, refused: AuthenticationFailed) -> None:
-        """Log in with OpenSSH, and remember that. If it is refused, too, raise its error, or Fabric's
-        if it only says that no key was accepted."""
+        """Log in with OpenSSH, and remember that. If it is refused, too, raise its error, or
+        Fabric's if it says only that no key was accepted."""
         from tfdeploy.transport.openssh import messages
 
         try:

@@ -7,8 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from support.sshd import public
 from support.ssh_sites import HOST, SshSite, certify
+from support.sshd import public
 from support.waiting import until
 
 if TYPE_CHECKING:

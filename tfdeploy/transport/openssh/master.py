@@ -112,19 +112,24 @@ class Master:
             code, text = _run(self._opening(*BATCH, *_accepting(accept_new)))
             if code == 0:
                 return
-            if not DROPPED.search(text.encode()) or attempt == ATTEMPTS:
-                raise self._error(text)
+            if self._proxy:  # with a master, ssh does not print what a jump host's ssh says
+                text = _run([*self.session, "-S", "none", "--", self.name, "exit"])[1]
+            error = self._error(text)
+            is_dropped = DROPPED.search(text.encode()) and isinstance(error, Unreachable)
+            if not is_dropped or attempt == ATTEMPTS:
+                raise error
             wait_before_retry(attempt)
 
     def _open_on_terminal(self, refused: AuthenticationFailed, accept_new: bool) -> None:
         final = messages.with_certificates(refused, config.certificates(self.answer))
         if final is not refused:
             raise final
-        if not terminal.is_available():
+        code = terminal.run(self._opening(*_accepting(accept_new)))
+        if code is None:
             raise refused.with_hint(f"open the connection on a terminal: {self.typed}")
-        if terminal.run(self._opening(*_accepting(accept_new))) != 0:
-            message = "its login on the terminal failed"
-            raise AuthenticationFailed(self.name, message, f"try: ssh {self.name}")
+        if code != 0:
+            message, host = "its login on the terminal failed", self.name
+            raise AuthenticationFailed(self.name, message, f"try: ssh {host}")
 
     @property
     def typed(self) -> str:
@@ -141,15 +146,22 @@ class Master:
 
     def _error(self, text: str) -> HostError:
         """Return the error for what ssh has printed when it could not connect."""
-        error = messages.translate(self.name, text)
-        if error is None or "UNKNOWN port" in text:  # with a master, a jump host's are not printed
-            text = _run([*self.session, "-S", "none", "--", self.name, "exit"])[1]
-            error = messages.translate(self.name, text) or error
+        host, words = self.name, text.strip() or "ssh gave no reason"
+        error = messages.translate(host, text)
         if error is None:
-            words = text.strip() or "ssh gave no reason"
-            message = f"the SSH connection failed: {words}"
-            return Unreachable(self.name, message, f"try: ssh {self.name}")
+            error = Unreachable(host, f"the SSH connection failed: {words}", f"try: ssh {host}")
+        if self._proxy:
+            error = type(error)(host, f"{error.message} (through {self._proxy})", error.hint)
         return error
+
+    @property
+    def _proxy(self) -> str:
+        """What the connection goes through, such as "jump host gate"; "" if it is direct."""
+        values = config.settings(self.answer)
+        jump, command = (values.get(key, ["none"])[0] for key in ("proxyjump", "proxycommand"))
+        if jump != "none":
+            return f"jump host {jump}"
+        return "" if command == "none" else "ProxyCommand"
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

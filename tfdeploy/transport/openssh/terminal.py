@@ -6,37 +6,36 @@ import os
 import signal
 import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
-TERMINAL = "/dev/tty"
+TERMINAL = Path("/dev/tty")
 _lock = threading.Lock()
+displays: list[Callable[[], AbstractContextManager[None]]] = []
+"""Contexts in which nothing is drawn on the terminal."""
 
 
-def is_available() -> bool:
-    """Return whether this process has a terminal and may read from it."""
-    try:
-        fd = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-
-
-def run(argv: Sequence[str]) -> int:
-    """Run a command on the terminal; return its exit code.
+def run(argv: Sequence[str]) -> int | None:
+    """Run a command on the terminal; return its exit code, or None if this process has no terminal,
+    or may not read from it.
 
     It has a process group of its own: what it leaves in the background is not ended by a later
     Ctrl-C. A Ctrl-C while it runs ends it, and is passed on to this process.
     """
-    with _lock, open(TERMINAL, "r+b", buffering=0) as tty:  # noqa: PTH123
+    with _lock, ExitStack() as stack:
+        try:
+            tty = stack.enter_context(TERMINAL.open("r+b", buffering=0))
+            if os.tcgetpgrp(tty.fileno()) != os.getpgrp():
+                return None
+        except OSError:
+            return None
+        for display in displays:
+            stack.enter_context(display())
         process = subprocess.Popen(argv, stdin=tty, stdout=tty, process_group=0)
         with _in_foreground(tty.fileno(), process.pid):
             code = process.wait()
