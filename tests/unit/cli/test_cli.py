@@ -312,7 +312,7 @@ def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, f
     tables = "".join(
         f'[hosts.{n}]\naddress = "{n}"\n{keys}\n{FABRIC}' for n, keys in others.items()
     )
-    here = TOML.replace("ps = 1", f'address = "here"\n{FABRIC}')
+    here = TOML.replace("ps = 1", 'address = "here"')
     (folder / "hosts.toml").write_text(f'{here}{tables}[data."data/set"]')
     document = json.loads(tfdeploy("plan", "--json")[1])
     assert document["data"][0]["hosts"] == ["here", "more", "extra"]
