@@ -25,20 +25,38 @@ TABLES: tuple[type[Table], ...] = (
 )  # fmt: skip
 
 
-class _Model(BaseModel):
-    """A table, as a user wrote it. It refuses unknown keys and converts no types."""
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Build models without plugins for Pydantic, as Typer builds its own: to find the plugins,
+    Pydantic opens a file of each package that is installed."""
+    before = os.environ.get(NO_PLUGINS)
+    os.environ[NO_PLUGINS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[NO_PLUGINS]
+        else:
+            os.environ[NO_PLUGINS] = before
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    TABLE: ClassVar[type[Table]]
 
-    def to_table(self) -> Table:
-        values = {key: _to_table(getattr(self, key)) for key in self.TABLE.key_names()}
-        return self.TABLE(given=frozenset(self.model_fields_set), **values)
+with _without_plugins():
 
-    @model_validator(mode="after")
-    def _check(self) -> _Model:
-        self.to_table().check()
-        return self
+    class _Model(BaseModel):
+        """A table, as a user wrote it. It refuses unknown keys and converts no types."""
+
+        model_config = ConfigDict(extra="forbid", strict=True)
+        TABLE: ClassVar[type[Table]]
+
+        def to_table(self) -> Table:
+            values = {key: _to_table(getattr(self, key)) for key in self.TABLE.key_names()}
+            return self.TABLE(given=frozenset(self.model_fields_set), **values)
+
+        @model_validator(mode="after")
+        def _check(self) -> _Model:
+            if self.TABLE.check is not Table.check:
+                self.to_table().check()
+            return self
 
 
 def _to_table(value: Any) -> Any:
@@ -53,21 +71,6 @@ def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return pydantic.Field(default_factory=field.default_factory)
     return ... if field.default is MISSING else field.default
-
-
-@contextmanager
-def _without_plugins() -> Iterator[None]:
-    """Build models without plugins for Pydantic, as Typer builds its own: to find the plugins,
-    Pydantic opens a file of each package that is installed."""
-    before = os.environ.get(NO_PLUGINS)
-    os.environ[NO_PLUGINS] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[NO_PLUGINS]
-        else:
-            os.environ[NO_PLUGINS] = before
 
 
 def _build(tables: tuple[type[Table], ...]) -> dict[type[Table], type[_Model]]:
