@@ -41,18 +41,22 @@ MAY_IMPORT = {
     "config": ("cluster", "errors", "formatting"),
     "transport": ("errors",),
     "transport.ssh": ("config", "errors", "transport"),
-    "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
+    "transport.openssh": ("config", "errors", "transport", "transport.ssh"),
+    "transport.daemon": (*("config", "errors", "transport", "transport.openssh", "transport.ssh"),),
     "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
     "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
     "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
-        *("transport", "transport.daemon", "transport.ssh"),
+        *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
-        *("shared", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
-        *("release", "run", "transport"),
+        *("shared", "config", "errors", "formatting", "hosts", "planning", "release", "run"),
+        "transport",
+    ),
+    "results": (
+        *("shared", "cluster", "errors", "hosts", "own_folder", "planning", "run", "transport"),
     ),
     "init": (
         *("shared", "config", "environments", "errors", "formatting", "hosts", "planning"),
@@ -60,8 +64,8 @@ MAY_IMPORT = {
     ),
     "commands": (
         *("shared", "cluster", "config", "environments", "errors", "formatting"),
-        *("hosts", "init", "own_folder", "planning", "release", "run", "transfer", "transport"),
-        "transport.ssh",
+        *("hosts", "init", "own_folder", "planning", "release", "results", "run", "transfer"),
+        *("transport", "transport.openssh", "transport.ssh"),
     ),
     "experiments": (
         *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
@@ -74,7 +78,7 @@ MAY_IMPORT = {
     "output": (
         *("shared", "commands", "documents", "environments", "errors", "experiments"),
         *("formatting", "hosts", "init"),
-        *("planning", "release", "run", "transfer"),
+        *("planning", "release", "results", "run", "transfer"),
     ),
     "live": (
         "shared",
@@ -118,9 +122,6 @@ HOMES = {
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
         "transport/ssh/dial.py",
-        "transport/daemon/host_pool.py",
-        "transport/ssh/dial.py",
-        "transport/ssh/transport.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
