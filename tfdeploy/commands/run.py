@@ -11,14 +11,14 @@ from tfdeploy.commands.resume import Changes, ResumeResult, resume
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.transfer.outputs import Outputs
+from tfdeploy.results.outputs import Outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.results.checkpoints import Checkpoint
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints.fetch import Checkpoint
 
 # `run --resilient` resumes without a host that has been silent for this time.
 HOST_PATIENCE_S = 60.0
