@@ -146,14 +146,14 @@ class NoRecord(RunError):
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordText:
     """A run's record as text: the content of run.json and of hosts.toml."""
 
     run_json: str
     hosts_toml: str
 
 
-def to_record(run: Run) -> Record:
+def to_record(run: Run) -> RecordText:
     """Return the record of a run."""
     values = {
         "release": run.release,
@@ -170,7 +170,7 @@ def to_record(run: Run) -> Record:
         "words": list(run.words),
         "left_out": list(run.left_out),
     }
-    return Record(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
+    return RecordText(json.dumps(values, indent=1) + "\n", inventories.dump(run.inventory))
 
 
 def open_runs(project: Path) -> OwnFolder:
@@ -264,14 +264,14 @@ def read_folder(folder: Path) -> Run:
     return from_record(record, folder.absolute(), folder.absolute().parent.parent / hosts_file)
 
 
-def _read_record(folder: Path) -> Record:
+def _read_record(folder: Path) -> RecordText:
     with suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         values = json.loads(_read(folder / BOTH))
-        return Record(str(values["run_json"]), str(values["hosts_toml"]))
-    return Record(_read(folder / "run.json"), _read(folder / "hosts.toml"))
+        return RecordText(str(values["run_json"]), str(values["hosts_toml"]))
+    return RecordText(_read(folder / "run.json"), _read(folder / "hosts.toml"))
 
 
-def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
+def from_record(record: RecordText, folder: Path, hosts_file: Path) -> Run:
     """Return the run of a record; `folder` is where the record is, or will be, stored.
 
     Raises RunError, and InventoryError if its hosts are invalid.

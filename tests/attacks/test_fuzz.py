@@ -97,7 +97,7 @@ RECORDS = [
 
 def read_record(data: bytes) -> None:
     run_json, _, hosts = data.decode(errors="replace").partition("\f")
-    record = runs.Record(run_json, hosts or RECORD_HOSTS)
+    record = runs.RecordText(run_json, hosts or RECORD_HOSTS)
     found = runs.from_record(record, Path("/home/ada/runs/r"), FILE)
     runs.to_record(found)
 

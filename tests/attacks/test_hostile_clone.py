@@ -485,5 +485,5 @@ def test_an_index_of_a_clone_learns_the_packages_and_nothing_of_the_controller(
     lines = (f"--index-url {index}/$TOKEN/simple", "no-such-package==1")
     spec = EnvironmentSpec("e", lines, (), {}, "3.11", ())
     with pytest.raises(wheelhouse.NoWheels):
-        wheelhouse.download(spec, wheelhouse.Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+        wheelhouse.download(spec, wheelhouse.WheelTarget("3.11", "x86_64", "glibc 2.36"), tmp_path)
     assert set(Index.told) == {("/$TOKEN/simple/no-such-package/", None, None)}

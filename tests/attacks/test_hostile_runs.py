@@ -24,7 +24,7 @@ from tfdeploy.agent import paths
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.results import handover
 from tfdeploy.results.run_folder import outputs_folder
-from tfdeploy.shared.records import Outputs
+from tfdeploy.shared.records import OutputSelection
 
 RUN = "20260101-000000-aaaa"
 HOSTS = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
@@ -81,7 +81,9 @@ def clone(home, monkeypatch):
     monkeypatch.setattr(sys, "argv", [os.fspath(home / ".tfdeploy" / "agent" / "abc.pyz")])
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    found = Path(create_run(RUN, "worker:0", outputs=Outputs(to_expressions("outputs", ["*"]))))
+    found = Path(
+        create_run(RUN, "worker:0", outputs=OutputSelection(to_expressions("outputs", ["*"])))
+    )
     work = found / "worker-0" / "work"
     (work / "checkpoints").mkdir()
     save(work / "checkpoints", 1)

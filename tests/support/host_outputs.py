@@ -38,7 +38,9 @@ ODD_NAMES = [
 def start_task(root, *patterns, folders=(), **changes):
     task = root / "p" / "runs" / "r" / "worker-0"
     (task / "work").mkdir(parents=True, exist_ok=True)
-    outputs = records.Outputs(to_expressions("outputs", patterns), [*map(os.fspath, folders)])
+    outputs = records.OutputSelection(
+        to_expressions("outputs", patterns), [*map(os.fspath, folders)]
+    )
     task_launch = records.to_json(make_launch(outputs=outputs, **changes))
     records.write(paths.launch(os.fspath(task)), task_launch)
     return task / "work"

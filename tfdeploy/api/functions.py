@@ -114,13 +114,13 @@ def push(
     """
     from tfdeploy.commands import push as command
 
-    class Watcher(command.PushWatcher):
+    class OwnPush(command.PushWatcher):
         def sending(self, needed: object) -> AbstractContextManager[tuple[OnProgress, OnFailed]]:
             return nullcontext((on_progress, lambda error: None))
 
     intent = plan(inventory)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        return command.push(fleet, intent, Watcher())
+        return command.push(fleet, intent, OwnPush())
 
 
 def start(
@@ -145,7 +145,7 @@ def start(
     """
     from tfdeploy.commands import start as command
 
-    class Watcher(command.StartWatcher):
+    class OwnStart(command.StartWatcher):
         def on_notes(self, notes: Sequence[TfdeployError]) -> None:
             for note in notes:
                 on_note(note)
@@ -155,7 +155,7 @@ def start(
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        started = command.start(fleet, intent, Watcher(), push_first=push)
+        started = command.start(fleet, intent, OwnStart(), push_first=push)
     return Run(started.run.id, inventory.file)
 
 

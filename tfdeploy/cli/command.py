@@ -39,7 +39,7 @@ def _reason_to_abort() -> Iterator[None]:
         raise RuntimeError(f"unexpected end of a file: {error}") from error
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """The application: its --help lists the commands by group."""
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
@@ -99,7 +99,7 @@ class Command(TyperCommand):
 
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Turn machines that you reach by SSH into one TensorFlow cluster, train on it, "
     "and fetch the checkpoints.",
     no_args_is_help=True,

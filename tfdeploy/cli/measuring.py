@@ -256,7 +256,7 @@ def sweep(
     settings = grid.Grid(cells, repeats, seconds, pattern, *counting)
     console.print_grid(settings, folder)
     with _interruptible(console), console.sweep_progress() as on_start:
-        watcher = command.Watcher(on_start, console.print_cell)
+        watcher = command.SweepWatcher(on_start, console.print_cell)
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )

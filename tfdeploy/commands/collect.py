@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
+from tfdeploy.hosts.pipelines.rounds import RoundPart, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
@@ -156,9 +156,9 @@ def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bo
     """Fetch the results of these tasks of one host: the checkpoint first, and small files of all
     kinds in the same round trips."""
     has_chief = run.plan.chief in placements
-    checkpoints = [Part(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
+    checkpoints = [RoundPart(partial(fetch_checkpoints, run=run, every=every))] if has_chief else []
     events, logs = _events_parts(run, placements), _logs_part(run, placements)
-    outputs = [Part(partial(fetch_outputs, run=run, placement=each)) for each in placements]
+    outputs = [RoundPart(partial(fetch_outputs, run=run, placement=each)) for each in placements]
     run_parts(agent, [*checkpoints, *events, logs, *outputs])
     return HostResults(
         checkpoints[0].result if checkpoints else None,
@@ -168,14 +168,15 @@ def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bo
     )
 
 
-def _events_parts(run: Run, placements: Sequence[Placement]) -> list[Part[int]]:
+def _events_parts(run: Run, placements: Sequence[Placement]) -> list[RoundPart[int]]:
     return [
-        Part(partial(events_and_logs.fetch_events, run=run, placement=each)) for each in placements
+        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=each))
+        for each in placements
     ]
 
 
-def _logs_part(run: Run, placements: Sequence[Placement]) -> Part[int]:
-    return Part(partial(events_and_logs.fetch_logs, run=run, placements=placements))
+def _logs_part(run: Run, placements: Sequence[Placement]) -> RoundPart[int]:
+    return RoundPart(partial(events_and_logs.fetch_logs, run=run, placements=placements))
 
 
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:

@@ -217,7 +217,7 @@ def _build_from_wheels(
 ) -> Outcomes:
     """Download the wheels for the hosts that could not install from an index, send them, and build
     again. A host whose wheels can't be downloaded keeps its error, with the controller's words."""
-    groups: dict[tuple[str, wheelhouse.Target], list[str]] = {}
+    groups: dict[tuple[str, wheelhouse.WheelTarget], list[str]] = {}
     for host, error in failed.items():
         groups.setdefault((specs[host].id, _target(error.end)), []).append(host)
     outcomes: Outcomes = {}
@@ -236,12 +236,12 @@ def _build_from_wheels(
     return outcomes
 
 
-def _target(end: NotInstalled) -> wheelhouse.Target:
-    return wheelhouse.Target(".".join(end.python.split(".")[:2]), end.machine, end.libc)
+def _target(end: NotInstalled) -> wheelhouse.WheelTarget:
+    return wheelhouse.WheelTarget(".".join(end.python.split(".")[:2]), end.machine, end.libc)
 
 
 def _send_wheels(
-    fleet: Fleet, spec: EnvironmentSpec, target: wheelhouse.Target, hosts: list[str]
+    fleet: Fleet, spec: EnvironmentSpec, target: wheelhouse.WheelTarget, hosts: list[str]
 ) -> Release:
     """Raises NoWheels, and what `send` raises."""
     with tempfile.TemporaryDirectory(prefix="tfdeploy-wheels-") as folder:

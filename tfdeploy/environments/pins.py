@@ -10,10 +10,10 @@ from tfdeploy.environments import tensorflow_rule, wheelhouse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdeploy.environments.wheelhouse import Target
+    from tfdeploy.environments.wheelhouse import WheelTarget
 
 
-def pin(packages: Sequence[str], hosts: Iterable[tuple[Target, bool]]) -> list[str]:
+def pin(packages: Sequence[str], hosts: Iterable[tuple[WheelTarget, bool]]) -> list[str]:
     """Return requirements with the versions of these packages; `hosts` are platforms, and whether
     they have GPUs. A package that has no common version stays as it is. Raises NoWheels if the
     versions can't be found, for example without a network."""
@@ -28,7 +28,7 @@ def pin(packages: Sequence[str], hosts: Iterable[tuple[Target, bool]]) -> list[s
     ]
 
 
-def _chosen(lines: Sequence[str], target: Target) -> list[str]:
+def _chosen(lines: Sequence[str], target: WheelTarget) -> list[str]:
     versions = wheelhouse.versions(lines, target)
     return [versions[normalized(line)] for line in lines]
 

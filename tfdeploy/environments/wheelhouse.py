@@ -59,7 +59,7 @@ class NoWheels(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class WheelTarget:
     """The Python ("3.11") and the platform of hosts: words such as x86_64 and "glibc 2.36"."""
 
     python: str
@@ -89,7 +89,7 @@ def uv_release(machine: str, libc: str) -> Release | None:
 
 def download(
     spec: EnvironmentSpec,
-    target: Target,
+    target: WheelTarget,
     folder: Path,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Release:
@@ -105,7 +105,7 @@ def download(
     return snapshot.take_data_set(PLACE, wheels, (), "hash")
 
 
-def versions(requirements: Sequence[str], target: Target) -> dict[str, str]:
+def versions(requirements: Sequence[str], target: WheelTarget) -> dict[str, str]:
     """Return the versions that fit together of all packages which these requirements mean on hosts
     of this platform, by their normalized names. Raises NoWheels."""
     _refuse_unknown(target)
@@ -121,7 +121,7 @@ def is_wheels(release: str) -> bool:
     return release.rpartition("-")[0] == snapshot.slug(PLACE)
 
 
-def _refuse_unknown(target: Target) -> None:
+def _refuse_unknown(target: WheelTarget) -> None:
     if target.machine not in MACHINES or not re.fullmatch(r"3\.\d+", target.python):
         raise NoWheels(f"it knows no wheels for {target.machine} and Python {target.python}")
 
@@ -158,7 +158,7 @@ def _refuse_foreign(lines: Iterable[str]) -> None:
             raise NoWheels(f"{shown} is source code, and it uses only wheels")
 
 
-def _pin(target: Target, work: Path) -> None:
+def _pin(target: WheelTarget, work: Path) -> None:
     """Choose the version of every package for the host's platform, with the hashes of its files."""
     indexes = ["--emit-index-url", "--emit-find-links"]
     platforms = ["--python-platform", _uv_platform(target), "--python-version", target.python]
@@ -168,7 +168,9 @@ def _pin(target: Target, work: Path) -> None:
     _run([*_uv(), "pip", "compile", "-q", *wheels, *platforms, *indexes, *own, *files], work)
 
 
-def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str], None]) -> None:
+def _download(
+    target: WheelTarget, work: Path, wheels: Path, on_step: Callable[[str], None]
+) -> None:
     if importlib.util.find_spec("pip") is None:
         raise _not_installed("pip")
     pip = [sys.executable, "-m", "pip", "download", "--no-input", "--progress-bar", "off"]
@@ -196,7 +198,10 @@ def _run(
     """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
     own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
     settings = index_settings.for_uv(os.environ, index_settings.read_file)
-    progress, lines = installer_output.Progress(), deque[str](maxlen=installer_output.MAX_LINES)
+    progress, lines = (
+        installer_output.InstallerProgress(),
+        deque[str](maxlen=installer_output.MAX_LINES),
+    )
     with subprocess.Popen(
         argv,
         cwd=work,
@@ -219,7 +224,7 @@ def _run(
         raise NoWheels(installer_output.Failed(process.returncode, list(lines)).words)
 
 
-def _uv_platform(target: Target) -> str:
+def _uv_platform(target: WheelTarget) -> str:
     if not target.libc:
         return f"{target.machine}-unknown-linux-musl"
     older = [version for version in GLIBC_2 if version <= _glibc_2(target)]
@@ -228,7 +233,7 @@ def _uv_platform(target: Target) -> str:
     return f"{target.machine}-manylinux_2_{older[-1]}"
 
 
-def _pip_platforms(target: Target) -> list[str]:
+def _pip_platforms(target: WheelTarget) -> list[str]:
     """Return the platforms of wheels that run on the host, the newest first."""
     if not target.libc:
         return [f"{name}_{target.machine}" for name in MUSL]
@@ -239,6 +244,6 @@ def _pip_platforms(target: Target) -> list[str]:
     return [f"{name}_{target.machine}" for name in (*names, "linux")]
 
 
-def _glibc_2(target: Target) -> int:
+def _glibc_2(target: WheelTarget) -> int:
     match = re.fullmatch(r"glibc 2\.(\d{1,3})(\.\d+)?", target.libc)
     return int(match[1]) if match else 0

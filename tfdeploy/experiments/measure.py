@@ -18,8 +18,13 @@ from tfdeploy.experiments.speed import load, results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.streams.following import may_return
-from tfdeploy.shared.protocol.reports import Load as HostLoad
-from tfdeploy.shared.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
+from tfdeploy.shared.protocol.reports import (
+    HostLoad,
+    LogLines,
+    MeasureLoad,
+    NewCheckpoint,
+    StateChange,
+)
 from tfdeploy.shared.records import ENDED as TASK_ENDED
 from tfdeploy.shared.records import FAILED, LOST, SUCCEEDED, TaskReport
 

@@ -49,7 +49,7 @@ FOLDER = "sweep"
 
 
 @dataclass(frozen=True)
-class Watcher:
+class SweepWatcher:
     """`on_start` is called with a RUNNING result before its run starts, `on_result` with each
     result."""
 
@@ -61,7 +61,7 @@ def sweep(
     inventory: Inventory,
     grid: Grid,
     folder: Path,
-    watcher: Watcher = Watcher(),
+    watcher: SweepWatcher = SweepWatcher(),
     *,
     accept_new: bool = False,
 ) -> Sweep:
@@ -126,7 +126,7 @@ class CellRunner:
     A cell that failed, or ended before its time, is not repeated by the same sweep.
     """
 
-    def __init__(self, runs: CellRuns, record: SweepRecord, watcher: Watcher) -> None:
+    def __init__(self, runs: CellRuns, record: SweepRecord, watcher: SweepWatcher) -> None:
         self._runs, self._record, self._watcher = runs, record, watcher
         self._given_up: set[Cell] = set()
 

@@ -16,9 +16,9 @@ from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.init.environment import Requirements
+    from tfdeploy.init.environment import FoundRequirements
     from tfdeploy.init.machine import Machine
-    from tfdeploy.init.placement import Placement
+    from tfdeploy.init.placement import ProposedPlacement
     from tfdeploy.init.program import Program
     from tfdeploy.init.strategy import Recognized
 
@@ -55,10 +55,10 @@ class Proposal:
     program: Program
     recognized: Recognized
     machines: Sequence[Machine]
-    placement: Placement
+    placement: ProposedPlacement
     left_out: Mapping[str, str]
     ssh_config: str = ""
-    requirements: Requirements | None = None
+    requirements: FoundRequirements | None = None
 
 
 def write(proposal: Proposal) -> str:

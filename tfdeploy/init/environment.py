@@ -19,7 +19,7 @@ MAX_COLUMNS = 88
 
 
 @dataclass(frozen=True)
-class Requirements:
+class FoundRequirements:
     """What hosts.toml has under `requirements`: a file of the project, or a list of packages.
     `unpinned` says why the list has no versions."""
 
@@ -40,7 +40,7 @@ def reason(packages: Sequence[str], machines: Sequence[Machine]) -> str:
     return f"{escape_line(found)}: tfdeploy installs the packages of [env]" if found else ""
 
 
-def table(requirements: Requirements) -> str:
+def table(requirements: FoundRequirements) -> str:
     """Return the table."""
     value = requirements.value
     line = f"requirements = {_json(value if isinstance(value, str) else list(value))}"

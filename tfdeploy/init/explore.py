@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.init.program import Program
-    from tfdeploy.shared.protocol.preflight import HostFacts, MachineFacts, PythonFound
+    from tfdeploy.shared.protocol.preflight import MachineFacts, PythonFound, SurveyAnswer
 
 EXPLORE_S = 180.0
 SURVEY_S = 240.0  # an import of TensorFlow, and a GPU driver may hang
@@ -46,7 +46,7 @@ def explore(
     pythons = {h: f.pythons for h, f in facts.items() if not isinstance(f, TfdeployError)}
     usual = count_pythons(pythons.values())
 
-    def confirm(agent: Agent) -> tuple[Machine, HostFacts]:
+    def confirm(agent: Agent) -> tuple[Machine, SurveyAnswer]:
         known = facts[agent.host]
         if isinstance(known, TfdeployError):
             raise known
@@ -96,14 +96,14 @@ def _confirm(
     facts: MachineFacts,
     usual: Mapping[tuple[str, str], int],
     statements: list[Statement],
-) -> tuple[Machine, HostFacts]:
+) -> tuple[Machine, SurveyAnswer]:
     """Import TensorFlow, and what `statements` import, with the Pythons of a host, the best first,
     until one sees all GPUs. Return the one that sees the most, or of equal ones the first."""
     ranked = rank_pythons(facts.pythons, usual)[:MAX_IMPORTS]
     has_default = any(python.path == DEFAULT_PYTHON for python in facts.pythons)
     without = DEFAULT_PYTHON if has_default else host.python
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
-    tried: list[tuple[str, HostFacts]] = []
+    tried: list[tuple[str, SurveyAnswer]] = []
     for path in [python.path for python in ranked] or [without]:
         survey = Survey(path, {}, gpus, [TENSORFLOW], {}, statements=statements)
         tried.append((path, agent.ask(survey, SURVEY_S)))
@@ -117,7 +117,7 @@ def _confirm(
     return _machine(host, facts, without, found, error), found
 
 
-def _tensorflow(survey: HostFacts) -> ImportFacts:
+def _tensorflow(survey: SurveyAnswer) -> ImportFacts:
     return survey.imports.get(TENSORFLOW, ImportFacts(error="the host did not import it"))
 
 
@@ -126,7 +126,7 @@ def _quality(found: ImportFacts) -> tuple[bool, int]:
 
 
 def _machine(
-    host: Host, facts: MachineFacts, python: str, survey: HostFacts, import_error: str = ""
+    host: Host, facts: MachineFacts, python: str, survey: SurveyAnswer, import_error: str = ""
 ) -> Machine:
     versions = {each.path: each.version for each in facts.pythons}
     return Machine(
@@ -147,7 +147,7 @@ def _machine(
     )
 
 
-def _missing(survey: HostFacts, program: Program) -> tuple[str, ...]:
+def _missing(survey: SurveyAnswer, program: Program) -> tuple[str, ...]:
     """Return the packages of the program that a host lacks."""
     names = (
         packages.missing(program.files, each.file, each.line, each.missing)

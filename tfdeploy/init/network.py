@@ -43,7 +43,7 @@ class HostNetwork:
 
 
 @dataclass(frozen=True)
-class OpenPorts:
+class FirstPorts:
     """The ports that a host has opened, and the value of `ports` for them. They stay open as long
     as `stream` is."""
 
@@ -102,7 +102,7 @@ def _find_network(
     }
 
 
-def _open_ports(agent: Agent, count: int, ranges: Sequence[int], streams: ExitStack) -> OpenPorts:
+def _open_ports(agent: Agent, count: int, ranges: Sequence[int], streams: ExitStack) -> FirstPorts:
     """Have a host open its ports: those of the first range in which they are free. They stay open
     until `streams` is closed."""
     for first in ranges:
@@ -113,7 +113,7 @@ def _open_ports(agent: Agent, count: int, ranges: Sequence[int], streams: ExitSt
         if not opened.taken:
             streams.callback(answers.close)
             span = f"{first}-{first + RANGE_LENGTH - 1}" if first else AUTO
-            return OpenPorts(stream, span, tuple(opened.open.values()))
+            return FirstPorts(stream, span, tuple(opened.open.values()))
         answers.close()
     raise AgentError(agent.host, "it has no free ports")
 

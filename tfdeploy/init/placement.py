@@ -23,14 +23,14 @@ NO_ROOM = "1 worker: the script lists the addresses of its cluster, with no othe
 
 
 @dataclass(frozen=True)
-class Placement:
+class ProposedPlacement:
     """The keys for tasks and GPUs of each host, by its name, and sentences that say why."""
 
     keys: Mapping[str, Keys]
     reasons: tuple[str, ...] = ()
 
 
-def place(tasks: str, machines: Sequence[Machine], most_workers: int = 0) -> Placement:
+def place(tasks: str, machines: Sequence[Machine], most_workers: int = 0) -> ProposedPlacement:
     """Return where the `tasks` that a script needs should run; see init/strategy.py for them, and
     for `most_workers`."""
     if tasks in (strategy.ONE, strategy.ONE_WITH_ALL_GPUS):
@@ -42,11 +42,11 @@ def place(tasks: str, machines: Sequence[Machine], most_workers: int = 0) -> Pla
     keys = {m.name: _worker_keys(tasks, m) for m in with_gpus or without}
     if len(machines) == 1 and without:
         workers = keys[machines[0].name]["workers"] = _workers_to_try(most_workers)
-        return Placement(keys, (TO_TRY if workers > 1 else NO_ROOM,))
+        return ProposedPlacement(keys, (TO_TRY if workers > 1 else NO_ROOM,))
     spare = without if with_gpus else []
     reasons = (f"{_names(spare)}: spare, no GPU; the slowest worker sets the pace",)
     keys |= {machine.name: {"spare": True} for machine in spare}
-    return Placement(keys, reasons if spare else ())
+    return ProposedPlacement(keys, reasons if spare else ())
 
 
 def task_count(keys: Keys) -> int:
@@ -56,17 +56,17 @@ def task_count(keys: Keys) -> int:
     return int(workers + keys.get("ps", 0) + keys.get("chief", False))
 
 
-def _place_one(tasks: str, machines: Sequence[Machine]) -> Placement:
+def _place_one(tasks: str, machines: Sequence[Machine]) -> ProposedPlacement:
     """Place one worker on the machine with the most GPUs, memory and CPUs."""
     best = max(machines, key=lambda m: (len(m.gpus), m.memory_bytes, m.cpus))
     others = [machine for machine in machines if machine is not best]
     keys = {best.name: _worker_keys(tasks, best)}
     keys |= {m.name: {**_gpu_count(m), "spare": True} for m in others}
     if not others:
-        return Placement(keys)
+        return ProposedPlacement(keys)
     has_most = "has the most GPUs" if best.gpus else "has the most memory"
     reason = f"{best.name} {has_most} and runs the worker; {_names(others)}: spare"
-    return Placement(keys, (reason,))
+    return ProposedPlacement(keys, (reason,))
 
 
 def _worker_keys(tasks: str, machine: Machine) -> Keys:
@@ -87,7 +87,7 @@ def _workers_to_try(most_workers: int) -> int:
 
 def _place_ps(
     tasks: str, with_gpus: list[Machine], without: list[Machine], most_workers: int
-) -> Placement:
+) -> ProposedPlacement:
     """Place ps on machines without GPUs, if others have some; else beside the first workers."""
     workers = with_gpus or without
     keys = {machine.name: _worker_keys(tasks, machine) for machine in workers}
@@ -105,7 +105,7 @@ def _place_ps(
     keys |= {machine.name: {"spare": True} for machine in spare}
     reasons = _ps_reasons(ps, first, spare, len(workers))
     no_room = most_workers == 1 and TO_TRY in reasons
-    return Placement(keys, (NO_ROOM,) if no_room else reasons)
+    return ProposedPlacement(keys, (NO_ROOM,) if no_room else reasons)
 
 
 def _ps_reasons(

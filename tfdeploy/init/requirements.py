@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.environments import packages, pins, spec, tensorflow_rule, wheelhouse
 from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.init import environment
-from tfdeploy.init.environment import Requirements
+from tfdeploy.init.environment import FoundRequirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,18 +21,18 @@ LEGACY_KERAS = "tf_keras"
 
 def choose(
     program: Program, machines: Sequence[Machine], *, legacy_keras: bool
-) -> Requirements | None:
+) -> FoundRequirements | None:
     """Return the requirements for these machines; None if they have all that the program needs."""
     if not environment.reason(program.packages, machines):
         return None
     if program.requirements:
-        return Requirements(program.requirements)
+        return FoundRequirements(program.requirements)
     names = (*program.packages, *((LEGACY_KERAS,) if legacy_keras else ()))
     hosts = [(_platform(machine), bool(machine.gpus)) for machine in machines]
     try:
-        return Requirements(tuple(pins.pin(names, hosts)))
+        return FoundRequirements(tuple(pins.pin(names, hosts)))
     except wheelhouse.NoWheels as reason:
-        return Requirements(names, str(reason))
+        return FoundRequirements(names, str(reason))
 
 
 def lacking(
@@ -58,6 +58,6 @@ def lacking(
             yield TfdeployError(f"{words}{each.line}", f"add to {program.requirements}: {name}")
 
 
-def _platform(machine: Machine) -> wheelhouse.Target:
+def _platform(machine: Machine) -> wheelhouse.WheelTarget:
     python = ".".join(machine.python_version.split(".")[:2])
-    return wheelhouse.Target(python, machine.architecture, machine.libc)
+    return wheelhouse.WheelTarget(python, machine.architecture, machine.libc)

@@ -15,14 +15,14 @@ from tfdeploy.output.disk_output import DiskOutput
 from tfdeploy.output.experiment_output import ExperimentOutput
 from tfdeploy.output.plan_output import PlanOutput
 from tfdeploy.output.results_output import ResultsOutput
-from tfdeploy.output.run_events import RunEvents
+from tfdeploy.output.run_events import RunOutput
 from tfdeploy.output.status_output import StatusOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Console(PlanOutput, RunEvents, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput):
+class Console(PlanOutput, RunOutput, StatusOutput, ResultsOutput, DiskOutput, ExperimentOutput):
     """Text for people: on standard output, or on standard error if that holds JSON."""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, Spread
+    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, RunSpread
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
@@ -211,7 +211,7 @@ def _reached_cells(prefix: str, reached: Reached | None) -> dict[str, str]:
     return {f"{prefix}LAST": last, f"{prefix}BEST": best}
 
 
-def _spread_text(spread: Spread) -> str:
+def _spread_text(spread: RunSpread) -> str:
     if spread.low == spread.high:
         return f"{spread.median:.4g}"
     return f"{spread.median:.4g} ({spread.low:.4g} to {spread.high:.4g})"

@@ -32,7 +32,7 @@ ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups
 
 
-class RunEvents(LogTerminal):
+class RunOutput(LogTerminal):
     def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
         super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._reports = Batch(self._print_reports, SINGLE_REPORTS)

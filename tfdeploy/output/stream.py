@@ -27,7 +27,7 @@ GAP = "  "  # between the columns of a table
 MAX_TABLE_WIDTH = 500  # Rich cuts the cells of wider tables
 
 
-class Stream:
+class TextStream:
     """Standard output or standard error; a quiet one prints nothing."""
 
     def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:

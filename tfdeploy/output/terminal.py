@@ -16,7 +16,7 @@ from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_log_line
 from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
-from tfdeploy.output.stream import Stream
+from tfdeploy.output.stream import TextStream
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Terminal:
 
     def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
         self.is_quiet = is_quiet
-        self._out = Stream(stderr=for_json)
-        self._err = Stream(stderr=True)
+        self._out = TextStream(stderr=for_json)
+        self._err = TextStream(stderr=True)
         self._lock = threading.RLock()  # batches of events are printed by threads of their own
 
     def flush(self) -> None:
@@ -83,10 +83,10 @@ class Terminal:
             self._err.print(line)
 
     @property
-    def _progress_stream(self) -> Stream:
+    def _progress_stream(self) -> TextStream:
         """Where progress is shown: on the terminal if there is one, never in a file of results."""
         if self.is_quiet:
-            return Stream(quiet=True)
+            return TextStream(quiet=True)
         return self._out if self._out.is_terminal else self._err
 
     def _spinner(self, text: str) -> AbstractContextManager[object]:

@@ -14,7 +14,14 @@ from tfdeploy.planning.exec_limit import refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import PEER_ERRORS, HeartbeatSettings, Launch, Notify, Outputs, Policy
+from tfdeploy.shared.records import (
+    PEER_ERRORS,
+    HeartbeatSettings,
+    Launch,
+    Notification,
+    OutputSelection,
+    Policy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -180,9 +187,11 @@ def _launch(
     )
 
 
-def _notify(inventory: Inventory, plan: Plan, placement: Placement, names: RunNames) -> Notify:
+def _notify(
+    inventory: Inventory, plan: Plan, placement: Placement, names: RunNames
+) -> Notification:
     is_chief = placement == plan.chief
-    return notify(inventory, plan, names.run, names.name) if is_chief else Notify()
+    return notify(inventory, plan, names.run, names.name) if is_chief else Notification()
 
 
 def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:
@@ -195,7 +204,7 @@ def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:
     return Policy(**{**values, "exits": exits})
 
 
-def _outputs(training: Training, plan: Plan, placement: Placement) -> Outputs:
+def _outputs(training: Training, plan: Plan, placement: Placement) -> OutputSelection:
     job, is_chief = placement.task.job, placement == plan.chief
     entries = training.outputs_of(job, is_chief=is_chief)
     patterns = [entry for entry in entries if not entry.startswith("/")]
@@ -204,9 +213,9 @@ def _outputs(training: Training, plan: Plan, placement: Placement) -> Outputs:
     expressions = gitignore.to_expressions(training.key_path(job, "outputs"), patterns)
     is_copied = training.replicas or _host_of_remote_evaluator(training, plan)
     if not is_chief or not is_copied:
-        return Outputs(expressions, folders)
+        return OutputSelection(expressions, folders)
     copied_from = "" if training.replicas else posixpath.normpath(training.checkpoint_dir)
-    return Outputs(expressions, folders, training.outputs_limit_mb * MB, copied_from)
+    return OutputSelection(expressions, folders, training.outputs_limit_mb * MB, copied_from)
 
 
 def _argv(

@@ -18,12 +18,12 @@ FIELD = re.compile(r"\{(\w+)\}")
 DEFAULT_FILE = "hosts.toml"
 
 
-def notify(inventory: Inventory, plan: Plan, run: str, name: str) -> records.Notify:
+def notify(inventory: Inventory, plan: Plan, run: str, name: str) -> records.Notification:
     """Return the order for the chief of the run with this id and name. Raises PlanError if a URL
     has a {NAME} that is not one of training.secrets."""
     file = inventory.file.name
     hosts = "" if file == DEFAULT_FILE else f"--hosts {shlex.quote(file)} "
-    return records.Notify(
+    return records.Notification(
         on_end=_target(inventory, plan, "on_end"),
         on_failure=_target(inventory, plan, "on_failure"),
         hosts={str(p.task): p.host for p in plan.placements},

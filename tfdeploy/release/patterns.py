@@ -51,7 +51,7 @@ class Pattern(NamedTuple):
         return self.regex.pattern + (SLASH if self.only_folders else r"(?:/|\Z)")
 
 
-class Invalid(ValueError):
+class InvalidPattern(ValueError):
     """A pattern that matches nothing, such as one with a class that is not closed."""
 
 
@@ -64,7 +64,7 @@ def translate(line: str) -> Pattern | None:
     path = rest.removesuffix(SLASH)
     try:
         expression = _of_path(path.removeprefix(SLASH)) if SLASH in path else _of_name(path)
-    except Invalid:
+    except InvalidPattern:
         return None
     return Pattern(rest == text, rest != path, re.compile(expression))
 
@@ -79,7 +79,7 @@ def _without_spaces_at_the_end(line: str) -> str:
 def _of_name(name: str) -> str:
     """Return the expression for a name in any folder: here `**` is a star."""
     if not name:
-        raise Invalid(name)
+        raise InvalidPattern(name)
     return ANY_FOLDERS + _name(list(_tokens(name)), count())
 
 
@@ -130,7 +130,7 @@ def _keep_first(expression: str, numbers: Iterator[int]) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield stars, slashes, and an expression for each other character. Raises Invalid."""
+    """Yield stars, slashes, and an expression for each other character. Raises InvalidPattern."""
     at = 0
     while at < len(text):
         char = text[at]
@@ -149,16 +149,16 @@ def _tokens(text: str) -> Iterator[str]:
 
 def _character(text: str, at: int) -> tuple[str, int]:
     """Return the character at a position, without its backslash, and the position after it.
-    Raises Invalid if there is none."""
+    Raises InvalidPattern if there is none."""
     at += text.startswith("\\", at)
     if at >= len(text):
-        raise Invalid(text)
+        raise InvalidPattern(text)
     return text[at], at + 1
 
 
 def _class(text: str, at: int) -> tuple[str, int]:
     """Return the expression for a class such as [a-c], whose members start at a position, and the
-    position after it. Raises Invalid if it is not closed."""
+    position after it. Raises InvalidPattern if it is not closed."""
     negated = text.startswith(("!", "^"), at)
     at += negated
     members, start = list[str](), at
@@ -166,7 +166,7 @@ def _class(text: str, at: int) -> tuple[str, int]:
         name = re.compile(r"\[:([^\]]*):\]").match(text, at)
         if name:
             if name[1] not in CLASSES:
-                raise Invalid(text)
+                raise InvalidPattern(text)
             members.append(CLASSES[name[1]])
             at = name.end()
             continue

@@ -33,8 +33,7 @@ from tfdeploy.results.run_folder import (
     write_state,
 )
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import Checkpoint as PinnedCheckpoint
-from tfdeploy.shared.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
+from tfdeploy.shared.protocol.outputs import HeldCheckpoint, Linked, Pin, PinAnswer, Pinned, Unpin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -144,12 +143,12 @@ class Arrival:
         """Write the small files."""
         self.large.update(self._fetch.receive())
 
-    def complete(self, checkpoint: PinnedCheckpoint) -> None:
+    def complete(self, checkpoint: HeldCheckpoint) -> None:
         """Wait until the large files of a checkpoint are here. Raises as `HeldFiles.fetch` does."""
         wanted = [name for name in self._missing[checkpoint.name] if name in self.large]
         self._held.complete(self._pinned.pin, {name: self._expected[name] for name in wanted})
 
-    def install(self, checkpoint: PinnedCheckpoint) -> None:
+    def install(self, checkpoint: HeldCheckpoint) -> None:
         """Verify the files of a checkpoint, then move them into checkpoints/. Raises
         TransferFailed if a file differs.
 
@@ -163,7 +162,7 @@ class Arrival:
         newest = self._pinned.checkpoints[0].name
         install(self._held.folder, self._folder, missing, times, newest)
 
-    def _lacking(self, checkpoint: PinnedCheckpoint) -> list[str]:
+    def _lacking(self, checkpoint: HeldCheckpoint) -> list[str]:
         """Return the files of a checkpoint that differ on the controller, and its index."""
         names = [file.path for file in checkpoint.files if difference(self._folder, file)]
         index = f"{checkpoint.name}{state_file.INDEX}"
@@ -193,7 +192,7 @@ def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
         write_state(folder, newest.name)
 
 
-def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) -> None:
+def validate_checkpoints(agent: Agent, checkpoints: Sequence[HeldCheckpoint]) -> None:
     """Raise AgentError unless each is a complete set of plain file names with sizes.
 
     A host could otherwise have files written outside of the folder that is meant for them.
@@ -259,6 +258,6 @@ def _size(folder: OwnFolder, name: str) -> int | None:
     return info.st_size if info else None
 
 
-def _parse(checkpoint: PinnedCheckpoint) -> Checkpoint:
+def _parse(checkpoint: HeldCheckpoint) -> Checkpoint:
     files = tuple(file.path for file in checkpoint.files)
     return Checkpoint(checkpoint.name, checkpoint.step, files, checkpoint.verified)

@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.outputs import CheckpointCopy as HeldCopy
-    from tfdeploy.shared.protocol.outputs import HashedFile
+    from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 
 CONTROLLER = ""
 ON_THE_WAY = ".handover"

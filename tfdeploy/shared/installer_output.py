@@ -36,7 +36,7 @@ class Failed(Exception):
         return error_words(self.lines) or "exit {}, and it printed nothing".format(self.code)
 
 
-class Progress:
+class InstallerProgress:
     """What an installer does now, as `text`, from the lines that it prints."""
 
     def __init__(self) -> None:

@@ -96,7 +96,7 @@ class HeartbeatSettings(Record):
         return replace(self, task=task, secret=self.secret_of(task))
 
 
-class Outputs(Record):
+class OutputSelection(Record):
     """Which files of a task the controller collects.
 
     `patterns` are [includes, regular expression] pairs for paths relative to the task's directory;
@@ -111,7 +111,7 @@ class Outputs(Record):
     copied_from: str = ""
 
 
-class Notify(Record):
+class Notification(Record):
     """What the chief's supervisor does at the end of the run: [notify] in hosts.toml.
 
     `on_end` is for every end, `on_failure` for failures: a command that gets the run's summary on
@@ -186,9 +186,9 @@ class Launch(Record):
     name: str = ""
     network: str = OPEN
     secrets: Dict[str, str] = field(default_factory=dict)
-    outputs: Outputs = field(default_factory=Outputs, kind=Outputs)
+    outputs: OutputSelection = field(default_factory=OutputSelection, kind=OutputSelection)
     environment: str = ""
-    notify: Notify = field(default_factory=Notify, kind=Notify)
+    notify: Notification = field(default_factory=Notification, kind=Notification)
     age_s: float = 0.0
 
     @property

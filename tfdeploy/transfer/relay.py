@@ -31,7 +31,7 @@ FETCH_TIMEOUT_S = 86_400.0  # the agent itself gives up when no data arrives
 
 
 @dataclass(frozen=True)
-class Share:
+class SharingHost:
     """A host that serves the release on this port until the session is closed."""
 
     session: Session
@@ -50,7 +50,7 @@ class Relay:
         self._busy_sources = 0
         self._controller_sends = False
         self._controller_slots = threading.Semaphore(CONTROLLER_SENDS)
-        self._shares: dict[str, Share] = {}
+        self._shares: dict[str, SharingHost] = {}
         self._share_locks = {host.name: threading.Lock() for host in inventory.hosts}
         self._closed = False
 
@@ -126,7 +126,7 @@ class Relay:
         request = Fetch(**self._request, address=address, port=share.port, identity=self._identity)
         return not agent.ask(request, FETCH_TIMEOUT_S).wrong
 
-    def _start_share(self, source: Agent) -> Share:
+    def _start_share(self, source: Agent) -> SharingHost:
         """Start to serve the release on a host, in a session that is used for nothing else."""
         host = self._inventory.host(source.host)
         # Tasks take the first ports of a host, so the last ones are the most likely to be free.
@@ -134,7 +134,7 @@ class Relay:
         request = query(ShareRelease(**self._request, ports=ports, identity=self._identity))
         session, answer = source.begin(request, SHARE_TIMEOUT_S)
         port = answer.get("port", 0)
-        share = Share(session, port if isinstance(port, int) else 0)
+        share = SharingHost(session, port if isinstance(port, int) else 0)
         with self._changed:
             if self._closed or not share.port:
                 session.close()

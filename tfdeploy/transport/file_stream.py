@@ -41,7 +41,7 @@ SEND = (
 )
 
 
-class FileStream:
+class SshFileStream:
     """What a host sends of files, one after the other. `is_dropped` says whether its messages mean
     that sshd dropped the handshake: then it is tried again."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import TOO_MUCH, OnProgress, ignore_progress
-from tfdeploy.transport.file_stream import SEND, FileStream
+from tfdeploy.transport.file_stream import SEND, SshFileStream
 from tfdeploy.transport.process_stream import ProcessStream
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class LocalTransport:
             raise TransferFailed(self.host, TOO_MUCH)
         self._copy(folder, dest, regular, on_progress)
 
-    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
-        return FileStream(self.host, ["sh", "-c", SEND, "sh", source], files)
+    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> SshFileStream:
+        return SshFileStream(self.host, ["sh", "-c", SEND, "sh", source], files)
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import TransferFailed
 from tfdeploy.transport import TOO_MUCH, ignore_progress
 from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
-from tfdeploy.transport.file_stream import SEND, FileStream
+from tfdeploy.transport.file_stream import SEND, SshFileStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,11 +126,11 @@ class RsyncTransfers:
         ssh, options = self.transfer_command(), REGULAR_ONLY
         transfer(self.host, ssh, remote, _content_of(dest), files, options, on_progress, max_bytes)
 
-    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
+    def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> SshFileStream:
         """As the contract says; not with rsync, which would compute checksums of its own."""
         remote = shlex.join(["sh", "-c", SEND, "sh", source])
         command = [*self.transfer_command(), *ALIVE, "--", self.host, remote]
-        return FileStream(self.host, command, files, lambda text: bool(DROPPED.search(text)))
+        return SshFileStream(self.host, command, files, lambda text: bool(DROPPED.search(text)))
 
 
 def transfer(

@@ -18,7 +18,7 @@ from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.events_and_logs import pull_files
 from tfdeploy.results.fetch import FileFetch
-from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile
+from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint
 from tfdeploy.transport.local import LocalTransport
 
 FILES = ["a.log", "sub/b"]
@@ -197,7 +197,7 @@ def test_a_host_that_sends_more_than_the_budget_is_refused(agent, tmp_path, monk
 )
 def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
     for checkpoint, file in ((name, "model.index"), ("model", name)):
-        found = Checkpoint(checkpoint, 1, True, [HashedFile(file, 1, "ab")])
+        found = HeldCheckpoint(checkpoint, 1, True, [HashedFile(file, 1, "ab")])
         with pytest.raises(AgentError, match="refused"):
             validate_checkpoints(SimpleNamespace(host="one"), [found])
     with pytest.raises(AgentError, match="refused"):

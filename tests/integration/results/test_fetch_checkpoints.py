@@ -27,7 +27,7 @@ from tfdeploy.results import fetch as files
 from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.shared import state_file
 from tfdeploy.shared.hashing import sha256
-from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile, Pin, Pinned
+from tfdeploy.shared.protocol.outputs import HashedFile, HeldCheckpoint, Pin, Pinned
 from tfdeploy.transport.file_stream import SILENCE_S
 from tfdeploy.transport.local import LocalTransport
 
@@ -59,7 +59,7 @@ def save_good(saves, step, shards=1, keep=()):
     save(saves, step, shards, keep)
     names = state_file.file_set([file.name for file in saves.iterdir()], f"model.ckpt-{step}")
     files = [HashedFile(n, (saves / n).stat().st_size, sha256(str(saves / n))) for n in names]
-    known = Checkpoint(f"model.ckpt-{step}", step, verified=True, files=files)
+    known = HeldCheckpoint(f"model.ckpt-{step}", step, verified=True, files=files)
     verify.remember_verified(str(saves.parents[2] / "verified.json"), [known])
 
 
@@ -199,7 +199,7 @@ def test_the_early_fetch_of_a_bad_checkpoint_ends_before_another_is_fetched(home
     early = HeldFiles(agent, OwnFolder.at(incoming))
     early.begin(str(tmp_path), {"bad.data": 1 << 30})
     files = [HashedFile("good.index", 1, "ab"), HashedFile("good.data-00000-of-00001", 1, "ab")]
-    good = Checkpoint("good", 1, verified=True, files=files)
+    good = HeldCheckpoint("good", 1, verified=True, files=files)
     pinned = Pinned(checkpoint_dir="", pin=str(tmp_path), checkpoints=[good], bad=[])
     with Pipeline(agent) as pipeline:
         arriving = checkpoints.Arrival(pipeline, run, pinned, early)

@@ -11,7 +11,7 @@ from tfdeploy.commands.preflight.host_facts import parse_facts
 from tfdeploy.commands.preflight.port_check import _parse_open_ports
 from tfdeploy.errors import AgentError
 from tfdeploy.shared.protocol.message import Invalid, parse
-from tfdeploy.shared.protocol.preflight import HostFacts, OpenPorts
+from tfdeploy.shared.protocol.preflight import OpenPorts, SurveyAnswer
 
 FACTS = {
     **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},
@@ -31,9 +31,9 @@ FACTS = {
     ],
 )
 def test_invalid_facts_of_a_host_are_refused(change):
-    assert parse(HostFacts, FACTS).version == "3.11.7"
+    assert parse(SurveyAnswer, FACTS).version == "3.11.7"
     with pytest.raises(Invalid):
-        parse(HostFacts, FACTS | change)
+        parse(SurveyAnswer, FACTS | change)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_hosts_with_other_libraries_than_most_are_noted():
         libraries = {"Keras": "3.9", "numpy": "2.1", "CUDA": "12.5", **other}
         python = "3.11.2" if other else "3.12.1"
         found = {"version": "2.21.0", "python": python, "libraries": libraries}
-        answer = parse(HostFacts, {**FACTS, "imports": {"tensorflow": found}})
+        answer = parse(SurveyAnswer, {**FACTS, "imports": {"tensorflow": found}})
         facts.append(parse_facts(name, answer, 0.0))
     result = CheckResult(tuple(facts))
     _check_versions(result)
@@ -73,7 +73,7 @@ def test_hosts_with_other_libraries_than_most_are_noted():
     ],
 )
 def test_a_wrong_clock_is_noted(ahead_s, expected):
-    found = _wrong_clock(parse_facts("h", parse(HostFacts, FACTS | {"time": ahead_s}), 0.0))
+    found = _wrong_clock(parse_facts("h", parse(SurveyAnswer, FACTS | {"time": ahead_s}), 0.0))
     assert [str(note).splitlines()[0] for note in found] == expected
 
 
@@ -82,5 +82,5 @@ def test_a_wrong_clock_is_noted(ahead_s, expected):
     [(10**9, ["h: only 1.0 GB are free on the disk of its directory"]), (2 * 10**9, [])],
 )
 def test_a_nearly_full_disk_is_noted(free, expected):
-    found = _full_disk(parse_facts("h", parse(HostFacts, FACTS | {"free_bytes": free}), 0.0))
+    found = _full_disk(parse_facts("h", parse(SurveyAnswer, FACTS | {"free_bytes": free}), 0.0))
     assert [str(note).splitlines()[0] for note in found] == expected

@@ -8,11 +8,11 @@ import pytest
 
 from tfdeploy.environments import installation, wheelhouse
 from tfdeploy.environments.spec import EnvironmentSpec
-from tfdeploy.environments.wheelhouse import NoWheels, Target
+from tfdeploy.environments.wheelhouse import NoWheels, WheelTarget
 
 
 def test_wheels_for_an_older_libc_are_accepted_the_newest_first():
-    names = wheelhouse._pip_platforms(Target("3.11", "x86_64", "glibc 2.18"))
+    names = wheelhouse._pip_platforms(WheelTarget("3.11", "x86_64", "glibc 2.18"))
     assert names[:4] == [
         "manylinux_2_18_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64",
         "manylinux_2_16_x86_64",
@@ -30,7 +30,7 @@ def test_wheels_for_an_older_libc_are_accepted_the_newest_first():
     ],
 )
 def test_versions_are_chosen_for_the_platform_of_the_host(machine, libc, platform):
-    assert wheelhouse._uv_platform(Target("3.11", machine, libc)) == platform
+    assert wheelhouse._uv_platform(WheelTarget("3.11", machine, libc)) == platform
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_versions_are_chosen_for_the_platform_of_the_host(machine, libc, platfor
 )
 def test_an_unknown_platform_is_refused(tmp_path, python, machine):
     with pytest.raises(NoWheels, match="knows no wheels"):
-        wheelhouse.download(spec("numpy"), Target(python, machine, "glibc 2.36"), tmp_path)
+        wheelhouse.download(spec("numpy"), WheelTarget(python, machine, "glibc 2.36"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,9 @@ def test_an_unknown_platform_is_refused(tmp_path, python, machine):
 )  # fmt: skip
 def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tmp_path, line):
     with pytest.raises(NoWheels, match="means a file or a variable of the host"):
-        wheelhouse.download(spec("numpy", line), Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+        wheelhouse.download(
+            spec("numpy", line), WheelTarget("3.11", "x86_64", "glibc 2.36"), tmp_path
+        )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,9 @@ def test_files_and_variables_of_the_host_are_not_looked_for_on_the_controller(tm
 )  # fmt: skip
 def test_source_code_is_never_built_on_the_controller(tmp_path, line):
     with pytest.raises(NoWheels, match="it uses only wheels"):
-        wheelhouse.download(spec("numpy", line), Target("3.11", "x86_64", "glibc 2.36"), tmp_path)
+        wheelhouse.download(
+            spec("numpy", line), WheelTarget("3.11", "x86_64", "glibc 2.36"), tmp_path
+        )
 
 
 @pytest.mark.parametrize(
@@ -102,13 +106,13 @@ def test_without_uv_the_command_that_installs_it_is_the_reason(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NoWheels, match=r"^it has no uv, .* add env$"):
-        wheelhouse.versions(["numpy"], Target("3.11", "x86_64", "glibc 2.36"))
+        wheelhouse.versions(["numpy"], WheelTarget("3.11", "x86_64", "glibc 2.36"))
     assert wheelhouse.uv_release("x86_64", "glibc 2.36") is None
 
 
 def test_without_pip_the_command_that_installs_it_is_the_reason(tmp_path, without_extra):
     with pytest.raises(NoWheels, match=r"^it has no pip, .* add env$"):
-        wheelhouse._download(Target("3.11", "x86_64", "glibc 2.36"), tmp_path, tmp_path, print)
+        wheelhouse._download(WheelTarget("3.11", "x86_64", "glibc 2.36"), tmp_path, tmp_path, print)
 
 
 def test_uv_of_path_is_used_here_and_sent_to_no_host(tmp_path, monkeypatch, without_extra):

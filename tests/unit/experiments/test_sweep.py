@@ -18,7 +18,7 @@ from tfdeploy.experiments.speed.results import (
     Sweep,
 )
 from tfdeploy.experiments.speedup_plot import PICTURE, draw, panel
-from tfdeploy.experiments.sweep import CellRunner, Watcher
+from tfdeploy.experiments.sweep import CellRunner, SweepWatcher
 
 ONE, TWO = Cell(1, 1), Cell(2, 1)
 TERMS = {"project": "p"}
@@ -61,15 +61,15 @@ def record(tmp_path):
 
 @pytest.fixture
 def runner(runs, record):
-    return CellRunner(runs, record, Watcher())
+    return CellRunner(runs, record, SweepWatcher())
 
 
 def test_a_measured_run_is_deleted_from_the_hosts_and_a_failed_one_stays(runs, record):
     runs.result = Result(ONE, runs.run.id, FAILED, "it failed")
-    CellRunner(runs, record, Watcher()).measure(ONE, 1, INTENT)
+    CellRunner(runs, record, SweepWatcher()).measure(ONE, 1, INTENT)
     assert runs.actions == []
     runs.result = Result(ONE, "second", MEASURED, "", Rate(1.0, 1.0))
-    CellRunner(runs, record, Watcher()).measure(ONE, 1, INTENT)
+    CellRunner(runs, record, SweepWatcher()).measure(ONE, 1, INTENT)
     assert runs.actions == [("remove", runs.run.id), ("remove", "second")]
 
 
@@ -86,11 +86,11 @@ def test_each_repeat_of_a_cell_is_measured_once_and_recorded_with_its_hosts(runn
 @pytest.mark.parametrize("outcome", [FAILED, ENDED])
 def test_a_cell_that_was_not_measured_is_not_repeated_by_the_same_sweep(runs, record, outcome):
     runs.result = Result(ONE, "r", outcome, "a reason", Rate(1.0, 1.0))
-    runner = CellRunner(runs, record, Watcher())
+    runner = CellRunner(runs, record, SweepWatcher())
     for repeat in (1, 2):
         runner.measure(ONE, repeat, INTENT)
     assert list(record.sweep.results) == [(ONE, 1)]
-    CellRunner(runs, record, Watcher()).measure(ONE, 2, INTENT)
+    CellRunner(runs, record, SweepWatcher()).measure(ONE, 2, INTENT)
     assert list(record.sweep.results) == [(ONE, 1), (ONE, 2)]
 
 

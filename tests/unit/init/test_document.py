@@ -10,7 +10,7 @@ import pytest
 from tfdeploy.config import inventory
 from tfdeploy.init import document, environment
 from tfdeploy.init.document import Proposal
-from tfdeploy.init.environment import Requirements
+from tfdeploy.init.environment import FoundRequirements
 from tfdeploy.init.placement import place
 from tfdeploy.init.program import Program
 from tfdeploy.init.strategy import recognize
@@ -161,14 +161,14 @@ def test_an_ssh_config_is_named():
 @pytest.mark.parametrize(
     ("requirements", "table"),
     [
-        (Requirements("requirements.txt"), 'requirements = "requirements.txt"\n'),
-        (Requirements(("tensorflow==2.21",)), 'requirements = ["tensorflow==2.21"]\n'),
+        (FoundRequirements("requirements.txt"), 'requirements = "requirements.txt"\n'),
+        (FoundRequirements(("tensorflow==2.21",)), 'requirements = ["tensorflow==2.21"]\n'),
         (
-            Requirements(("tensorflow",), "no\nnetwork"),
+            FoundRequirements(("tensorflow",), "no\nnetwork"),
             '# without versions: no\\nnetwork\nrequirements = ["tensorflow"]\n',
         ),
         (
-            Requirements(("a" * 40, "b" * 40)),
+            FoundRequirements(("a" * 40, "b" * 40)),
             f'requirements = [\n    "{"a" * 40}",\n    "{"b" * 40}",\n]\n',
         ),
     ],
@@ -191,7 +191,7 @@ def test_the_packages_that_hosts_lack_are_named(machines, reason):
 
 
 def test_the_environment_is_written_with_its_reason():
-    proposal = propose(machine("a", tensorflow=""), requirements=Requirements(("tensorflow",)))
+    proposal = propose(machine("a", tensorflow=""), requirements=FoundRequirements(("tensorflow",)))
     text = document.write(proposal)
     assert "# no Python with TensorFlow on a: tfdeploy installs the packages of [env]\n" in text
     assert loaded(proposal).env.requirements == ("tensorflow",)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tfdeploy
-from tfdeploy.output.stream import MAX_TABLE_WIDTH, Stream
+from tfdeploy.output.stream import MAX_TABLE_WIDTH, TextStream
 
 # Rich also drops or expands control characters; wide characters take two columns of a terminal.
 PRINTABLE, CONTROL = "ab [/]\\:日é👍\u0301…", "\n\t\r\x07\x1b\u202e\udcff"
@@ -32,7 +32,7 @@ def printed(show, *, by_rich):
         environment.delenv("TTY_COMPATIBLE", raising=False)
         if by_rich:
             environment.setenv("TTY_COMPATIBLE", "0")  # Rich decides, and takes it for no terminal
-        stream = Stream()
+        stream = TextStream()
         show(stream)
         assert ("rich" in vars(stream)) == by_rich
     return out.getvalue()
@@ -78,7 +78,7 @@ def test_a_missing_cell_is_empty_and_moves_no_other(capsys, missing):
     columns = ("TASK", "HOST", "STATE")
     cells = {"TASK": "ps:0", "HOST": "cpu-1", "STATE": "READY"}
     rows = [cells, {name: text for name, text in cells.items() if name != missing}]
-    Stream().print_table(columns, rows)
+    TextStream().print_table(columns, rows)
     header, _, line = capsys.readouterr().out.splitlines()
     begins = [header.index(name) for name in columns]
     found = [line[a:b].strip() for a, b in zip(begins, [*begins[1:], None], strict=True)]
@@ -86,7 +86,7 @@ def test_a_missing_cell_is_empty_and_moves_no_other(capsys, missing):
 
 
 def test_a_cell_cannot_look_like_a_row_of_its_own(capsys):
-    Stream().print_table(["RUN", "RESULT"], [{"RUN": "a\nb\x1b[1m", "RESULT": "failed"}])
+    TextStream().print_table(["RUN", "RESULT"], [{"RUN": "a\nb\x1b[1m", "RESULT": "failed"}])
     assert capsys.readouterr().out.splitlines()[1:] == [r"a\nb\x1b[1m  failed"]
 
 
@@ -94,7 +94,7 @@ def test_a_cell_cannot_look_like_a_row_of_its_own(capsys):
 def test_a_wide_table_is_printed_as_by_rich(width):
     table = (("A", "B"), [{"A": "a", "B": "b" * (width - 3)}])
     with redirect_stdout(StringIO()) as plain:
-        Stream().print_table(*table)
+        TextStream().print_table(*table)
     assert plain.getvalue() == printed(lambda stream: stream.print_table(*table), by_rich=True)
 
 
@@ -102,7 +102,7 @@ def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    stream = Stream()
+    stream = TextStream()
     stream.print(("READY", "green"), " ps:0")
     stream.print_table(["STATE"], [{"STATE": ("FAILED", "bold red")}])
     out = capsys.readouterr().out
@@ -111,7 +111,7 @@ def test_a_style_is_shown_on_a_terminal(monkeypatch, capsys):
 
 
 def test_a_quiet_stream_prints_nothing(capsys):
-    stream = Stream(quiet=True)
+    stream = TextStream(quiet=True)
     stream.print("text")
     assert not stream.is_terminal
     assert capsys.readouterr() == ("", "")
@@ -120,18 +120,18 @@ def test_a_quiet_stream_prints_nothing(capsys):
 @pytest.mark.parametrize("replace", [redirect_stdout, redirect_stderr])
 def test_a_stream_that_is_closed_prints_nothing(replace):
     with replace(None):
-        Stream(stderr=replace is redirect_stderr).print("text")
+        TextStream(stderr=replace is redirect_stderr).print("text")
 
 
 def test_a_stream_that_was_closed_during_the_command_prints_nothing():
     closed = StringIO()
     closed.close()
     with redirect_stdout(closed):
-        Stream().print("text")
+        TextStream().print("text")
 
 
 def test_a_character_that_the_locale_lacks_is_escaped():
     written = BytesIO()
     with redirect_stdout(TextIOWrapper(written, encoding="ascii")):
-        Stream().print("naïve \udcff…")
+        TextStream().print("naïve \udcff…")
         assert written.getvalue() == b"na\\xefve \\udcff\\u2026\n"

@@ -9,7 +9,7 @@ from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch, placing
 from tfdeploy.planning.fields import RunNames
-from tfdeploy.shared.records import Notify
+from tfdeploy.shared.records import Notification
 
 HOSTS = '[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1\npython = "/opt/python"\n'
 
@@ -24,8 +24,8 @@ def launches(notify, *, training="", file=FILE):
 
 def test_only_the_chief_notifies():
     made = launches('on_end = "python tell.py"\non_failure = "https://h/x"')
-    assert made["ps:0"].notify == Notify()
-    assert made["worker:0"].notify == Notify(
+    assert made["ps:0"].notify == Notification()
+    assert made["worker:0"].notify == Notification(
         on_end=["/opt/python", "tell.py"],
         on_failure=["https://h/x"],
         hosts={"ps:0": "a", "worker:0": "b"},

@@ -10,7 +10,7 @@ from support.builders import make_plan
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
+from tfdeploy.hosts.pipelines.rounds import RoundPart, run_rounds
 from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import events_and_logs
 from tfdeploy.shared.protocol.outputs import EventFiles
@@ -44,7 +44,9 @@ def make_run(tmp_path, agent):
 
 def fetch_events(pipeline, run):
     placements = run.plan.placements_on("w")
-    parts = [Part(partial(events_and_logs.fetch_events, run=run, placement=p)) for p in placements]
+    parts = [
+        RoundPart(partial(events_and_logs.fetch_events, run=run, placement=p)) for p in placements
+    ]
     run_rounds(pipeline, parts)
     return sum(part.result for part in parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.shared.installer_output import Failed, Progress, clean, error_words
+from tfdeploy.shared.installer_output import Failed, InstallerProgress, clean, error_words
 
 CONFLICT = "Because you require numpy<2 and numpy>2, your requirements are unsatisfiable."
 
@@ -29,7 +29,7 @@ PIP = [
 
 @pytest.mark.parametrize("output", [UV, PIP], ids=["uv", "pip"])
 def test_the_package_that_is_being_downloaded_is_named(output):
-    progress = Progress()
+    progress = InstallerProgress()
     for line, text in output:
         progress.take(line)
         assert progress.text == text

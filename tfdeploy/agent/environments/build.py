@@ -18,7 +18,7 @@ from ..machine import shared_directory
 from ..refusal import Refusal
 from . import cache, installers, lock, marker, program
 from . import uv as uv_program
-from .order import Order
+from .order import BuildOrder
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
@@ -69,7 +69,7 @@ def build(
         if not is_built:
             content = (requirements, constraints, locked, python, setup)
             uv_path, environ = uv_program.find(project, uv)[0], {**os.environ, **env}
-            order = Order(folder, *content, environ, uv_path, _wheels(project, wheels))
+            order = BuildOrder(folder, *content, environ, uv_path, _wheels(project, wheels))
             yield from _build(order, descriptor)
         found = marker.read(folder)
         if found is not None:
@@ -86,7 +86,7 @@ def libc() -> str:
         return ""
 
 
-def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _build(order: BuildOrder, descriptor: int) -> Iterator[BuildReport]:
     """Build; what is not complete at the end is removed."""
     _refuse_to_replace(order.folder)
     try:
@@ -123,7 +123,7 @@ def _refuse_to_replace(folder: str) -> None:
         )
 
 
-def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _create(order: BuildOrder, descriptor: int) -> Iterator[BuildReport]:
     if order.is_locked and not order.uv and not order.wheels:
         raise Refusal("a uv.lock needs uv, which it does not have", "install uv on the host")
     yield BuildStep("creating it")
@@ -138,7 +138,7 @@ def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
         raise Refusal("can't create its environment: {}".format(failed.words), hint) from None
 
 
-def _install(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _install(order: BuildOrder, descriptor: int) -> Iterator[BuildReport]:
     """Raises installer_output.Failed."""
     if order.is_empty:
         return
@@ -151,7 +151,7 @@ def _install(order: Order, descriptor: int) -> Iterator[BuildReport]:
     yield from _run(order, command, "installing", descriptor)
 
 
-def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _set_up(order: BuildOrder, descriptor: int) -> Iterator[BuildReport]:
     for command in order.setup:
         try:
             yield from _run(order, ["sh", "-c", command], "setup", descriptor)
@@ -164,10 +164,10 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
             ) from None
 
 
-def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
+def _run(order: BuildOrder, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
     """Run a program of the build; report what it prints. Raises installer_output.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
-    progress = installer_output.Progress()
+    progress = installer_output.InstallerProgress()
     with cache.in_use():
         for line in program.run(argv, env, order.work, descriptor):
             progress.take(line)
@@ -188,7 +188,7 @@ def _not_installed(folder: str, words: str) -> NotInstalled:
     return NotInstalled(words, marker.version(folder), os.uname().machine, libc())
 
 
-def _write_files(order: Order) -> None:
+def _write_files(order: BuildOrder) -> None:
     """Write what installers read into an empty folder."""
     os.mkdir(order.work, 0o700)
     os.makedirs(paths.cache(), exist_ok=True)

@@ -13,7 +13,7 @@ WORK = ".work"  # the end of the name of a folder with what installers read
 REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
 
 
-class Order:
+class BuildOrder:
     """An environment to build in `folder`: the fields of BuildEnvironment, all variables
     (`environ`), the path of `uv` ("" for none), and the paths of all `wheels` ([]: they come from
     an index).

@@ -64,7 +64,7 @@ class Holder(Record):
         return name + (", started by {}{}".format(self.user, age) if self.user else "")
 
 
-class Taken(Exception):
+class ResourceTaken(Exception):
     """Another process, `holder`, holds `resource`."""
 
     def __init__(self, resource: str, holder: Holder) -> None:
@@ -77,7 +77,7 @@ def acquire(resources: Sequence[str]) -> List[int]:
     """Take the leases of all `resources` or none; return their descriptors in the same order.
 
     A lease lasts as long as any process has its descriptor open. Children do not inherit it by
-    default. Raises Taken, and OSError for a name that is longer than 98 bytes.
+    default. Raises ResourceTaken, and OSError for a name that is longer than 98 bytes.
     """
     leases: Dict[str, socket.socket] = {}
     try:
@@ -167,9 +167,9 @@ def _take(resource: str) -> socket.socket:
             return lease
         current = holder(resource)
         if current is not None:
-            raise Taken(resource, current)
+            raise ResourceTaken(resource, current)
         time.sleep(PAUSE_S)  # the holder has just ended, or has bound the name and not listened yet
-    raise Taken(resource, Holder())
+    raise ResourceTaken(resource, Holder())
 
 
 def _bind(resource: str) -> Optional[socket.socket]:

@@ -16,12 +16,12 @@ from itertools import islice, takewhile
 from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, records, state_file
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
-    BadCheckpoint,
-    Checkpoint,
     HashedFile,
+    HeldCheckpoint,
     Linked,
     PinAnswer,
     Pinned,
+    UnreadableCheckpoint,
 )
 from ...shared.records import Launch
 from .. import paths
@@ -59,7 +59,7 @@ def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
         checkpoint_dir=folder,
         pin=held_dir,
         checkpoints=good,
-        bad=[BadCheckpoint(name, error) for name, error in bad.items()],
+        bad=[UnreadableCheckpoint(name, error) for name, error in bad.items()],
         there=_visible_names(folder),
         mtimes_ns={
             file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
@@ -75,7 +75,7 @@ def unpin(project: str, run: str, task: str) -> Done:
     return Done()
 
 
-def hold_newest_good(folder: str, held_dir: str, verified: str) -> List[Checkpoint]:
+def hold_newest_good(folder: str, held_dir: str, verified: str) -> List[HeldCheckpoint]:
     """Hold the newest good checkpoint of `folder` in `held_dir`, and hash it; [] if there is none.
 
     `verified` is the file that says what was verified before.
@@ -194,7 +194,7 @@ def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
 
 def _find_good(
     folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
-) -> Tuple[List[Checkpoint], Dict[str, str]]:
+) -> Tuple[List[HeldCheckpoint], Dict[str, str]]:
     """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
     name. If none is good, all older ones are held until one of them is."""
     bad: Dict[str, str] = {}
@@ -208,7 +208,7 @@ def _find_good(
 
 def _verify(
     held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
-) -> List[Checkpoint]:
+) -> List[HeldCheckpoint]:
     """Return the good ones of `complete`, or only the first; add the others' errors to `bad`.
 
     They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
@@ -237,18 +237,18 @@ def _verify(
     return good if every else sorted(good, key=lambda found: not found.verified)[:1]
 
 
-def _without_hashes(found: Found) -> Checkpoint:
+def _without_hashes(found: Found) -> HeldCheckpoint:
     files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
-    return Checkpoint(found["name"], found["step"], verified=False, files=files)
+    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
 
 
-def _hash_files(held_dir: str, found: Found) -> Checkpoint:
+def _hash_files(held_dir: str, found: Found) -> HeldCheckpoint:
     def hash_file(file: Dict[str, Any]) -> HashedFile:
         sha256 = hashing.sha256(os.path.join(held_dir, file["path"]))
         return HashedFile(file["path"], file["size"], sha256)
 
     files = parallel.each(hash_file, found["files"], hashing.THREADS)
-    return Checkpoint(found["name"], found["step"], verified=False, files=files)
+    return HeldCheckpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _open_each(folder: str, names: List[str]) -> Iterator[OpenCheckpoint]:

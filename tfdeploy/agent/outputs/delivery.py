@@ -7,7 +7,7 @@ import shutil
 
 from ...shared import TYPE_CHECKING, filesystem, hashing, parallel
 from ...shared.protocol.message import Done
-from ...shared.protocol.outputs import Arrival
+from ...shared.protocol.outputs import ArrivalFolder
 from ...shared.units import FOLDER, SAVED_MODEL
 from .. import paths
 from ..refusal import Refusal
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ...shared.protocol.outputs import DeliveredUnit
 
 
-def expect(project: str, run: str, task: str) -> Arrival:
+def expect(project: str, run: str, task: str) -> ArrivalFolder:
     """Make an empty folder to which files for `task` can be sent."""
     paths.make_private(project)
     incoming = _incoming(project, run, task)
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
-    return Arrival(incoming)
+    return ArrivalFolder(incoming)
 
 
 def deliver(project: str, run: str, task: str, units: List[DeliveredUnit]) -> Done:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Any, Generator, Iterator, List, Set, Tuple
 
-    from ...shared.protocol.outputs import Checkpoint
+    from ...shared.protocol.outputs import HeldCheckpoint
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
@@ -78,7 +78,7 @@ def remembered_names(memory: str) -> Set[str]:
         return set()
 
 
-def verified_before(memory: str, checkpoints: List[Checkpoint]) -> Set[str]:
+def verified_before(memory: str, checkpoints: List[HeldCheckpoint]) -> Set[str]:
     """Return the names of those checkpoints that `remember_verified` has stored in a file with the
     same hashes."""
     try:
@@ -90,7 +90,7 @@ def verified_before(memory: str, checkpoints: List[Checkpoint]) -> Set[str]:
         return set()
 
 
-def remember_verified(memory: str, checkpoints: List[Checkpoint]) -> None:
+def remember_verified(memory: str, checkpoints: List[HeldCheckpoint]) -> None:
     """Store in a file that these were verified: verifying again means to start TensorFlow."""
     if not checkpoints:
         return

@@ -11,7 +11,7 @@ import time
 
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.message import Invalid, parse
-from ...shared.protocol.preflight import HostFacts, ImportFacts
+from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
 from .. import paths
 from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
@@ -67,7 +67,7 @@ def survey(
     environment: str,
     sources: Dict[str, str],
     statements: List[Statement],
-) -> HostFacts:
+) -> SurveyAnswer:
     """Report what tasks that run `python` with `env`, these `gpus` and the modules `imports` find
     on this host.
 
@@ -94,7 +94,7 @@ def survey(
         *_missing_programs(_findable(programs, python, environment, unbuilt)),
         *_unguarded(network),
     ]
-    return HostFacts(
+    return SurveyAnswer(
         version=".".join(map(str, sys.version_info[:3])),
         imports=dict(zip(imports, found)),  # noqa: B905 - Python 3.8 has no strict
         rsync=_rsync_version(),

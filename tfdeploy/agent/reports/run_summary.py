@@ -24,7 +24,7 @@ VERBS = {
 }
 
 
-class RunSummary(Record):
+class EndSummary(Record):
     """How a run ended.
 
     `result` is one of VERBS, `reason` one sentence, "" for a success. `exit` is the exit code of
@@ -56,7 +56,7 @@ class RunSummary(Record):
         return "{}: {}".format(text, self.reason) if self.reason else text
 
 
-def to_document(summary: RunSummary, secrets: Iterable[str] = ()) -> Dict[str, Any]:
+def to_document(summary: EndSummary, secrets: Iterable[str] = ()) -> Dict[str, Any]:
     """Return the JSON of a summary, without the values of `secrets`."""
     duration_s = round(max(0.0, summary.ended - summary.started), 1)
     return {
@@ -71,11 +71,11 @@ def to_document(summary: RunSummary, secrets: Iterable[str] = ()) -> Dict[str, A
 
 def summarize(
     launch: Launch, states: Mapping[str, TaskState], started: float, ended: float, task_dir: str
-) -> RunSummary:
+) -> EndSummary:
     """Summarize a run on its chief's host; `launch` and `task_dir` are the chief's."""
     result = outcome.result(launch.task, states.get)
     verb = "logs" if result == "failed" else "status"
-    return RunSummary(
+    return EndSummary(
         project=launch.project,
         run=launch.run,
         name=launch.notify.name,

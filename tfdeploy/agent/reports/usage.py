@@ -6,7 +6,7 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import Connection, Load
+from ...shared.protocol.reports import Connection, HostLoad
 from ...shared.protocol.watching import HostUse
 from ..machine import metrics, process
 
@@ -103,7 +103,7 @@ def memory_bytes(path: str) -> Tuple[int, int]:
 # Between two moments, for a measurement
 
 
-def host_load(project: str, run: str) -> Load:
+def host_load(project: str, run: str) -> HostLoad:
     """Read the counters of this host, for the verb `load`: the difference of two answers is the
     load between them."""
     tasks = dict(_find_processes(project, run))
@@ -113,7 +113,7 @@ def host_load(project: str, run: str) -> Load:
         if ticks:  # else it has ended
             cpu_s[task] = cpu_s.get(task, 0.0) + sum(int(tick) for tick in ticks) * metrics.TICK_S
     connections = _connections(tasks)
-    return Load(time.monotonic(), cpu_s, metrics.cpu_busy_s(metrics.STAT), connections)
+    return HostLoad(time.monotonic(), cpu_s, metrics.cpu_busy_s(metrics.STAT), connections)
 
 
 def _connections(tasks: Dict[int, str]) -> Optional[List[Connection]]:

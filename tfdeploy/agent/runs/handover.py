@@ -11,7 +11,7 @@ import shutil
 
 from ...shared import TYPE_CHECKING, filesystem
 from ...shared.protocol.message import Done
-from ...shared.protocol.outputs import Arrival, CheckpointCopy
+from ...shared.protocol.outputs import ArrivalFolder, HeldCopy
 from ...shared.protocol.runs import CheckpointCopies
 from .. import paths
 from ..outputs import checkpoints, held
@@ -27,14 +27,14 @@ HELD = "copies"
 def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> CheckpointCopies:
     """Hold the newest good checkpoint of each of these tasks, and of the replica on this host,
     until `unhold`."""
-    copies: List[CheckpointCopy] = []
+    copies: List[HeldCopy] = []
     disk.mark_resuming(project, run)
     for folder, held_dir in _folders(project, run, tasks, checkpoint_dir).items():
         if os.path.isdir(folder):
             paths.make_private(project)
             verified = paths.verified(project, run)
             good = checkpoints.hold_newest_good(folder, held_dir, verified)
-            copies += [CheckpointCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
+            copies += [HeldCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
     return CheckpointCopies(copies)
 
 
@@ -45,10 +45,10 @@ def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Don
     return Done()
 
 
-def receive(project: str, run: str, task: str, checkpoint_dir: str) -> Arrival:
+def receive(project: str, run: str, task: str, checkpoint_dir: str) -> ArrivalFolder:
     """Make an empty folder to which a checkpoint for `task` can be sent."""
     paths.make_private(project)
-    return Arrival(_empty_incoming(project, run, task))
+    return ArrivalFolder(_empty_incoming(project, run, task))
 
 
 def adopt(project: str, run: str, task: str, checkpoint_dir: str, name: str, source: str) -> Done:

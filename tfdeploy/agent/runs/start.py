@@ -116,7 +116,7 @@ def _acquire(resources: List[str]) -> List[int]:
     while True:
         try:
             return leases.acquire(resources)
-        except leases.Taken as taken:
+        except leases.ResourceTaken as taken:
             if taken.holder.run or time.monotonic() > deadline:
                 raise leases.taken_refusal(taken.resource, taken.holder) from None
         time.sleep(0.05)

@@ -58,7 +58,7 @@ def _acquire(resource: str) -> List[int]:
     while True:
         try:
             return leases.acquire([resource])
-        except leases.Taken as taken:
+        except leases.ResourceTaken as taken:
             if time.monotonic() > deadline:
                 raise Refusal(
                     "another start of this run has not ended: {}".format(taken.holder.description)

@@ -22,7 +22,7 @@ from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
-from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
+from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
 
 if TYPE_CHECKING:
     import subprocess
@@ -172,7 +172,7 @@ class Supervisor:
         def on_exposed(ports: str) -> None:
             self._store(replace(self.state, exposed=ports))
 
-        watch = Watch(
+        watch = AttemptWatch(
             child,
             self.launch,
             self.task_dir,

@@ -54,7 +54,7 @@ UNGUARDED = (
 )
 
 
-class Watch:
+class AttemptWatch:
     """Waits for the end of one attempt, or for a reason to end it.
 
     `get_order` is called at every tick and returns the run's order for the task, if any. `on_ready`

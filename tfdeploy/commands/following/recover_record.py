@@ -127,7 +127,7 @@ def _fetch(
     hosts = tuple(host for host, records in by_host.items() if wanted in records)
     agent = fleet.agents[hosts[0]]
     answer = agent.ask(ReadRecord(inventory.project, wanted.id))
-    text = runs.Record(answer.run, answer.hosts)
+    text = runs.RecordText(answer.run, answer.hosts)
     folder = inventory.file.parent / runs.FOLDER / wanted.id
     run = runs.from_record(text, folder, inventory.file)
     if answer.digest != wanted.digest or not AGENT_VERSION.fullmatch(run.agent):

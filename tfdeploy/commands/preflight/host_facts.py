@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
-from tfdeploy.shared.protocol.preflight import HostFacts as Facts
-from tfdeploy.shared.protocol.preflight import Survey
+from tfdeploy.shared.protocol.preflight import Survey, SurveyAnswer
 from tfdeploy.shared.records import is_url
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def _programs(launches: Sequence[Launch]) -> dict[str, list[str]]:
     }
 
 
-def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
+def parse_facts(host: str, facts: SurveyAnswer, now: float) -> HostFacts:
     """Return the facts that a host reported; `now` is the controller's time."""
     return HostFacts(
         host,
@@ -128,7 +127,7 @@ def parse_facts(host: str, facts: Facts, now: float) -> HostFacts:
     )
 
 
-def _libraries(facts: Facts) -> dict[str, str]:
+def _libraries(facts: SurveyAnswer) -> dict[str, str]:
     versions = {"NVIDIA driver": facts.driver} if facts.driver else {}
     for found in facts.imports.values():
         versions |= found.libraries

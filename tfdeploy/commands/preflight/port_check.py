@@ -32,7 +32,7 @@ Target = tuple[str, "Placement"]
 
 
 @dataclass(frozen=True)
-class OpenPorts:
+class OpenedPorts:
     """The ports that a host has opened, by the names of their tasks.
 
     `unavailable` has (message, hint) for each port that could not be opened. The ports stay open as
@@ -52,7 +52,7 @@ def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Tfde
     used = [host for host in intent.plan.hosts if host in hosts]
     with ExitStack() as streams:
 
-        def open_ports(agent: Agent) -> OpenPorts:
+        def open_ports(agent: Agent) -> OpenedPorts:
             wanted = _wanted_ports(intent.plan, agent.host)
             answers = agent.stream(OpenDoors(wanted), OPEN_TIMEOUT_S)
             streams.callback(answers.close)  # then the host closes the ports
@@ -67,10 +67,10 @@ def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Tfde
     return [*errors, *errors_of(results), *_unreached(results)]
 
 
-def _parse_open_ports(host: str, stream: object, opened: Opened) -> OpenPorts:
+def _parse_open_ports(host: str, stream: object, opened: Opened) -> OpenedPorts:
     if not all(0 < port < 1 << 16 for port in opened.open.values()):
         raise AgentError(host, f"invalid answer: ports {[*opened.open.values()]!r:.40}")
-    return OpenPorts(stream, opened.open, tuple(opened.taken))
+    return OpenedPorts(stream, opened.open, tuple(opened.taken))
 
 
 def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
@@ -78,7 +78,7 @@ def _wanted_ports(plan: Plan, host: str) -> dict[str, int]:
     return wanted | ({HEARTBEAT: plan.heartbeat_port} if host == plan.chief.host else {})
 
 
-def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> dict[Target, str]:
+def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenedPorts]) -> dict[Target, str]:
     """Have a host connect to the ports that its tasks will need; return why it could not."""
     plan = intent.plan
     training = intent.inventory.training

@@ -75,7 +75,7 @@ class Group:
         return sum(len(each.series) for each in self.runs)
 
 
-class Spread(NamedTuple):
+class RunSpread(NamedTuple):
     """What repeated runs reached: the median, the lowest and the highest value."""
 
     median: float
@@ -144,12 +144,12 @@ class Comparison:
         return tuple(point for point in found if point)
 
 
-def spread(group: Group, value_of: Callable[[RunSeries], float]) -> Spread:
+def spread(group: Group, value_of: Callable[[RunSeries], float]) -> RunSpread:
     """Return the spread of a value of each run; NaN if one of them is not finite."""
     values = [value_of(each) for each in group.runs]
     if not all(map(math.isfinite, values)):
-        return Spread(math.nan, math.nan, math.nan)
-    return Spread(median(values), min(values), max(values))
+        return RunSpread(math.nan, math.nan, math.nan)
+    return RunSpread(median(values), min(values), max(values))
 
 
 def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments.run_index.rows import Row, columns, make_row
+from tfdeploy.experiments.run_index.rows import RunRow, columns, make_row
 from tfdeploy.experiments.run_report import page as report
 from tfdeploy.experiments.run_report.facts import gather
 from tfdeploy.experiments.training import course
@@ -31,7 +31,7 @@ FILE, REPORT = "index.html", "report.html"
 class Index:
     """The rows, the newest run first, and why other records could not be read."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     unreadable: tuple[str, ...]
 
 
@@ -72,7 +72,7 @@ def render(index: Index) -> str:
     )
 
 
-def _row(run: Run, file: Path, on_report: Callable[[str], None]) -> Row:
+def _row(run: Run, file: Path, on_report: Callable[[str], None]) -> RunRow:
     known = course.read(run, None)
     if not (run.folder / "logs").is_dir():
         return make_row(known, "", "not collected")

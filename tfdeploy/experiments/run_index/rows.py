@@ -37,7 +37,7 @@ class Sparkline:
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """`report` is a link; "" for none. `notes` are shown below the name. `step` is None if
     unknown. `metrics` are by name; that of the loss is LOSS, however the run calls it."""
 
@@ -60,13 +60,13 @@ class Row:
         return format_time(self.course.started_s).removesuffix(" UTC")[:MINUTES]
 
 
-def make_row(course: Course, report: str, problem: str) -> Row:
+def make_row(course: Course, report: str, problem: str) -> RunRow:
     """Return the row. `problem` says why there is no report; "" if there is one."""
     run = course.run
     steps = step_times(course.scalars) or course.log_losses.series
     is_epoch = not course.scalars and course.log_losses.unit == "epoch"
     words = Redactor(run.inventory, os.environ)(" ".join(show_words(run.words)))
-    return Row(
+    return RunRow(
         course=course,
         report=report,
         notes=tuple(filter(None, (
@@ -81,7 +81,7 @@ def make_row(course: Course, report: str, problem: str) -> Row:
     )  # fmt: skip
 
 
-def columns(rows: Sequence[Row]) -> tuple[tuple[str, bool], ...]:
+def columns(rows: Sequence[RunRow]) -> tuple[tuple[str, bool], ...]:
     """Return the metrics that the page has columns for, each with whether any run has validated it:
     the loss, and the one that most other runs have."""
     counts = Counter(name for row in rows for name in row.metrics if name != LOSS)
@@ -93,7 +93,7 @@ def columns(rows: Sequence[Row]) -> tuple[tuple[str, bool], ...]:
     )
 
 
-def _metrics_of(rows: Sequence[Row], name: str) -> list[Metric]:
+def _metrics_of(rows: Sequence[RunRow], name: str) -> list[Metric]:
     return [row.metrics[name] for row in rows if name in row.metrics]
 
 

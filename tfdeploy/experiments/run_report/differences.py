@@ -21,7 +21,7 @@ ABSENT = "–"
 
 
 @dataclass(frozen=True)
-class Row:
+class DifferenceRow:
     """A key and its value in each run. `differs` compares the real values, also hidden ones."""
 
     key: str
@@ -29,7 +29,7 @@ class Row:
     differs: bool
 
 
-def rows(runs: Sequence[Run], redact_text: Callable[[str], str]) -> tuple[Row, ...]:
+def rows(runs: Sequence[Run], redact_text: Callable[[str], str]) -> tuple[DifferenceRow, ...]:
     """Return a row for the release, the data sets, and each key of hosts.toml that differs;
     `redact_text` hides the values of secrets."""
     settings = [dict(_settings(run)) for run in runs]
@@ -39,7 +39,9 @@ def rows(runs: Sequence[Run], redact_text: Callable[[str], str]) -> tuple[Row, .
         pairs = [each.get(key, ("", ABSENT)) for each in settings]
         differs = len({real for real, _ in pairs}) > 1
         if differs or key == "release":
-            found.append(Row(key, tuple(redact_text(shown) for _, shown in pairs), differs))
+            found.append(
+                DifferenceRow(key, tuple(redact_text(shown) for _, shown in pairs), differs)
+            )
     return tuple(found)
 
 

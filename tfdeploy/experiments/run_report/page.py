@@ -28,7 +28,7 @@ from tfdeploy.own_folder import OwnFolder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.experiments.run_report.differences import Row
+    from tfdeploy.experiments.run_report.differences import DifferenceRow
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.run_report.plan_picture import PlanPicture
     from tfdeploy.experiments.run_report.timeline import Timeline
@@ -52,7 +52,7 @@ class RunView:
     timeline: Timeline | None
     charts: tuple[Chart, ...]
     more_scalars: tuple[str, ...]
-    changes: tuple[Row, ...]
+    changes: tuple[DifferenceRow, ...]
     commands: tuple[tuple[str, str], ...]
 
     @property

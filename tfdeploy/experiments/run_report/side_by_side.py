@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.experiments.run_report import differences
-from tfdeploy.experiments.run_report.differences import Row
+from tfdeploy.experiments.run_report.differences import DifferenceRow
 from tfdeploy.experiments.run_report.summary import summary
 from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.experiments.run_report.training.charts import TrainedRun
@@ -50,7 +50,7 @@ def _distinct(all_facts: Sequence[RunFacts]) -> list[str]:
     return [f.label if labels.count(f.label) == 1 else f.run.id for f in all_facts]
 
 
-def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[Row, ...]:
+def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[DifferenceRow, ...]:
     def redact(text: str) -> str:
         for facts in all_facts:
             text = facts.redact(text)
@@ -62,5 +62,5 @@ def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[Row, ...]:
     rows = []
     for key in shown:
         values = tuple(each.get(key, differences.ABSENT) for each in summaries)
-        rows.append(Row(key, values, len(set(values)) > 1 and key not in UNMARKED))
+        rows.append(DifferenceRow(key, values, len(set(values)) > 1 and key not in UNMARKED))
     return (*rows, *differences.rows([facts.run for facts in all_facts], redact))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.shared.protocol.reports import Connection
-    from tfdeploy.shared.protocol.reports import Load as HostLoad
+    from tfdeploy.shared.protocol.reports import Connection, HostLoad
 
 PS = "ps:"
 

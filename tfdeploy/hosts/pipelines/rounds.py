@@ -22,7 +22,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 
 
-class Part(Generic[T]):
+class RoundPart(Generic[T]):
     """One part; `result` is what it returned. `is_unfinished` says whether it can be run again: it
     has neither ended nor failed."""
 
@@ -51,7 +51,7 @@ class Part(Generic[T]):
         self._steps.close()
 
 
-def run_parts(agent: Agent, parts: Sequence[Part[Any]]) -> None:
+def run_parts(agent: Agent, parts: Sequence[RoundPart[Any]]) -> None:
     """Run parts to their end, in rounds of one pipeline. If one fails, the others are run once
     more, one after the other; then its error is raised."""
     try:
@@ -64,7 +64,7 @@ def run_parts(agent: Agent, parts: Sequence[Part[Any]]) -> None:
         raise
 
 
-def run_rounds(pipeline: Pipeline, parts: Sequence[Part[Any]]) -> None:
+def run_rounds(pipeline: Pipeline, parts: Sequence[RoundPart[Any]]) -> None:
     """Run parts of a pipeline to their end, in rounds. If one fails, all end."""
     running = list(parts)
     for part in parts:
@@ -79,6 +79,6 @@ def run_rounds(pipeline: Pipeline, parts: Sequence[Part[Any]]) -> None:
 
 def run_alone(agent: Agent, fetch: Callable[[Pipeline], Steps[T]]) -> T:
     """Run one part in a pipeline of its own; return its result."""
-    part = Part(fetch)
+    part = RoundPart(fetch)
     run_parts(agent, [part])
     return part.result

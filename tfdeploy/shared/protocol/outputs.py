@@ -17,12 +17,12 @@ class HashedFile(Message):
     sha256: str
 
 
-class BadCheckpoint(Message):
+class UnreadableCheckpoint(Message):
     name: str
     error: str
 
 
-class Checkpoint(Message):
+class HeldCheckpoint(Message):
     """A complete set; `verified` says that every tensor of it was read."""
 
     name: str
@@ -31,7 +31,7 @@ class Checkpoint(Message):
     files: List[HashedFile]
 
 
-class CheckpointCopy(Checkpoint):
+class HeldCopy(HeldCheckpoint):
     """A complete set that is held in `folder`."""
 
     folder: str
@@ -46,7 +46,7 @@ class Linked(PinAnswer):
     without hashes. They can be fetched from now on; `Pinned` says whether they are good."""
 
     linked: str
-    checkpoints: List[Checkpoint]
+    checkpoints: List[HeldCheckpoint]
 
 
 class Pinned(PinAnswer):
@@ -56,8 +56,8 @@ class Pinned(PinAnswer):
 
     checkpoint_dir: str
     pin: str
-    checkpoints: List[Checkpoint]
-    bad: List[BadCheckpoint]
+    checkpoints: List[HeldCheckpoint]
+    bad: List[UnreadableCheckpoint]
     there: Optional[List[str]] = None
     mtimes_ns: Optional[Dict[str, int]] = None
 
@@ -238,13 +238,13 @@ class LetGo(Request[Done]):
     task: str
 
 
-class Arrival(Message):
+class ArrivalFolder(Message):
     """An empty folder in which files may arrive."""
 
     incoming: str
 
 
-class ExpectUnits(Request[Arrival]):
+class ExpectUnits(Request[ArrivalFolder]):
     """Make a folder in which files for a task may arrive."""
 
     VERB = "expect"

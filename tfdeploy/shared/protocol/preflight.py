@@ -41,7 +41,7 @@ class ProgramError(Message):
     missing: str
 
 
-class HostFacts(Message):
+class SurveyAnswer(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
     to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
     (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
@@ -62,7 +62,7 @@ class HostFacts(Message):
     program: List[ProgramError] = []  # noqa: RUF012 - nothing changes it
 
 
-class Survey(Request[HostFacts]):
+class Survey(Request[SurveyAnswer]):
     """Look at a host as its tasks will find it. `imports` are modules; `programs` are the first
     words of commands, with the tasks that run them; `network` is that of records.Launch;
     `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files

@@ -55,7 +55,7 @@ class Connection(Message):
     sent: int
 
 
-class Load(Message):
+class HostLoad(Message):
     """What a run uses, since some fixed moment: ask twice and subtract. `at` is this host's
     monotonic clock; `cpu_s` the CPU seconds of each live task; `busy_s` those of the whole host;
     `connections` those that the tasks have now, None if the kernel does not report them."""
@@ -66,7 +66,7 @@ class Load(Message):
     connections: Optional[List[Connection]] = None
 
 
-class MeasureLoad(Request[Load]):
+class MeasureLoad(Request[HostLoad]):
     """Measure what a run uses on a host."""
 
     VERB = "load"

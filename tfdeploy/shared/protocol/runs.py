@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import TYPE_CHECKING
 from ..records import Launch
 from .message import LONG_LIST, Done, Message, Request
-from .outputs import Arrival, CheckpointCopy
+from .outputs import ArrivalFolder, HeldCopy
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -252,7 +252,7 @@ class Remove(Request[Removed]):
 
 
 class CheckpointCopies(Message):
-    copies: List[CheckpointCopy]
+    copies: List[HeldCopy]
 
 
 class FindNewest(Request[CheckpointCopies]):
@@ -277,7 +277,7 @@ class LetGoOfCopies(Request[Done]):
     checkpoint_dir: str
 
 
-class ReceiveCheckpoint(Request[Arrival]):
+class ReceiveCheckpoint(Request[ArrivalFolder]):
     """Make a folder in which a checkpoint for `task` may arrive."""
 
     VERB = "receive"

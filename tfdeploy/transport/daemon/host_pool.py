@@ -32,7 +32,7 @@ MAX_PARKED = 2
 SILENT_S = 300.0  # how long it is remembered that a host was silent
 
 
-class Command(Stream, Protocol):
+class HostCommand(Stream, Protocol):
     """A running command on the host."""
 
     @property
@@ -49,7 +49,7 @@ class Connections(Protocol):
     """The connections to one host: Fabric's channels, or ssh processes that share a master."""
 
     def start(self, argv: Sequence[str]) -> Any:
-        """Start a command, and return it as a Command. Raises HostError."""
+        """Start a command, and return it as a HostCommand. Raises HostError."""
         ...
 
     def is_alive(self, command: Any) -> bool:
@@ -194,7 +194,7 @@ def _read_input(frames: FrameConnection) -> bytes:
     return bytes(data)
 
 
-def _close_with(frames: FrameConnection, command: Command) -> None:
+def _close_with(frames: FrameConnection, command: HostCommand) -> None:
     """End the command when the client leaves."""
     frames.next()
     command.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.transport import CompletedCommand
-    from tfdeploy.transport.daemon.host_pool import Command, Connections
+    from tfdeploy.transport.daemon.host_pool import Connections, HostCommand
     from tfdeploy.transport.daemon.ipc import FrameConnection
 
 CHECK_INTERVAL_S = 1.0
@@ -71,8 +71,8 @@ class ReusableCommand:
         with self._input_lock:
             self._stream.close()  # it may be another one now
 
-    def _start(self) -> Command:
-        command: Command = self._connections.start(self._argv)
+    def _start(self) -> HostCommand:
+        command: HostCommand = self._connections.start(self._argv)
         return command
 
     def _send_input(self, data: bytes) -> None:

@@ -36,7 +36,7 @@ SUPERVISE = IMPORT + (
 RACE = IMPORT + (
     "leases.TRIES = 1000; print('ready', flush=True); sys.stdin.readline()\n"
     "try:\n leases.acquire(sys.argv[1:]); print('all', flush=True)\n"
-    "except leases.Taken as taken: print(taken.holder.pid, flush=True)\n"
+    "except leases.ResourceTaken as taken: print(taken.holder.pid, flush=True)\n"
     "sys.stdin.readline()"
 )
 
@@ -103,7 +103,7 @@ def test_the_holder_is_described(resource, start):
 
 def test_a_held_lease_is_refused_with_its_holder(resource, start):
     one = start(HOLD, resource)
-    with pytest.raises(leases.Taken) as taken:
+    with pytest.raises(leases.ResourceTaken) as taken:
         leases.acquire([resource])
     assert taken.value.resource == resource
     assert taken.value.holder.pid == one.pid
@@ -112,7 +112,7 @@ def test_a_held_lease_is_refused_with_its_holder(resource, start):
 
 def test_all_leases_are_acquired_or_none(resource, start):
     start(HOLD, resource + "/2")
-    with pytest.raises(leases.Taken) as taken:
+    with pytest.raises(leases.ResourceTaken) as taken:
         leases.acquire([resource + "/3", resource + "/2", resource + "/1"])
     assert taken.value.resource == resource + "/2"
     assert leases.holder(resource + "/1") is None
@@ -123,7 +123,7 @@ def test_leases_are_acquired_in_one_order_whatever_order_is_given(resource, hold
     """Otherwise two processes that want the same could refuse each other."""
     hold(resource + "/2", resource + "/1")
     for wanted in ([resource + "/1", resource + "/2"], [resource + "/2", resource + "/1"]):
-        with pytest.raises(leases.Taken) as taken:
+        with pytest.raises(leases.ResourceTaken) as taken:
             leases.acquire(wanted)
         assert taken.value.resource == resource + "/1"
 
@@ -143,7 +143,7 @@ def test_descriptors_are_in_the_order_of_the_resources(resource, hold):
 
 
 def test_the_same_resource_twice_is_refused(resource):
-    with pytest.raises(leases.Taken) as taken:
+    with pytest.raises(leases.ResourceTaken) as taken:
         leases.acquire([resource, resource])
     assert taken.value.holder.pid == os.getpid()
 
@@ -203,7 +203,7 @@ def adopt(supervisor):
 
 def test_a_lease_inherited_but_not_adopted_names_the_former_holder(resource, supervisor):
     assert leases.holder(resource).pid == os.getpid()
-    with pytest.raises(leases.Taken):
+    with pytest.raises(leases.ResourceTaken):
         leases.acquire([resource + "/2"])
 
 
@@ -256,7 +256,7 @@ def test_a_holder_with_too_many_queries_is_unnamed(resource, start):
     waiting = open_queries(resource, leases.BACKLOG + 2)
     try:
         assert leases.holder(resource) == leases.Holder()
-        with pytest.raises(leases.Taken, match="taken by a hidden process"):
+        with pytest.raises(leases.ResourceTaken, match="taken by a hidden process"):
             leases.acquire([resource])
     finally:
         close(waiting)
@@ -306,7 +306,7 @@ def test_a_name_that_is_bound_but_not_listening_counts_as_taken(resource):
     with socket.socket(socket.AF_UNIX) as half:
         half.bind(b"\0tfdeploy/" + resource.encode())
         assert leases.holder(resource) is None
-        with pytest.raises(leases.Taken) as taken:
+        with pytest.raises(leases.ResourceTaken) as taken:
             leases.acquire([resource])
     assert taken.value.holder == leases.Holder()
 
@@ -330,7 +330,7 @@ def test_a_lease_whose_holder_ends_during_the_attempt_is_acquired(resource, monk
 @root_only
 def test_a_lease_of_another_user_is_refused_with_its_name(resource, start):
     start(as_user(NOBODY_UID, HOLD), resource)
-    with pytest.raises(leases.Taken, match="started by nobody "):
+    with pytest.raises(leases.ResourceTaken, match="started by nobody "):
         leases.acquire([resource])
 
 

@@ -12,7 +12,7 @@ import pytest
 from support.chief import TASK, save, seen_by_programs, start_task
 
 from tfdeploy.agent.outputs import checkpoints, held
-from tfdeploy.shared.protocol.outputs import BadCheckpoint, Pinned
+from tfdeploy.shared.protocol.outputs import Pinned, UnreadableCheckpoint
 
 
 @pytest.fixture
@@ -287,7 +287,7 @@ def test_the_next_older_good_checkpoint_replaces_a_bad_one(folder, reader):
     answer = pin()
     assert names(answer) == ["model.ckpt-1"]
     assert answer.bad == [
-        BadCheckpoint(f"model.ckpt-{step}", "DataLossError: torn") for step in (3, 2)
+        UnreadableCheckpoint(f"model.ckpt-{step}", "DataLossError: torn") for step in (3, 2)
     ]
 
 

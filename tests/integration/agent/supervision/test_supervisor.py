@@ -298,7 +298,7 @@ class Stalling:
         monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: self.now))
         launch = make_launch(policy=make_policy(stall_timeout_s=60.0))
         log, child = SimpleNamespace(grew_at=self.now), SimpleNamespace(pid=0)
-        self.watch = watch.Watch(
+        self.watch = watch.AttemptWatch(
             child, launch, str(folder), "mark", log, lambda: None, lambda: None, lambda ports: None
         )  # fmt: skip
 

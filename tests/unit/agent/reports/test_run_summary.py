@@ -8,11 +8,12 @@ import pytest
 from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.reports import run_summary
-from tfdeploy.shared.records import Notify, TaskState
+from tfdeploy.shared.records import Notification, TaskState
 
 HOSTS = {"ps:0": "cpu-01", "worker:0": "gpu-01", "worker:1": "gpu-02"}
 LAUNCH = make_launch(
-    heartbeat=make_heartbeat_settings(), notify=Notify(hosts=HOSTS, flags="--run r", name="wide")
+    heartbeat=make_heartbeat_settings(),
+    notify=Notification(hosts=HOSTS, flags="--run r", name="wide"),
 )
 READY = TaskState("READY", 0.0)
 

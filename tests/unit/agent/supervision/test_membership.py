@@ -10,7 +10,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
-from tfdeploy.shared.records import Notify, TaskState
+from tfdeploy.shared.records import Notification, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 
@@ -35,7 +35,7 @@ def join(tmp_path):
 
     def make(on_end=("mail",)):
         settings = make_heartbeat_settings(secret=os.urandom(8).hex(), orphan_timeout_s=0.3)
-        launch = make_launch(heartbeat=settings, notify=Notify(on_end=[*on_end]))
+        launch = make_launch(heartbeat=settings, notify=Notification(on_end=[*on_end]))
         return membership.join(launch, str(tmp_path), lambda: STATE, list)
 
     return make

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.builders import make_run
 from support.finished import HOSTS, ONE, TWO
 
-from tfdeploy.experiments.run_report.differences import ABSENT, Row, rows
+from tfdeploy.experiments.run_report.differences import ABSENT, DifferenceRow, rows
 
 
 def found(runs):
@@ -20,7 +20,7 @@ def made(folder, run_id=ONE, hosts=HOSTS, **toml):
 
 def test_equal_runs_differ_in_nothing(tmp_path):
     one, two = made(tmp_path), made(tmp_path, TWO)
-    assert found([one, two]) == (Row("release", ("f00d", "f00d"), False),)
+    assert found([one, two]) == (DifferenceRow("release", ("f00d", "f00d"), False),)
 
 
 def test_keys_of_hosts_toml_the_release_and_data_sets_are_compared(tmp_path):
@@ -30,10 +30,10 @@ def test_keys_of_hosts_toml_the_release_and_data_sets_are_compared(tmp_path):
         made(tmp_path, TWO, more, training="replicas = 1"), release="beef", data={"d": "x"}
     )
     assert found([one, two]) == (
-        Row("release", ("f00d", "beef"), True),
-        Row("hosts.b.workers", ("2", "1"), True),
-        Row("data d", (ABSENT, "x"), True),
-        Row("training.replicas", (ABSENT, "1"), True),
+        DifferenceRow("release", ("f00d", "beef"), True),
+        DifferenceRow("hosts.b.workers", ("2", "1"), True),
+        DifferenceRow("data d", (ABSENT, "x"), True),
+        DifferenceRow("training.replicas", (ABSENT, "1"), True),
     )
 
 
@@ -41,15 +41,15 @@ def test_variables_that_differ_are_marked_and_their_values_hidden(tmp_path):
     one = made(tmp_path, training='env = { URL = "a", SEED = "1" }')
     two = made(tmp_path, TWO, training='env = { URL = "b", SEED = "2" }')
     assert found([one, two])[1:] == (
-        Row("training.env.URL", ("(hidden)", "(hidden)"), True),
-        Row("training.env.SEED", ("1", "2"), True),
+        DifferenceRow("training.env.URL", ("(hidden)", "(hidden)"), True),
+        DifferenceRow("training.env.SEED", ("1", "2"), True),
     )
 
 
 def test_where_a_run_notifies_is_hidden(tmp_path):
     one = made(tmp_path, top='[notify]\non_end = "https://chat.example/T0/s3cret"')
     assert found([one, made(tmp_path, TWO)])[1:] == (
-        Row("notify.on_end", ("(hidden)", ABSENT), True),
+        DifferenceRow("notify.on_end", ("(hidden)", ABSENT), True),
     )
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import AgentError, Unreachable
-from tfdeploy.hosts.pipelines.rounds import Part, run_parts
+from tfdeploy.hosts.pipelines.rounds import RoundPart, run_parts
 
 AGENT = SimpleNamespace(host="h")
 
@@ -22,7 +22,7 @@ def make_part(rounds, error=None):
             raise error
         return pipeline
 
-    return Part(fetch)
+    return RoundPart(fetch)
 
 
 def test_parts_share_a_pipeline():

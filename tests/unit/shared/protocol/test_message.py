@@ -19,7 +19,7 @@ from support.builders import make_launch
 
 from tfdeploy.agent import verbs
 from tfdeploy.shared.protocol.message import Invalid, first_that_fits, parse
-from tfdeploy.shared.protocol.outputs import CheckpointCopy, HashedFile
+from tfdeploy.shared.protocol.outputs import HashedFile, HeldCopy
 from tfdeploy.shared.protocol.record import field_types, to_json
 from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
 from tfdeploy.shared.protocol.runs import HeldRun, Start
@@ -27,7 +27,7 @@ from tfdeploy.shared.records import TaskReport
 
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
 HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"], ["e"])
-COPY = CheckpointCopy("ckpt-7", 7, True, [HashedFile("ckpt-7.index", 3, "ab")], "/tmp/pin")
+COPY = HeldCopy("ckpt-7", 7, True, [HashedFile("ckpt-7.index", 3, "ab")], "/tmp/pin")
 
 
 @pytest.mark.parametrize("message", [REPORT, HELD, COPY, Start([make_launch()])], ids=repr)

@@ -14,7 +14,7 @@ from tfdeploy.errors import RunError, raise_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfdeploy.commands.following.tensorboard.fetching import Watcher
+    from tfdeploy.commands.following.tensorboard.fetching import BoardWatcher
     from tfdeploy.run import Run
 
 FIRST_LOOK_S = 20.0  # later, what hosts that are slow have is added
@@ -28,7 +28,7 @@ class EventBoard:
     def __init__(
         self,
         runs: Sequence[Run],
-        watcher: Watcher,
+        watcher: BoardWatcher,
         reload: Callable[[Run], Run],
         port: int | None = None,
         *,

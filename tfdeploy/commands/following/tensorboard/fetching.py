@@ -40,7 +40,7 @@ END_S = 5.0
 UNKNOWN_VERB = "KeyError: 'follow_events'"
 
 
-class Watcher(Protocol):
+class BoardWatcher(Protocol):
     """What is reported while events are shown, from any thread."""
 
     def print_events_away(self, error: TfdeployError) -> None: ...
@@ -57,7 +57,7 @@ class EventFetcher:
     """
 
     def __init__(
-        self, run: Run, watcher: Watcher, reload: Callable[[Run], Run], *, offline: bool
+        self, run: Run, watcher: BoardWatcher, reload: Callable[[Run], Run], *, offline: bool
     ) -> None:
         self.run = run
         self.copies = EventCopies(run)

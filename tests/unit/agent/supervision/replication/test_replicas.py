@@ -22,7 +22,7 @@ from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import filesystem, records, state_file
 from tfdeploy.shared.protocol.outputs import REPLICAS
 from tfdeploy.shared.protocol.record import replace
-from tfdeploy.shared.records import Outputs
+from tfdeploy.shared.records import OutputSelection
 from unit.agent.outputs.test_listing import keras, write
 
 
@@ -90,7 +90,7 @@ def offering_chief_with_outputs(root, copied_from=""):
     os.makedirs(paths.work(chief))
     chief_launch = make_launch(
         heartbeat=make_heartbeat_settings(replicas=["ps:0"]),
-        outputs=Outputs([[True, "."]], [], copied_bytes=10_000, copied_from=copied_from),
+        outputs=OutputSelection([[True, "."]], [], copied_bytes=10_000, copied_from=copied_from),
     )
     records.write(paths.launch(chief), records.to_json(chief_launch))
     offer = CheckpointOffer(chief_launch, chief)
