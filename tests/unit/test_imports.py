@@ -23,7 +23,7 @@ PURE = (
     *("init.targets", "release.imports", "release.patterns", "release.syntax"),
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     "output.status_table",
-    *("commands.following.training_history", "live.sparkline"),
+    *("commands.following.training_history",),
     *("documents", "experiments.rescale", "experiments.speed"),
     *("experiments.comparing.comparison", "experiments.comparing.examples"),
     *("experiments.comparing.axis", "experiments.comparing.repeats"),

@@ -15,14 +15,12 @@ from textual.binding import Binding
 from textual.widgets import RichLog, Static
 
 from tfdeploy.commands.watch import Ending
-from tfdeploy.formatting import known_messages, terminal_text
-from tfdeploy.formatting.humanize import escape_log_line
+from tfdeploy.formatting import known_messages
 from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
-from tfdeploy.live.columns import layout
-from tfdeploy.live.rows import STATE, Row
-from tfdeploy.output.terminal import STATE_STYLES
+from tfdeploy.live.rows import STATE, Row, layout
+from tfdeploy.output.terminal import STATE_STYLES, coloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -230,9 +228,8 @@ def _row_text(row: Row, cells: list[str], is_selected: bool) -> Text:
 def log_text(line: str) -> Text:
     """Return a line of a log with a script's colours, and TensorFlow's noise dimmed. Other escape
     sequences are written out."""
-    spans = terminal_text.styled_spans(line)
-    parts = [Text.from_ansi(f"\x1b[{colours}m{escape_log_line(text)}") for text, colours in spans]
-    text = Text.assemble(*parts, no_wrap=True)
+    text = coloured(line)
+    text.no_wrap = True
     if known_messages.is_noise(text.plain):
         text.stylize("dim")
     return text

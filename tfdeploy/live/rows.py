@@ -1,5 +1,5 @@
-"""The rows of the live view: hosts with their tasks, or, if these do not fit, tasks that are alike
-in one row. Pure."""
+"""The table of the live view: hosts with their tasks, or, if these do not fit, tasks that are alike
+in one row; and the columns that fit. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.commands.watch import WatchedHost
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_duration, format_size
+from tfdeploy.output.status_table import GAP, fitting_columns, is_empty
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("HOST", "TASK", "STATE", "SINCE", "RESTARTS", "CPU", "MEMORY", "GPU", "GPU MEMORY",
            "NETWORK")  # fmt: skip
+# Columns are left out in this order if they do not fit; first those that are empty.
+OPTIONAL = ("NETWORK", "GPU MEMORY", "SINCE", "RESTARTS", "MEMORY", "CPU", "GPU")
 STATE = COLUMNS.index("STATE")
 AWAY = "AWAY"
 WAITING = "…"
@@ -55,6 +58,17 @@ def rows(watched: WatchedRun, now: float, limit: int) -> list[Row]:
     hidden = len(folded) - len(shown)
     more = [Row((f"+ {format_count(hidden, 'row')}", *[""] * (len(COLUMNS) - 1)))] if hidden else []
     return [*shown, *more]
+
+
+def layout(rows: Sequence[Row], width: int) -> list[list[str]]:
+    """Return the header's cells and each row's, padded, of the columns that fit `width` characters.
+    Columns that have no value are left out; HOST, TASK and STATE stay."""
+    cells = [dict(zip(COLUMNS, row.cells, strict=True)) for row in rows]
+    filled = [name for name in COLUMNS if name not in OPTIONAL or not is_empty(cells, name)]
+    columns = fitting_columns(filled, OPTIONAL, cells, width - GAP)
+    lines = [dict(zip(COLUMNS, COLUMNS, strict=True)), *cells]
+    widths = {name: max(len(line[name]) for line in lines) for name in columns}
+    return [[line[name].ljust(widths[name]) for name in columns] for line in lines]
 
 
 def _once(rows: list[Row]) -> list[Row]:

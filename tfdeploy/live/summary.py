@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import escape_line, format_count, format_duration
 from tfdeploy.live.rows import AWAY, WAITING, state_text
-from tfdeploy.live.sparkline import sparkline
 from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.commands.watch import WatchedRun
 
 MAX_LOSS_CHARS = 12
 SPARKLINE_WIDTH = 24
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def run_line(watched: WatchedRun) -> str:
@@ -73,6 +76,26 @@ def _checkpoint(watched: WatchedRun, now: float) -> str:
         return ""
     age = format_duration(watched.checkpoint_age_s(now))
     return f"{escape_line(watched.checkpoint)} {age} ago"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return finite values as at most `width` blocks, from the lowest to the highest of them. Of
+    more values, neighbours are averaged."""
+    points = _averages(values, width)
+    if not points:
+        return ""
+    lowest = min(points)
+    span = max(points) / 2 - lowest / 2  # halved, because the difference may be no finite number
+    last = len(BLOCKS) - 1
+    heights = [(point / 2 - lowest / 2) / span * last if span else 0 for point in points]
+    return "".join(BLOCKS[round(height)] for height in heights)
+
+
+def _averages(values: Sequence[float], width: int) -> list[float]:
+    count = min(len(values), width)
+    bounds = [round(index * len(values) / count) for index in range(count + 1)] if count else []
+    groups = [values[start:end] for start, end in pairwise(bounds)]
+    return [sum(value / len(group) for value in group) for group in groups]
 
 
 def end_line(watched: WatchedRun) -> str:

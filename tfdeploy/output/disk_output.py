@@ -9,10 +9,10 @@ from tfdeploy.formatting.humanize import (
     format_count,
     format_duration,
     format_size,
-    quote_path,
     quote_word,
     shorten_names,
 )
+from tfdeploy.output.results_output import how_to_fetch
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class DiskOutput(Terminal):
         """Print what runs have written outside of their folders, and how it is fetched."""
         saved = [(run.id, each) for run in runs for each in run.elsewhere]
         for run_id, each in saved[:MAX_ELSEWHERE]:
-            fetch = f"tfdeploy fetch {each.task} {quote_path(each.path)} --run {quote_word(run_id)}"
+            fetch = how_to_fetch(each, f"--run {quote_word(run_id)}")
             self.print_text(f"{each.task} on {each.host} saved in {each.path}: {fetch}")
         more = len(saved) - MAX_ELSEWHERE
         if more > 0:

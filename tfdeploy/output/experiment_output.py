@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
@@ -17,6 +17,7 @@ from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
@@ -34,23 +35,22 @@ MAX_TEXT = 200  # characters of what a host reports
 class ExperimentOutput(Terminal):
     @contextmanager
     def sweep_progress(self) -> Iterator[Callable[[Result], None]]:
-        """Yield a function that takes what is measured now. It shows it on a terminal, until the
-        context ends."""
-        if not self._out.is_terminal:
-            yield lambda result: None
-            return
-        with self._out.status("pushing the release") as show:
+        """Yield a function that takes what is measured now, and shows it as `_progress` does."""
+        with self._progress("pushing the release") as show:
             yield lambda result: show(f"{result.cell}, repeat {result.repeat}: run {result.run}")
 
     @contextmanager
     def report_progress(self) -> Iterator[Callable[[str], None]]:
-        """Yield a function that takes the run whose report is written now, and shows it on a
-        terminal until the context ends."""
-        if not self._out.is_terminal:
-            yield lambda run: None
-            return
-        with self._out.status("reading the runs") as show:
+        """Yield a function that takes the run whose report is written now, and shows it as
+        `_progress` does."""
+        with self._progress("reading the runs") as show:
             yield lambda run: show(f"report of run {run}")
+
+    def _progress(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Return a context that shows a text on a terminal, and a function that replaces it."""
+        if self._out.is_terminal:
+            return self._out.status(text)
+        return nullcontext(lambda text: None)
 
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""

@@ -159,7 +159,7 @@ def _output_summary(collected: CollectResult) -> Iterator[str]:
         total = format_size(sum(output.size for output in fetched))
         yield f"{format_count(len(fetched), 'output')} ({total}) in {collected.folder}/outputs"
     for skipped in outputs.skipped[:MAX_FILE_LINES]:
-        yield f"{_skipped_text(skipped)}; {_how_to_fetch(skipped, collected.flags)}"
+        yield f"{_skipped_text(skipped)}; {how_to_fetch(skipped, collected.flags)}"
     more = outputs.skipped[MAX_FILE_LINES:]
     if more:
         total = format_size(sum(skipped.size for skipped in more))
@@ -183,8 +183,9 @@ def _skipped_text(skipped: SkippedOutput) -> str:
     return f"skipped on {skipped.host}: {file}: {skipped.why}"
 
 
-def _how_to_fetch(skipped: SkippedOutput, flags: str) -> str:
-    return f"tfdeploy fetch {skipped.task} {quote_path(skipped.path)} {flags}".rstrip()
+def how_to_fetch(output: SkippedOutput | SavedElsewhere, flags: str) -> str:
+    """Return what to type; `flags` name the run."""
+    return f"tfdeploy fetch {output.task} {quote_path(output.path)} {flags}".rstrip()
 
 
 def _elsewhere_lines(outputs: Outputs, flags: str, *, has_results: bool) -> Iterator[str]:
@@ -206,10 +207,10 @@ def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
             f"{saved.task} on {saved.host} saved in {saved.path}, which was deleted: "
             "save in checkpoint_dir, or add the folder to `outputs`"
         )
-    fetch = f"tfdeploy fetch {saved.task} {quote_path(saved.path)} {flags}".rstrip()
     return (
-        f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: {fetch}; "
-        "a folder whose path does not change can be added to `outputs`"
+        f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: "
+        f"{how_to_fetch(saved, flags)}; a folder whose path does not change can be added to "
+        "`outputs`"
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.output import status_table
-from tfdeploy.output.status_table import COLUMNS
+from tfdeploy.output.status_table import COLUMNS, fitting_columns, is_empty
 from tfdeploy.output.terminal import STATE_STYLES, Terminal
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tfdeploy.output.status_table import Row
     from tfdeploy.output.stream import Cell
 
-GAP = 2  # spaces between columns
-NO_VALUE = {"", "-", "0"}
 # Columns are left out in this order. TASK and STATE always stay.
 OPTIONAL = ("REASON", "PORT", "PID", "RESTARTS", "SINCE", "GPUS", "HEALTH", "TRAINING", "HOST")
 
@@ -53,7 +51,8 @@ class StatusOutput(Terminal):
             {name: escape_line(text) for name, text in row.items()}
             for row in status_table.rows(tasks)
         ]
-        columns = fitting_columns(rows, self._out.rich.width if self._out.is_terminal else None)
+        width = self._out.rich.width if self._out.is_terminal else None
+        columns = fitting_columns(COLUMNS, OPTIONAL, rows, width)
         self._out.print_table(columns, map(_with_style, rows))
         self._print_hidden(rows, hidden_columns(rows, columns))
 
@@ -82,30 +81,10 @@ class StatusOutput(Terminal):
             self._out.print((f"hidden: {' '.join(others)} (--json has all)", "dim"))
 
 
-def fitting_columns(rows: Sequence[Row], width: int | None) -> list[str]:
-    """Return those of COLUMNS that fit `width` characters (None: all of them), in their order.
-    Columns that have no value in any row are left out first."""
-    columns = list(COLUMNS)
-    for column in sorted(OPTIONAL, key=lambda name: not _is_empty(rows, name)):
-        if width is None or _table_width(rows, columns) <= width:
-            break
-        columns.remove(column)
-    return columns
-
-
 def hidden_columns(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Return the columns that are not in `columns` although they have a value."""
-    return [name for name in COLUMNS if name not in columns and not _is_empty(rows, name)]
+    return [name for name in COLUMNS if name not in columns and not is_empty(rows, name)]
 
 
 def _with_style(row: Row) -> dict[str, Cell]:
     return {**row, "STATE": (row["STATE"], STATE_STYLES.get(row["STATE"], "default"))}
-
-
-def _is_empty(rows: Sequence[Row], column: str) -> bool:
-    return {row[column] for row in rows} <= NO_VALUE
-
-
-def _table_width(rows: Sequence[Row], columns: Sequence[str]) -> int:
-    widths = [max([len(name), *(len(row[name]) for row in rows)]) for name in columns]
-    return sum(widths) + GAP * (len(columns) - 1)

@@ -28,6 +28,8 @@ MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORF
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
+GAP = 2  # spaces between columns
+NO_VALUE = {"", "-", "0"}
 
 
 def rows(tasks: Sequence[TaskStatus]) -> list[Row]:
@@ -44,6 +46,29 @@ def rows(tasks: Sequence[TaskStatus]) -> list[Row]:
             [_merge(group)] if len(group) > (MAX_LISTED if healthy else MAX_UNHEALTHY) else group
         )
     return grouped
+
+
+def fitting_columns(
+    columns: Sequence[str], optional: Sequence[str], rows: Sequence[Row], width: int | None
+) -> list[str]:
+    """Return those of the columns that fit `width` characters (None: all of them), in their order.
+    The `optional` ones are left out in theirs, first those that have no value in any row."""
+    fitting = list(columns)
+    for column in sorted(optional, key=lambda name: not is_empty(rows, name)):
+        if width is None or _table_width(rows, fitting) <= width:
+            break
+        if column in fitting:
+            fitting.remove(column)
+    return fitting
+
+
+def is_empty(rows: Sequence[Row], column: str) -> bool:
+    return {row[column] for row in rows} <= NO_VALUE
+
+
+def _table_width(rows: Sequence[Row], columns: Sequence[str]) -> int:
+    widths = [max([len(name), *(len(row[name]) for row in rows)]) for name in columns]
+    return sum(widths) + GAP * (len(columns) - 1)
 
 
 def change_rows(reports: Sequence[tuple[str, TaskReport]]) -> list[tuple[str, ...]]:
@@ -79,17 +104,7 @@ def host_columns(imports: Iterable[str]) -> tuple[str, ...]:
 def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
     """Return rows with cells of `host_columns`: hosts that are alike share a row, with the
     smallest free space among them. A host whose environment is not built has imported nothing."""
-    groups: dict[tuple[tuple[str, str], ...], list[HostFacts]] = {}
-    for facts in hosts:
-        groups.setdefault(tuple(_host_cells(facts).items()), []).append(facts)
-    return [
-        {
-            **dict(cells),
-            "HOSTS": fold_names(facts.host for facts in group),
-            "FREE": format_size(min(facts.free_bytes for facts in group)),
-        }
-        for cells, group in groups.items()
-    ]
+    return _alike([(each.host, each.free_bytes, _host_cells(each)) for each in hosts])
 
 
 def _host_cells(facts: HostFacts) -> Row:
@@ -104,14 +119,19 @@ def _host_cells(facts: HostFacts) -> Row:
 def machine_rows(machines: Sequence[Machine]) -> list[Row]:
     """Return rows with cells of MACHINE_COLUMNS: machines that are alike share a row, with the
     smallest free space among them."""
-    groups: dict[tuple[tuple[str, str], ...], list[Machine]] = {}
-    for machine in machines:
-        groups.setdefault(tuple(_machine_cells(machine).items()), []).append(machine)
+    return _alike([(each.name, each.free_bytes, _machine_cells(each)) for each in machines])
+
+
+def _alike(hosts: Sequence[tuple[str, int, Row]]) -> list[Row]:
+    """Return one row for the hosts with equal cells; each comes with its name and free bytes."""
+    groups: dict[tuple[tuple[str, str], ...], list[tuple[str, int]]] = {}
+    for name, free_bytes, cells in hosts:
+        groups.setdefault(tuple(cells.items()), []).append((name, free_bytes))
     return [
         {
             **dict(cells),
-            "HOSTS": fold_names(machine.name for machine in group),
-            "FREE": format_size(min(machine.free_bytes for machine in group)),
+            "HOSTS": fold_names(name for name, _ in group),
+            "FREE": format_size(min(free_bytes for _, free_bytes in group)),
         }
         for cells, group in groups.items()
     ]

@@ -188,7 +188,7 @@ class LogTerminal(Terminal):
             line = self._noise.fold(prefix, written)
             if line is None:
                 continue
-            text = Text(line) if line.isprintable() else _coloured(line)
+            text = Text(line) if line.isprintable() else coloured(line)
             if known_messages.is_noise(text.plain):
                 text.stylize("dim")
             yield start + text
@@ -210,7 +210,7 @@ def _plain(line: str) -> str:
     return escape_log_line("".join(text for text, _ in styled_spans(line)))
 
 
-def _coloured(line: str) -> Text:
+def coloured(line: str) -> Text:
     """Turn colours into rich's styles: no escape sequence of a script reaches the terminal."""
     from rich.text import Text
 

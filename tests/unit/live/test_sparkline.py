@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.live.sparkline import BLOCKS, sparkline
+from tfdeploy.live.summary import BLOCKS, sparkline
 
 
 @pytest.mark.parametrize(

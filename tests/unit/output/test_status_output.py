@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tfdeploy.commands.status import RunStatus, TaskStatus
-from tfdeploy.output.status_output import GAP, OPTIONAL, fitting_columns, hidden_columns
-from tfdeploy.output.status_table import COLUMNS
+from tfdeploy.output.status_output import OPTIONAL, hidden_columns
+from tfdeploy.output.status_table import COLUMNS, GAP, fitting_columns
 
 from .samples import RUN_ID, make_report, make_run
 
@@ -100,7 +100,7 @@ def test_status_fits_a_narrow_terminal_and_names_the_hidden_columns(printed, mon
 
 
 def test_without_a_terminal_every_column_stays():
-    assert fitting_columns(TYPICAL, None) == [*COLUMNS]
+    assert fitting_columns(COLUMNS, OPTIONAL, TYPICAL, None) == [*COLUMNS]
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def test_without_a_terminal_every_column_stays():
     ],
 )
 def test_columns_are_left_out_in_order_until_the_others_fit(width, hidden):
-    columns = fitting_columns(TYPICAL, width)
+    columns = fitting_columns(COLUMNS, OPTIONAL, TYPICAL, width)
     assert sorted(set(COLUMNS) - set(columns)) == sorted(hidden)
     assert hidden_columns(TYPICAL, columns) == [name for name in COLUMNS if name in hidden]
 
 
 def test_rows_are_at_most_as_wide_as_the_terminal():
     for width in range(20, 140):
-        columns = fitting_columns(TYPICAL, width)
+        columns = fitting_columns(COLUMNS, OPTIONAL, TYPICAL, width)
         widths = [max(len(name), *(len(row[name]) for row in TYPICAL)) for name in columns]
         assert sum(widths) + GAP * (len(columns) - 1) <= width
 
 
 def test_columns_without_values_are_left_out_first_and_not_named():
     rows = [{**row, "GPUS": "-", "RESTARTS": "0", "REASON": ""} for row in TYPICAL[:2]]
-    columns = fitting_columns(rows, 75)
+    columns = fitting_columns(COLUMNS, OPTIONAL, rows, 75)
     assert set(COLUMNS) - set(columns) == {"GPUS", "RESTARTS", "REASON"}
     assert hidden_columns(rows, columns) == []
