@@ -11,8 +11,10 @@ import pytest
 
 from tfdeploy.cluster import Task
 from tfdeploy.commands.collect import CollectResult
+from tfdeploy.commands.resume import ResumeResult
 from tfdeploy.commands.run import FinishedRun
 from tfdeploy.commands.runs import HostDisk, ProjectRuns
+from tfdeploy.commands.scale import ScaleResult
 from tfdeploy.commands.status import RunStatus
 from tfdeploy.commands.stop import StopResult
 from tfdeploy.documents import Failure, to_json
@@ -81,6 +83,14 @@ def test_runs_lists_the_releases_on_each_host():
     assert document["hosts"]["gpu-01"]["releases"] == [
         {"release": "0123abcd", "age_s": 60.0, "bytes": 4096}
     ]
+
+
+def test_a_resume_notes_the_tasks_that_may_still_run_on_hosts_that_were_left_out():
+    left = TaskFailed("worker:1", "gpu-02", "may still be running")
+    resumed = ResumeResult(make_run(), None, (), StopResult({}, None), 1.0, 2.0, (left,))
+    found = to_json(ScaleResult("1 worker", "2 workers", resumed))
+    assert [(note["task"], note["host"]) for note in found["notes"]] == [("worker:1", "gpu-02")]
+    assert (found["run"], found["checkpoint"]) == (make_run().id, None)
 
 
 @dataclass(frozen=True)
