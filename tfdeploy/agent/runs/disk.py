@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 REMOVING = ".removing-"  # the prefix of what is half deleted; it is listed as nothing else
 BLOCK = 512  # the unit of st_blocks, independent of the file system's own blocks (stat(2))
-RESUMING, RESUMING_S = ".resuming", 3600.0
+RESUMING_S = 3600.0
 ABANDONED_AFTER_S = 86400.0
 
 
@@ -106,17 +106,9 @@ def task_state(task_dir: str) -> TaskState:
         return records.TaskState(records.LOST, 0.0)
 
 
-def mark_resuming(project: str, run: str) -> None:
-    """Protect a run from removal while it is resumed: for some time none of its tasks runs."""
-    folder = paths.run(project, run)
-    if os.path.isdir(folder):
-        with open(os.path.join(folder, RESUMING), "w", encoding="utf-8"):
-            pass
-
-
 def is_resuming(run_dir: str) -> bool:
     try:
-        return _age_s(os.stat(os.path.join(run_dir, RESUMING)).st_mtime) < RESUMING_S
+        return _age_s(os.stat(paths.resuming(run_dir)).st_mtime) < RESUMING_S
     except OSError:
         return False
 
