@@ -125,7 +125,7 @@ HOMES = {
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
-    "cryptography": ("transfer/tls_identity.py",),
+    "cryptography": ("transfer/relay.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("output/", "live/app.py"),
@@ -322,7 +322,8 @@ def test_a_pure_module_imports_only_pure_modules():
 
 def test_a_folder_has_few_entries():
     """`commands` has one file per command; the top folder has all packages and main modules."""
-    offenders, limits = {}, {".": 30, "commands": 22, "agent": 17, "agent/supervision": 16}
+    limits = {".": 30, "commands": 22, "output": 16, "agent": 17, "agent/supervision": 16}
+    offenders = {}
     for folder in {file.parent for file in FILES}:
         children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
         limit = limits.get(folder.as_posix(), 15)

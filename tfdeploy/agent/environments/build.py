@@ -16,8 +16,7 @@ from ...shared.protocol.environments import (
 from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
-from . import cache, installers, lock, marker, program
-from . import uv as uv_program
+from . import installers, locks, marker, program
 from .order import Order
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def find(project: str, environment: str, uv: str = "") -> EnvironmentState:
         built=found is not None,
         python=version,
         packages=packages,
-        uv="" if found else uv_program.find(project, uv)[1],
+        uv="" if found else installers.find_uv(project, uv)[1],
         machine=os.uname().machine,
         libc=libc(),
         here=shared_directory.store_id(),
@@ -61,14 +60,14 @@ def build(
     paths.make_private(project)
     os.makedirs(paths.environments(project), exist_ok=True)
     folder = paths.environment(project, environment)
-    descriptor = lock.open_file(project, environment)
+    descriptor = locks.open_file(project, environment)
     try:
-        for _ in lock.wait_for(descriptor):
+        for _ in locks.wait_for(descriptor):
             yield BuildStep("waiting for another push, which builds it")
         is_built = marker.read(folder) is not None
         if not is_built:
             content = (requirements, constraints, locked, python, setup)
-            uv_path, environ = uv_program.find(project, uv)[0], {**os.environ, **env}
+            uv_path, environ = installers.find_uv(project, uv)[0], {**os.environ, **env}
             order = Order(folder, *content, environ, uv_path, _wheels(project, wheels))
             yield from _build(order, descriptor)
         found = marker.read(folder)
@@ -168,7 +167,7 @@ def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator
     """Run a program of the build; report what it prints. Raises installer_output.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
     progress = installer_output.Progress()
-    with cache.in_use():
+    with locks.cache_in_use():
         for line in program.run(argv, env, order.work, descriptor):
             progress.take(line)
             yield BuildStep(": ".join(filter(None, (doing, progress.text))))
@@ -178,7 +177,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
     """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
     another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        with cache.unused() as is_unused:
+        with locks.cache_unused() as is_unused:
             if is_unused:
                 filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)

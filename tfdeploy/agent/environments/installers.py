@@ -1,9 +1,12 @@
-"""The commands that create an environment and install into it, with uv or with venv and pip."""
+"""The commands that create an environment and install into it, with uv or with venv and pip; and uv
+itself: the user's own, or the one that the controller sent."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 
 from ...shared import TYPE_CHECKING, index_settings
@@ -13,8 +16,12 @@ from . import marker
 from .order import CONSTRAINTS, REQUIREMENTS
 
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Mapping
+    from typing import Container, Dict, Iterator, List, Mapping, Tuple
 
+OLDEST = (0, 5)  # older ones lack options that are used
+PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it
+TIMEOUT_S = 30.0
+VERSION = re.compile(r"uv (\d+)\.(\d+)(\.\d+)?")
 # Variables of the agent's own Python, or of another environment, that would mislead installers.
 MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CONDA_PREFIX")
 
@@ -84,3 +91,36 @@ def _local_python(version: str) -> str:
             ),
         )
     return found
+
+
+def find_uv(project: str, release: str) -> Tuple[str, str]:
+    """Return the path and the version of uv, both "" if there is none that runs. `release` is the
+    one in which the controller sent it, if it did."""
+    for path in _uv_candidates(project, release):
+        match = VERSION.match(_uv_version(path))
+        if match and (int(match[1]), int(match[2])) >= OLDEST:
+            return path, match[0][3:]
+    return "", ""
+
+
+def _uv_candidates(project: str, release: str) -> Iterator[str]:
+    on_path = shutil.which("uv")
+    if on_path:
+        yield on_path
+    yield from map(os.path.expanduser, PLACES)
+    if release:
+        yield os.path.join(paths.release(project, release), "uv")
+
+
+def _uv_version(path: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")

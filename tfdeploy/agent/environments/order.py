@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from ...shared import TYPE_CHECKING
+from .marker import WORK
 
 if TYPE_CHECKING:
     from typing import Dict, List
 
-WORK = ".work"  # the end of the name of a folder with what installers read
 REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
 
 

@@ -9,7 +9,6 @@ import time
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from .. import paths
-from ..environments import leftovers as half_built
 from ..environments import marker
 from ..machine import lock
 from ..reports import status
@@ -81,7 +80,7 @@ def leftovers_of_store(project: str) -> Iterator[str]:
     """Yield what interrupted removals left of releases, environments and the installers' cache,
     interrupted pushes that are older than a day, and interrupted builds."""
     incoming = os.path.basename(paths.incoming(project, ""))
-    yield from half_built.leftovers(project)
+    yield from marker.leftovers(project)
     for entry in _entries(paths.releases(project)):
         if _is_being_removed(entry) or _is_old_push(entry, incoming):
             yield entry.path
