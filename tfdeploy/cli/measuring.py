@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.command import MEASURE, WATCH, add_command
+from tfdeploy.cli.command import INTERRUPTED, MEASURE, WATCH, add_command
 from tfdeploy.cli.completion import propose_files, propose_runs
 from tfdeploy.cli.options import (
     HOSTS,
-    INTERRUPTED,
     AcceptNew,
     Hosts,
     Json,

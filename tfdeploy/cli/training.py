@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tfdeploy.cli.command import PREPARE, TRAIN, add_command
+from tfdeploy.cli.command import INTERRUPTED, PREPARE, TRAIN, add_command
 from tfdeploy.cli.options import (
     HOSTS,
-    INTERRUPTED,
     AcceptNew,
     Env,
     Hosts,
