@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.records import TASK_DIRECTORY
-from tfdeploy.cluster import JOBS, Task, tf_config, to_json
+from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.errors import PlanError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def template_fields(
         "address": placement.address,
         "port": _port(placement),
         "host": placement.host,
-        "cluster": to_json(script_cluster(training, plan)),
+        "cluster": json.dumps(script_cluster(training, plan)),
         "num_ps": str(len(cluster.get("ps", ()))),
         "num_workers": str(len(cluster.get("worker", ()))),
         "is_chief": "true" if placement == plan.chief else "false",
@@ -81,14 +82,14 @@ def role_environment(training: Training, plan: Plan, placement: Placement) -> di
     if training.role == "environment":
         env |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
         env |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in cluster.items()}
-        env |= {"CLUSTER_SPEC": to_json(cluster)}
+        env |= {"CLUSTER_SPEC": json.dumps(cluster)}
     return env
 
 
 def shared_texts(training: Training, plan: Plan) -> tuple[str, ...]:
     """Return the long texts that the launches of a run have in common."""
     cluster = script_cluster(training, plan)
-    return (to_json(cluster), *(",".join(addresses) for addresses in cluster.values()))
+    return (json.dumps(cluster), *(",".join(addresses) for addresses in cluster.values()))
 
 
 def script_task(training: Training, task: Task) -> Task:
