@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from tfdeploy import cli
-from tfdeploy.agent import records
 from tfdeploy.agent.machine import grpc_health
 from tfdeploy.config import inventory
 from tfdeploy.planning import placing
+from tfdeploy.shared import records
 from unit.test_imports import AGENT_MAY_IMPORT, MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[2]

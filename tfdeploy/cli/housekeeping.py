@@ -10,14 +10,7 @@ import typer
 
 from tfdeploy.cli.command import DISK, add_command
 from tfdeploy.cli.completion import propose_files
-from tfdeploy.cli.options import (
-    HOSTS,
-    Hosts,
-    Json,
-    exit_if_failed,
-    load_inventory,
-    require_yes,
-)
+from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory, require_yes
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.environments import index_settings, installers, program
 from tfdeploy.environments import installation
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
+from tfdeploy.shared import index_settings, installer_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -149,7 +149,7 @@ def _write_files(spec: EnvironmentSpec, work: Path) -> None:
 def _refuse_foreign(lines: Iterable[str]) -> None:
     """Raise NoWheels for what means a file or a variable of the host, or source code to build."""
     for line in lines:
-        shown = program.clean(line.partition(" --hash")[0])
+        shown = installer_output.clean(line.partition(" --hash")[0])
         if OF_THE_HOST.search(line):
             raise NoWheels(f"{shown} means a file or a variable of the host")
         if line.startswith("-") and not OPTION.fullmatch(line):
@@ -196,7 +196,7 @@ def _run(
     """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
     own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
     settings = index_settings.for_uv(os.environ, index_settings.read_file)
-    progress, lines = installers.Progress(), deque[str](maxlen=program.MAX_LINES)
+    progress, lines = installer_output.Progress(), deque[str](maxlen=installer_output.MAX_LINES)
     with subprocess.Popen(
         argv,
         cwd=work,
@@ -209,14 +209,14 @@ def _run(
     ) as process:
         try:
             for line in process.stdout or ():
-                lines.append(program.clean(line))
+                lines.append(installer_output.clean(line))
                 progress.take(lines[-1])
                 on_step(progress.text)
         except BaseException:  # Ctrl-C: a download may take minutes
             process.kill()
             raise
     if process.returncode != 0:
-        raise NoWheels(program.Failed(process.returncode, list(lines)).words)
+        raise NoWheels(installer_output.Failed(process.returncode, list(lines)).words)
 
 
 def _uv_platform(target: Target) -> str:

@@ -7,9 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import TASK_DIRECTORY
 from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.errors import PlanError
+from tfdeploy.shared.records import TASK_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,8 @@ import signal
 import sys
 import time
 
-from .. import TYPE_CHECKING
-from ..records import FAILED
+from ...shared import TYPE_CHECKING
+from ...shared.records import FAILED
 from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -17,7 +17,7 @@ from .run_progress import RunProgress
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-    from ..records import Launch, TaskState
+    from ...shared.records import Launch, TaskState
     from .termination import Order
 
     GetState = Callable[[], TaskState]

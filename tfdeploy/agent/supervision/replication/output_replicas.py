@@ -12,27 +12,26 @@ from __future__ import annotations
 import json
 import os
 
-from ... import TYPE_CHECKING, paths
-from ...machine import filesystem
+from ....shared import TYPE_CHECKING, filesystem
+from ....shared.protocol.message import parse
+from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
+from ....shared.protocol.record import to_json
+from ....shared.units import Unit, Walk
+from ... import paths
 from ...outputs import delivery, integrity, listing
-from ...outputs.units import Unit, Walk
-from ...protocol.message import parse
-from ...protocol.outputs import OutputUnit, ReplicatedOutputs
-from ...protocol.record import to_json
 from .. import heartbeat, signing
 from . import evaluator_files
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
 
-    from ...records import Launch
+    from ....shared.records import Launch
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]
 
 PIECE = 1 << 20
 LIST = ".outputs"
-TASK = "replica-outputs"
 
 
 class OutputsOffer:
@@ -85,7 +84,7 @@ def fetch(launch: Launch, offer: Json) -> None:
     A unit that changes meanwhile does not delay the others. Raises OSError; for the first unit that
     has changed, after all others have arrived, ValueError or signing.Untrusted.
     """
-    folder = paths.work(paths.task(launch.project, launch.run, TASK))
+    folder = paths.work(paths.task(launch.project, launch.run, REPLICAS))
     incoming = os.path.join(os.path.dirname(folder), ".incoming-work")
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
@@ -111,13 +110,13 @@ def fetch(launch: Launch, offer: Json) -> None:
 
 
 def replicated_outputs(project: str, run: str) -> ReplicatedOutputs:
-    """List this host's replica. The verb `hold` takes its units as those of a task called TASK."""
+    """List this host's replica. `hold` takes its units as those of a task REPLICAS."""
     return ReplicatedOutputs([unit.to_message() for unit in replica_units(Walk(), project, run)])
 
 
 def replica_units(walk: Walk, project: str, run: str) -> Iterator[Unit]:
     """Yield the units of this host's replica."""
-    return walk.units(paths.work(paths.task(project, run, TASK)), "")
+    return walk.units(paths.work(paths.task(project, run, REPLICAS)), "")
 
 
 def _newest(units: Units, limit_bytes: int) -> Units:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.protocol.outcome import SIGTERM_EXIT, exit_code, result
-from tfdeploy.agent.records import FAILED, LOST, STOPPED, SUCCEEDED, TaskState
+from tfdeploy.shared.outcome import SIGTERM_EXIT, exit_code, result
+from tfdeploy.shared.records import FAILED, LOST, STOPPED, SUCCEEDED, TaskState
 
 CHIEF = "worker:0"
 

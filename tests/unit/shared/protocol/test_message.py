@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from support.builders import make_launch
 
 from tfdeploy.agent import verbs
-from tfdeploy.agent.protocol.message import Invalid, first_that_fits, parse
-from tfdeploy.agent.protocol.outputs import CheckpointCopy, HashedFile
-from tfdeploy.agent.protocol.record import field_types, to_json
-from tfdeploy.agent.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
-from tfdeploy.agent.protocol.runs import HeldRun, Start
-from tfdeploy.agent.records import TaskReport
+from tfdeploy.shared.protocol.message import Invalid, first_that_fits, parse
+from tfdeploy.shared.protocol.outputs import CheckpointCopy, HashedFile
+from tfdeploy.shared.protocol.record import field_types, to_json
+from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
+from tfdeploy.shared.protocol.runs import HeldRun, Start
+from tfdeploy.shared.records import TaskReport
 
 REPORT = TaskReport("ps:0", "READY", 1, 7, None, 0, "", step=3, step_age_s=0.5, log=["a"])
 HELD = HeldRun("r", "f00d", "worker:0", True, {"ps:0": "READY"}, 1.5, 10, ["d"], ["e"])

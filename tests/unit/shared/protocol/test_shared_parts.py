@@ -10,12 +10,12 @@ from support.builders import make_inventory, make_launch
 
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
-from tfdeploy.agent.protocol.message import parse
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.protocol.runs import RunRecord, Start
-from tfdeploy.agent.protocol.shared_parts import SharedParts, leave_out, put_back
 from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
+from tfdeploy.shared.protocol.message import parse
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.protocol.runs import RunRecord, Start
+from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out, put_back
 
 HOSTS = """
 [defaults]

@@ -155,3 +155,8 @@ class Rename(Request[Renamed]):
     """Give the agent's directory a new id, because it is a copy of another host's."""
 
     VERB = "rename"
+
+
+def data_set_name(release: str) -> str:
+    """Return the name of the data set that a release is a version of; "" for code."""
+    return release.rpartition("-")[0]

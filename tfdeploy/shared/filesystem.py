@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from .. import TYPE_CHECKING
+from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Callable, List

@@ -10,15 +10,14 @@ import os
 import re
 from contextlib import suppress
 
-from .. import TYPE_CHECKING
-from ..protocol.outputs import OutputUnit
-from ..protocol.record import Record
-from . import state_file
-from .event_files import MAX_ENTRIES
+from . import TYPE_CHECKING, state_file
+from .protocol.outputs import OutputUnit
+from .protocol.record import Record
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Set, Tuple
 
+MAX_ENTRIES = 200_000  # of all folders that are looked through for one task
 FILE, SET, SAVED_MODEL, FOLDER, ANY = "file", "set", "saved_model", "folder", "any"
 MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt")
 ORBAX = ("_CHECKPOINT_METADATA", "_METADATA")

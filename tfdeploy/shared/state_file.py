@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from .. import TYPE_CHECKING
-from ..machine import filesystem
+from . import TYPE_CHECKING, filesystem
 
 if TYPE_CHECKING:
     from typing import List, Optional, Tuple

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from . import TYPE_CHECKING
-from .machine import filesystem
+from . import TYPE_CHECKING, filesystem
 from .protocol.record import Record, field, field_types, replace
 from .protocol.record import to_json as plain
 
@@ -33,6 +32,10 @@ ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 
+
+# Of the files beside a task that record its states, about a thousand, and its GPUs' use: 17 hours
+# of one GPU at full resolution, 5 hours of eight.
+MAX_HISTORY_BYTES = 1 << 17
 
 # Files are padded to whole blocks: on a full disk only blocks that a file has can be written.
 BLOCK = 4096

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tfdeploy.agent.machine import filesystem
+from tfdeploy.shared import filesystem
 
 
 def test_replace_file_replaces_a_file_and_leaves_nothing_beside_it(tmp_path):

@@ -215,6 +215,9 @@ class HeldUnits(Message):
     bad: List[BadUnit]
 
 
+HELD_OUTPUTS = "held/outputs"  # where HoldUnits holds them, in the task's folder
+
+
 class HoldUnits(Request[HeldUnits]):
     """Copy or link units, so that they do not change while they are verified and fetched."""
 
@@ -272,6 +275,10 @@ class ReplicatedOutputs(Message):
     outputs: List[OutputUnit]
 
 
+# Stands for a task in requests for these copies.
+REPLICAS = "replica-outputs"
+
+
 class ListReplicas(Request[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
@@ -284,6 +291,10 @@ class ListReplicas(Request[ReplicatedOutputs]):
 
 class ResultsAnswer(Message):
     """What `ListResults` reports."""
+
+
+# The kinds of units that only ListResults reports.
+CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 class TaskResults(ResultsAnswer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.environments.index_settings import for_uv, uv_toml
+from tfdeploy.shared.index_settings import for_uv, uv_toml
 
 
 def translated(environ=(), **files):

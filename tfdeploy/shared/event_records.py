@@ -6,19 +6,23 @@ little-endian; the crcs are masked CRC-32C (source: tensorflow/core/lib/io/recor
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
-from .. import TYPE_CHECKING
+from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import BinaryIO, Tuple
+    from typing import BinaryIO, Iterator, Tuple
 
+EVENTS = "events.out.tfevents."  # in the name of each event file
 HEADER, FOOTER = 12, 4  # bytes before and after the data of a record
 BLOCK = 1 << 20
 MAX_RECORD = 32 << 20
 # Only the end of a file can be unfinished, so the data of a block's last record is checked, and a
 # longer one is not: this takes 0.1 s for a megabyte.
 MAX_CHECKED = 1 << 20
+# The length of a record below 4 GiB, its crc, and the first byte of an Event: field 1, 64 bits.
+RECORD_HEADER = re.compile(rb"(.{4}\0{4})(.{4})(?=\x09)", re.S)
 
 
 class Damaged(Exception):
@@ -97,3 +101,30 @@ def _table() -> Tuple[int, ...]:
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
         table.append(crc)
     return tuple(table)
+
+
+def events(data: bytes) -> Iterator[bytes]:
+    """Yield the complete events of a part of a chain, which may start and end within a record."""
+    header = RECORD_HEADER.search(data)
+    while header:
+        start = header.end()
+        end = start + int.from_bytes(header[1], "little")
+        complete = end + 4 <= len(data) and header[2] == masked_crc(header[1])
+        if complete and end - start > 9:
+            yield data[start:end]
+        header = RECORD_HEADER.search(data, end + 4 if complete else header.start() + 1)
+
+
+def read_varint(message: bytes, offset: int) -> Tuple[int, int]:
+    """Return the integer that is encoded at `offset` in groups of seven bits, and where it ends.
+
+    Raises IndexError if the message ends before it, ValueError if it has more than ten bytes.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, offset
+    raise ValueError("a varint has more than ten bytes")

@@ -6,7 +6,7 @@ import io
 import struct
 import zlib
 
-from .. import TYPE_CHECKING
+from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Iterator, Tuple

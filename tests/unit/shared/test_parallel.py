@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tfdeploy.agent import parallel
+from tfdeploy.shared import parallel
 
 
 def test_no_items_yield_no_results():

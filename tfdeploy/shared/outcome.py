@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from ..records import STOPPED, SUCCEEDED
+import signal
+
+from . import TYPE_CHECKING
+from .records import STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
     from typing import Callable, Literal, Optional, Set, Union
 
-    from ..records import TaskReport, TaskState
+    from .records import TaskReport, TaskState
 
     Ended = Union[TaskReport, TaskState]
     Result = Literal["succeeded", "ended", "stopped", "failed"]
@@ -56,3 +58,18 @@ def _was_stopped_by_command(task: str, find: Callable[[str], Optional[Ended]]) -
 
 def _shell_exit_code(code: int) -> int:
     return 128 - code if code < 0 else code
+
+
+def describe_exit(code: int) -> str:
+    """Return `exit 1`, or `killed by SIGKILL` for Popen's negative codes."""
+    if code >= 0:
+        return "exit {}".format(code)
+    return "killed by {}".format(signal_name(-code))
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL` for 9; `signal 70` for a number without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal {}".format(number)

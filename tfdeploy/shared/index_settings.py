@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING
+from . import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Mapping

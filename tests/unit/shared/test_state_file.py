@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.outputs import state_file
+from tfdeploy.shared import state_file
 
 # Parsed
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import record, scalar, version
 
-from tfdeploy.agent.outputs import event_records
-from tfdeploy.agent.outputs.event_records import Damaged, read, whole_size
+from tfdeploy.shared import event_records
+from tfdeploy.shared.event_records import Damaged, read, whole_size
 
 BLOCK = 1 << 12  # bytes, instead of 1 MB
 CHAIN = [version(), scalar(1, 0.5), scalar(2, 0.25), record(b"x" * 300)]

@@ -9,8 +9,8 @@ import threading
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent import records
-from tfdeploy.agent.records import Launch, TaskReport, TaskState
+from tfdeploy.shared import records
+from tfdeploy.shared.records import Launch, TaskReport, TaskState
 
 RECORDS = [
     make_launch(env={"A": "é😀\n"}, port=2222, gpus=[1]),

@@ -44,6 +44,17 @@ else:
             return type("Request", (cls,), {"ANSWER": answers, "__module__": cls.__module__})
 
 
+# The start of every line that is meant for the controller.
+MARK = "tfdeploy-answer:"
+ABSENT = 96
+# Instead of a verb: the request follows the line, compressed with zlib, in `size` bytes.
+COMPRESSED = "compressed"
+# A field of any request: the controller is of another version than this agent.
+ANOTHER_VERSION = "another_version"
+# Another one: the project, the run, and how often it was started as the controller knows it.
+RECORD = "of_record"
+
+
 class Done(Message):
     """The answer to a request that has nothing to report."""
 
