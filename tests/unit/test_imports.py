@@ -26,7 +26,7 @@ PURE = (
     *("commands.following.training_history", "live.sparkline"),
     *("output.json_output", "experiments.rescale", "experiments.speed"),
     *("experiments.comparing.comparison", "experiments.comparing.examples"),
-    *("experiments.comparing.axis", "experiments.comparing.repeats"),
+    *("experiments.comparing.axis", "experiments.repeats"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
 # for type checkers. docs/architecture.md has a diagram.

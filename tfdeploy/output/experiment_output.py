@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, Spread
+    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries
     from tfdeploy.experiments.grid import Grid
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
     from tfdeploy.shared.protocol.events import UnreadableEvents

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
@@ -75,14 +75,6 @@ class Group:
         return sum(len(each.series) for each in self.runs)
 
 
-class Spread(NamedTuple):
-    """What repeated runs reached: the median, the lowest and the highest value."""
-
-    median: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
 class Comparison:
     """A smoothed value is the mean over `smooth` steps. If `rises`, higher values are better, as
@@ -146,10 +138,7 @@ class Comparison:
 
 def spread(group: Group, value_of: Callable[[RunSeries], float]) -> Spread:
     """Return the spread of a value of each run; NaN if one of them is not finite."""
-    values = [value_of(each) for each in group.runs]
-    if not all(map(math.isfinite, values)):
-        return Spread(math.nan, math.nan, math.nan)
-    return Spread(median(values), min(values), max(values))
+    return spread_of(map(value_of, group.runs))
 
 
 def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:

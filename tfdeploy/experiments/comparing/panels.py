@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing.axis import Axis
 from tfdeploy.experiments.comparing.examples import OPTION
-from tfdeploy.experiments.comparing.repeats import Curve, summarize
 from tfdeploy.experiments.plots import Line, Panel
+from tfdeploy.experiments.repeats import Curve, summarize
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.experiments.speed import price, verdicts
 
 if TYPE_CHECKING:
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Cell, CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
 
 
 def to_document(sweep: Sweep) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from tfdeploy.formatting.hostlist import expand_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
 
 FLAG = "--price-per-hour"
 HOUR_S = 3600.0

@@ -5,17 +5,17 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tfdeploy.experiments.repeats import MIN_RUNS
 from tfdeploy.experiments.speed import price, verdicts
 from tfdeploy.experiments.speed.results import ENDED
-from tfdeploy.experiments.speed.spread import MIN_RUNS
 from tfdeploy.formatting.humanize import KILO, format_count, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
     from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
 
 UNKNOWN = "-"

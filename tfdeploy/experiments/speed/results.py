@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.experiments.speed import load
 from tfdeploy.experiments.speed.load import Load
-from tfdeploy.experiments.speed.spread import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
-    from tfdeploy.experiments.comparing.comparison import Spread as FoundSpread
+    from tfdeploy.experiments.repeats import Spread as FoundSpread
     from tfdeploy.experiments.training.metrics import Metric as FoundMetric
 
 

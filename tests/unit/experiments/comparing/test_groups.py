@@ -13,7 +13,7 @@ from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing import panels as plot
 from tfdeploy.experiments.comparing.axis import Axis
 from tfdeploy.experiments.comparing.examples import parse_examples
-from tfdeploy.experiments.comparing.repeats import Curve, summarize
+from tfdeploy.experiments.repeats import Curve, summarize
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
 from .collected import LOG, ONE, TWO, collect_run, write_log
