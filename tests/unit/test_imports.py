@@ -24,9 +24,8 @@ PURE = (
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     *("output.status_exit_code", "output.status_table"),
     *("commands.following.training_history", "live.sparkline"),
-    *("output.json_output", "experiments.rescale", "experiments.speed"),
-    *("experiments.comparing.comparison", "experiments.comparing.examples"),
-    *("experiments.comparing.axis", "experiments.repeats"),
+    *("output.json_output", "experiments.speed"),
+    *("experiments.repeats", "experiments.run_report.redact"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
 # for type checkers. docs/architecture.md has a diagram.

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.record import SweepRecord, lock_folder, to_document
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments.repeats import Spread, spread_of
+from tfdeploy.experiments.scalars import values_of
+from tfdeploy.experiments.training.metrics import LOSS
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.training.metrics import Metric
-
-LOSS = "loss"  # the tag of most scripts
-FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
-RISES = re.compile(r"acc|auc|precision|recall|(^|_)(f1|iou|score|reward|return)")
 
 
 @dataclass(frozen=True)
@@ -134,24 +130,6 @@ class Comparison:
         """Return the target point of each run of the group that reached the target."""
         found = (self.target_point(each) for each in group.runs)
         return tuple(point for point in found if point)
-
-
-def spread(group: Group, value_of: Callable[[RunSeries], float]) -> Spread:
-    """Return the spread of a value of each run; NaN if one of them is not finite."""
-    return spread_of(map(value_of, group.runs))
-
-
-def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:
-    """Return whether higher values are better: by the metric's name, or else because most curves
-    end higher than they started."""
-    if FALLS.search(tag.lower()) or RISES.search(tag.lower()):
-        return not FALLS.search(tag.lower())
-    return 2 * sum(values[-1] > values[0] for values in curves) > len(curves)
-
-
-def values_of(series: Series) -> tuple[float, ...]:
-    """Return the values, NaN for none."""
-    return tuple(math.nan if point.value is None else point.value for point in series)
 
 
 def _options(words: Sequence[str]) -> list[str]:

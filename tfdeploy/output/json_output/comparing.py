@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tfdeploy.experiments.comparing.comparison import spread
+from tfdeploy.experiments.repeats import spread_of
 from tfdeploy.output.json_output.shape import Shape
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ def _to_compared_line(group: Group, comparison: Comparison) -> ComparedLine:
         label=group.label,
         runs=len(group.runs),
         points=group.points,
-        last=_to_spread(spread(group, lambda run: run.smoothed[-1])),
-        best=_to_spread(spread(group, comparison.best)),
+        last=_to_spread(spread_of(run.smoothed[-1] for run in group.runs)),
+        best=_to_spread(spread_of(map(comparison.best, group.runs))),
         reached=len(comparison.reached(group)),
     )
 

@@ -11,11 +11,10 @@ import pytest
 from support.events import record, scalar_event, write
 
 from tfdeploy.errors import RunError
+from tfdeploy.experiments.comparing import axes as plot
 from tfdeploy.experiments.comparing import compare as compare_module
 from tfdeploy.experiments.comparing import comparison as results
-from tfdeploy.experiments.comparing import panels as plot
-from tfdeploy.experiments.comparing.smoothing import smooth_series
-from tfdeploy.experiments.scalars import Point
+from tfdeploy.experiments.scalars import Point, smooth_series
 from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
 from tfdeploy.run import read_folder, save
