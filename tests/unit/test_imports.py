@@ -39,14 +39,15 @@ MAY_IMPORT = {
     "config": ("cluster", "errors", "formatting"),
     "transport": ("errors",),
     "transport.ssh": ("config", "errors", "transport"),
-    "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
+    "transport.openssh": ("config", "errors", "transport", "transport.ssh"),
+    "transport.daemon": (*("config", "errors", "transport", "transport.openssh", "transport.ssh"),),
     "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
     "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
     "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
-        *("transport", "transport.daemon", "transport.ssh"),
+        *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
         *("shared", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
@@ -59,7 +60,7 @@ MAY_IMPORT = {
     "commands": (
         *("shared", "cluster", "config", "environments", "errors", "formatting"),
         *("hosts", "init", "own_folder", "planning", "release", "run", "transfer", "transport"),
-        "transport.ssh",
+        *("transport.openssh", "transport.ssh"),
     ),
     "experiments": (
         *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
@@ -116,9 +117,6 @@ HOMES = {
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
         "transport/ssh/dial.py",
-        "transport/daemon/host_pool.py",
-        "transport/ssh/dial.py",
-        "transport/ssh/transport.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
