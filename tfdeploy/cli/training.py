@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tfdeploy.cli.command import INTERRUPTED, PREPARE, TRAIN, add_command
+from tfdeploy.cli.command import PREPARE, TRAIN, add_command
 from tfdeploy.cli.options import (
     HOSTS,
     AcceptNew,
