@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.formatting.hostlist import expand_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_line
-from tfdeploy.init import environment
-from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON
+from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON, missing_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.init.environment import Requirements
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.placement import Placement
     from tfdeploy.init.program import Program
@@ -42,7 +40,17 @@ WHY = {
 }
 WHY_AUTO = "free ports, found at each start"
 COMMENT_COLUMN = 32
+MAX_COLUMNS = 88
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What hosts.toml has under `requirements`: a file of the project, or a list of packages.
+    `unpinned` says why the list has no versions."""
+
+    value: str | tuple[str, ...]
+    unpinned: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,17 +131,17 @@ def _is_plain(words: Iterable[str]) -> bool:
     return all(re.fullmatch(r"[\w./={}-]+", word) for word in words)
 
 
-def missing_packages(proposal: Proposal) -> str:
-    """Return a sentence about the hosts that lack some of the program's packages; "" if none
-    does."""
-    return environment.reason(proposal.program.packages, proposal.machines)
-
-
 def _environment(proposal: Proposal) -> str:
+    """Return the table [env]."""
     if proposal.requirements is None:
         return ""
-    comment = _lines([_comment(missing_packages(proposal))])
-    return comment + environment.table(proposal.requirements)
+    value, unpinned = proposal.requirements.value, proposal.requirements.unpinned
+    comments = [missing_packages(proposal.program.packages, proposal.machines)]
+    comments += [f"without versions: {unpinned}"] if unpinned else []
+    line = f"requirements = {_value(value)}"
+    if len(line) > MAX_COLUMNS and not isinstance(value, str):
+        line = "\n".join(["requirements = [", *(f"    {_value(each)}," for each in value), "]"])
+    return _lines([_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line])
 
 
 def _source(program: Program) -> str:
