@@ -19,8 +19,8 @@ FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "shared")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
-    *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
-    *("init.targets", "release.imports", "release.patterns", "release.syntax"),
+    *("init.document", "init.machine", "init.placement", "init.strategy"),
+    *("release.imports", "release.patterns", "release.syntax"),
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     *("output.status_exit_code", "output.status_table"),
     *("commands.following.training_history", "live.sparkline"),

@@ -105,17 +105,13 @@ def dump(inventory: Inventory) -> str:
 
 
 def _to_toml(table: dict[str, Any]) -> str:
-    """Return the text of a table. Strings are written as JSON, which is valid TOML: toml itself
-    loses backslashes before "x"."""
+    """Return the text of a table. Strings are written by to_toml: toml itself loses backslashes
+    before "x"."""
     import toml
 
     encoder = toml.TomlEncoder()
-    encoder.dump_funcs[str] = _quoted
+    encoder.dump_funcs[str] = toml_text.to_toml
     return toml.dumps(table, encoder)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(file: Path) -> str:
