@@ -14,7 +14,7 @@ from tfdeploy.planning.frameworks import TENSORFLOW
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DEFAULT_PYTHON = HostSettings.model_fields["python"].default
+DEFAULT_PYTHON = HostSettings.python
 AUTO = "auto"  # free ports, chosen at each start
 
 
