@@ -10,7 +10,7 @@ from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tfdeploy.experiments.speed.results import CellResults, Sweep
@@ -30,21 +30,15 @@ def panel(sweep: Sweep) -> Panel:
     assert sweep.base
     workers = sorted({results.cell.workers for results in sweep.measured})
     title = f"{sweep.terms['project']}: speed-up over {sweep.base.cell}"
-    lines = list(_measured_lines(sweep))
+    lines = [_measured_line(sweep, of_ps) for of_ps in sweep.by_ps()]
     ideal = _ideal(sweep, workers)
     return Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)
 
 
-def _measured_lines(sweep: Sweep) -> Iterable[Line]:
-    for ps in sorted({results.cell.ps for results in sweep.measured}):
-        of_ps = [results for results in sweep.measured if results.cell.ps == ps]
-        yield _measured_line(sweep, ps, of_ps)
-
-
-def _measured_line(sweep: Sweep, ps: int, of_ps: Sequence[CellResults]) -> Line:
+def _measured_line(sweep: Sweep, of_ps: Sequence[CellResults]) -> Line:
     spreads = [spread for results in of_ps if (spread := sweep.speedup(results))]
     return Line(
-        f"{ps} ps",
+        f"{of_ps[0].cell.ps} ps",
         [results.cell.workers for results in of_ps],
         [spread.median for spread in spreads],
         ranges=[(spread.low, spread.high) for spread in spreads],
