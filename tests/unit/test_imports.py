@@ -24,7 +24,8 @@ PURE = (
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     *("output.status_exit_code", "output.status_table"),
     *("commands.following.training_history", "live.sparkline"),
-    *("output.json_output", "experiments.speed"),
+    *("output.json_output", "experiments.speed.load", "experiments.speed.price"),
+    *("experiments.speed.results", "experiments.speed.verdicts"),
     *("experiments.repeats", "experiments.run_report.redact"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even

@@ -239,9 +239,9 @@ def sweep(
 
     The same command again measures only what is missing."""
     from tfdeploy.environments import installation
-    from tfdeploy.experiments import grid, record, speedup_plot
+    from tfdeploy.experiments import grid, record
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import price
+    from tfdeploy.experiments.speed import price, report
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -258,8 +258,8 @@ def sweep(
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / speedup_plot.PICTURE)
-    speedup_plot.draw(result, folder / speedup_plot.PICTURE)
+    console.print_sweep(result, folder / report.PICTURE)
+    report.draw(result, folder / report.PICTURE)
     if json:
         print_json(record.to_document(result))
     raise typer.Exit(0 if result.base else 1)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # a change of how environments are built gives all of them new names
 HASHED = "--hash"
+WITH_CUDA, WITHOUT_CUDA = "tensorflow[and-cuda]", "tensorflow-cpu"
+PLAIN = re.compile(r"\Atensorflow(?=\s*([<>=!~;(]|$))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,6 @@ def _spec(inventory: Inventory, found: Requirements, host: Host) -> EnvironmentS
     content = [FORMAT, lines, constraints, dict(found.locked), python or host.python, setup]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
     return EnvironmentSpec(digest, tuple(lines), tuple(constraints), found.locked, python, setup)
-
-
-WITH_CUDA, WITHOUT_CUDA = "tensorflow[and-cuda]", "tensorflow-cpu"
-PLAIN = re.compile(r"\Atensorflow(?=\s*([<>=!~;(]|$))", re.IGNORECASE)
 
 
 def apply_tensorflow_rule(requirement: str, *, has_gpus: bool) -> str:

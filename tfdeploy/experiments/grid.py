@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.config.inventory import Host, Inventory, Restart
-    from tfdeploy.experiments.speed.price import Prices
+    from tfdeploy.experiments.speed.results import Prices
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024

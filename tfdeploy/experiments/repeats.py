@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MIN_RUNS = 3  # of two, the ranges of equal things are separate in one of three cases
+MAX_POINTS = 500  # of a line: more can't be seen
 
 
 class Spread(NamedTuple):
@@ -61,9 +62,6 @@ def spread_of(values: Iterable[float]) -> Spread:
     if not all(map(math.isfinite, ordered)):
         return Spread(math.nan, math.nan, math.nan, len(ordered))
     return Spread(median(ordered), ordered[0], ordered[-1], len(ordered))
-
-
-MAX_POINTS = 500  # of a line: more can't be seen
 
 
 class Curve(NamedTuple):

@@ -107,6 +107,8 @@ MEANINGS = (
     ),
 )
 _KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
+W = TypeVar("W")
+COUNT_S = 30.0  # between two lines with a count
 
 
 def is_startup_noise(line: str) -> bool:
@@ -134,10 +136,6 @@ def meaning(line: str) -> str:
 def first_meaning(lines: Iterable[str]) -> str:
     """Return what the first known message of a log means; "" if there is none."""
     return next(filter(None, map(meaning, lines)), "")
-
-
-W = TypeVar("W")
-COUNT_S = 30.0  # between two lines with a count
 
 
 @dataclass

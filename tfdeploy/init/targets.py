@@ -23,6 +23,18 @@ LOCAL = "this-machine"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 USER = re.compile(r"[\w.+%-]+")
 PORT = re.compile(r"([^:]+):(\d+)")
+PROBE_S = 60.0
+MARK = "tfdeploy-found:"
+# The folders, besides those of the PATH, in which a host may have a Python for the agent.
+PLACES = "python3 /usr/bin/python3 /usr/local/bin/python3 /opt/*/bin/python3 ~/*/bin/python3"
+# One line: a csh as login shell accepts no line break within quotes.
+PROBE = (
+    f'echo "{MARK}kernel $(uname -s)"; '
+    f'command -v rsync >/dev/null 2>&1 && echo "{MARK}rsync yes"; '
+    f"for python in {PLACES}; do "
+    '"$python" -S -E -c "import sys; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 '
+    f'&& {{ echo "{MARK}python $python"; break; }}; done; true'
+)
 
 
 @dataclass(frozen=True)
@@ -81,20 +93,6 @@ def _check(word: str, name: str) -> None:
             f"{word}: expected a name that ssh knows, such as gpu-01, or an IPv4 address",
             "~/.ssh/config can give a machine a name: Host gpu-01, HostName fd00::1",
         )
-
-
-PROBE_S = 60.0
-MARK = "tfdeploy-found:"
-# The folders, besides those of the PATH, in which a host may have a Python for the agent.
-PLACES = "python3 /usr/bin/python3 /usr/local/bin/python3 /opt/*/bin/python3 ~/*/bin/python3"
-# One line: a csh as login shell accepts no line break within quotes.
-PROBE = (
-    f'echo "{MARK}kernel $(uname -s)"; '
-    f'command -v rsync >/dev/null 2>&1 && echo "{MARK}rsync yes"; '
-    f"for python in {PLACES}; do "
-    '"$python" -S -E -c "import sys; sys.exit(sys.version_info < (3, 8))" >/dev/null 2>&1 '
-    f'&& {{ echo "{MARK}python $python"; break; }}; done; true'
-)
 
 
 def inventory_of(

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 PAGE, SCRIPT = "runs.html", "sort.js"
 FILE, REPORT = "index.html", "report.html"
+WIDTH, HEIGHT, MARGIN = 100, 24, 2  # of a sparkline, in its own units
+SPARKLINE_POINTS = 60
+MINUTES = len("2026-11-22 23:57")
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,6 @@ def _is_current(own: Path, run: Run) -> bool:
 def _link(own: Path, file: Path) -> str:
     """Return a relative link, so that the folder may be moved or sent as a whole."""
     return quote(os.path.relpath(own, file.absolute().parent))
-
-
-WIDTH, HEIGHT, MARGIN = 100, 24, 2  # of a sparkline, in its own units
-SPARKLINE_POINTS = 60
-MINUTES = len("2026-11-22 23:57")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MAX_ERRORS = 10
+FOLDERS = ("checkpoints", "outputs", "fetched")
+MAX_FILES = 200
+MAX_HASHED_BYTES = 8_000_000_000  # a file of this size takes some seconds
+TAIL_BYTES = 1 << 16
+TAIL_LINES = 30
+MAX_LINE = 400
 
 
 @dataclass(frozen=True)
@@ -134,14 +140,6 @@ def _missing_gpu_use(run: Run, gpus: Mapping[str, tuple[GpuSample, ...]]) -> Ite
     if without and (run.folder / "logs").is_dir():
         of_tasks = "" if len(without) == len(gpus) else f" of {', '.join(without)}"
         yield f"No use of GPUs{of_tasks}: nvidia-smi gave no answer, or it was not collected."
-
-
-FOLDERS = ("checkpoints", "outputs", "fetched")
-MAX_FILES = 200
-MAX_HASHED_BYTES = 8_000_000_000  # a file of this size takes some seconds
-TAIL_BYTES = 1 << 16
-TAIL_LINES = 30
-MAX_LINE = 400
 
 
 @dataclass(frozen=True)

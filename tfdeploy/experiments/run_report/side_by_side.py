@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 UNMARKED = ("Run", "Name", "Started")  # they always differ
 IN_OTHER_ROWS = ("Release", "Project")
+VARIABLES = ("env", "role_env")
+WORDS = ("command", "role_args")
+MAX_VALUE = 400
+ABSENT = "–"
 
 
 def compare(all_facts: Sequence[RunFacts]) -> dict[str, Any]:
@@ -66,12 +70,6 @@ def _comparison_rows(all_facts: Sequence[RunFacts]) -> tuple[Row, ...]:
         values = tuple(each.get(key, ABSENT) for each in summaries)
         rows.append(Row(key, values, len(set(values)) > 1 and key not in UNMARKED))
     return (*rows, *different_settings([facts.run for facts in all_facts], redact))
-
-
-VARIABLES = ("env", "role_env")
-WORDS = ("command", "role_args")
-MAX_VALUE = 400
-ABSENT = "–"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MAX_METRICS = 4
+HOSTS_FILE = "hosts.toml"
 
 
 def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
@@ -92,9 +93,6 @@ def _reached_text(reached: Reached | None) -> str:
         return ""
     best = f" (best {reached.best:.4g})" if reached.best != reached.last else ""
     return f"{reached.last:.4g}{best}"
-
-
-HOSTS_FILE = "hosts.toml"
 
 
 def same_release(run: Run) -> str:
