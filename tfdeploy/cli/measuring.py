@@ -57,7 +57,7 @@ def tensorboard(
     """Show the events of runs in TensorBoard on this machine, as their tasks write them."""
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.environments import installation
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     installation.require("tensorboard")
@@ -68,7 +68,7 @@ def tensorboard(
         url = board.url()
         console.print_board(board, url)
         if json:
-            print_json(json_output.tensorboard_document(board, url))
+            print_json(documents.tensorboard_document(board, url))
         if open_browser:
             import webbrowser
 
@@ -178,7 +178,7 @@ def compare(
     from tfdeploy.experiments import plots, scalars
     from tfdeploy.experiments.comparing import axes
     from tfdeploy.experiments.comparing import compare as command
-    from tfdeploy.output import json_output
+    from tfdeploy.experiments.comparing.document import compare_document
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -195,7 +195,7 @@ def compare(
         Console().print_comparison(comparison, picture)  # first, because drawing may fail
     plots.draw(picture, panels, folder)
     if json:
-        print_json(json_output.compare_document(comparison, picture))
+        print_json(compare_document(comparison, picture))
 
 
 def _parse_seconds(text: str) -> float:
@@ -239,9 +239,9 @@ def sweep(
 
     The same command again measures only what is missing."""
     from tfdeploy.environments import installation
-    from tfdeploy.experiments import grid, record
+    from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import price, report
+    from tfdeploy.experiments.speed import document, price, report
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -261,7 +261,7 @@ def sweep(
     console.print_sweep(result, folder / report.PICTURE)
     report.draw(result, folder / report.PICTURE)
     if json:
-        print_json(record.to_document(result))
+        print_json(document.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

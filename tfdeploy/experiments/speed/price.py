@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
-from tfdeploy.experiments.speed.results import Prices
+from tfdeploy.experiments.speed.results import Cell, Prices
 from tfdeploy.formatting.hostlist import expand_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Sweep
 
 FLAG = "--price-per-hour"
 HOUR_S = 3600.0
@@ -22,12 +23,23 @@ MILLION = 1e6
 EXPECTED = f"expected a number, or HOST=NUMBER: {FLAG} 0.40 {FLAG} 'gpu-[01-04]=3.06'"
 
 
-class Cheapest(NamedTuple):
-    """The cell with the lowest price, and those whose prices don't differ from it."""
+@dataclass(frozen=True)
+class Cheapest:
+    """The cell with the lowest price."""
+
+    KEYS = ("cell", "price_per_million", "equal")
+    NAMES: ClassVar = {"equal": "no_difference"}
+    MERGED: ClassVar = {"cell": Cell}
 
     cell: Cell
     price: Spread
     equal: tuple[Cell, ...]
+    """Cells whose prices do not differ from it by more than the spread."""
+
+    @property
+    def price_per_million(self) -> float:
+        """Its price."""
+        return self.price.median
 
 
 def parse(words: Sequence[str], hosts: Iterable[str]) -> Prices | None:
