@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -271,8 +272,6 @@ def _interruptible(console: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        import shlex
-
         console.print_interrupted(
             "interrupted: the current run is stopped, finished measurements are kept. Continue "
             f"with\n  tfdeploy {shlex.join(sys.argv[1:])}"
