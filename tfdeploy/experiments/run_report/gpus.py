@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.experiments.plots import COLOURS, Line
 from tfdeploy.experiments.run_report.over_time import GpuSample, TimePanel
-from tfdeploy.experiments.training.history import with_gaps
-from tfdeploy.shared.records import MAX_HISTORY_BYTES
+from tfdeploy.experiments.training.history import read_lines, with_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +34,7 @@ MAX_BINS = 120
 def read(file: Path, begin: float, end: float) -> tuple[GpuSample, ...]:
     """Return the samples of a file from `begin` to `end`, give or take what clocks differ, in
     order; none if there is no such file. Skips what is not a sample. Raises OSError."""
-    if not file.is_file() or file.is_symlink():
-        return ()
-    with file.open("rb") as content:
-        lines = content.read(MAX_HISTORY_BYTES).splitlines()
-    samples = [sample for line in lines for sample in parse(line)]
+    samples = [sample for line in read_lines(file) for sample in parse(line)]
     first, last = begin - CLOCK_SLACK_S, end + CLOCK_SLACK_S
     return tuple(sorted((s for s in samples if first <= s.at <= last), key=lambda s: s.at))
 

@@ -66,11 +66,16 @@ class Span:
 def read(file: Path) -> tuple[Change, ...]:
     """Return the changes of a history file; none if there is no such file. Skips what is not a
     change. Raises OSError."""
+    return tuple(change for line in read_lines(file) for change in _parse(line))
+
+
+def read_lines(file: Path) -> list[bytes]:
+    """Return the lines of a history that was collected; none if there is no such file. Raises
+    OSError."""
     if not file.is_file() or file.is_symlink():
-        return ()
+        return []
     with file.open("rb") as content:
-        lines = content.read(MAX_HISTORY_BYTES).splitlines()
-    return tuple(change for line in lines for change in _parse(line))
+        return content.read(MAX_HISTORY_BYTES).splitlines()
 
 
 def spans(changes: Sequence[Change], until: float) -> tuple[Span, ...]:
