@@ -16,7 +16,7 @@ from textual.widgets import RichLog, Static
 
 from tfdeploy.commands.watch import Ending
 from tfdeploy.formatting import known_messages
-from tfdeploy.formatting.repeated_noise import NoiseFolder
+from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
 from tfdeploy.live.rows import STATE, Row, layout
