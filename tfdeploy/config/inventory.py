@@ -7,7 +7,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import toml
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
@@ -105,6 +104,8 @@ def dump(inventory: Inventory) -> str:
 def _to_toml(table: dict[str, Any]) -> str:
     """Return the text of a table. Strings are written by to_toml: toml itself loses backslashes
     before "x"."""
+    import toml
+
     encoder = toml.TomlEncoder()
     encoder.dump_funcs[str] = toml_text.to_toml
     return toml.dumps(table, encoder)
