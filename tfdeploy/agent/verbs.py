@@ -61,9 +61,6 @@ VERBS = {
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
-    "select": ("reports.SelectLines", "reports.logs.selected_lines.select"),
-    "watch": ("watching.Watch", "reports.watching.watch"),
-    "follow_events": ("events.FollowEvents", "reports.event_stream.follow_events"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
     "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),
@@ -102,6 +99,7 @@ START = (
 STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
 PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
 PRELOAD_AFTER_S = 0.3
+REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 
 def main(argv: List[str]) -> int:
@@ -208,8 +206,7 @@ def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
 
 
 def _refused(refusal: Refusal) -> Body:
-    reasons = {"hint": refusal.hint, "outdated": refusal.outdated, "busy": refusal.busy}
-    return {"refused": refusal.message, **reasons, "held_by": refusal.held_by}
+    return {"refused": refusal.message, **{name: getattr(refusal, name) for name in REASONS}}
 
 
 def _removed(body: Body) -> Optional[Refusal]:
@@ -240,6 +237,8 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
         from .runs.run_record import refuse_outdated
 
         refuse_outdated(*record)
+    if verb not in VERBS:
+        raise Refusal("this agent does not know the request {!r:.40}".format(verb), unknown=True)
     request, function = (resolve(path) for path in VERBS[verb])
     removed = _removed(body) if request.READS_RUN else None
     if removed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, HostError, PlanError, TfdeployError, raise_all
+from tfdeploy.errors import HostError, PlanError, TfdeployError, raise_all
 from tfdeploy.formatting import fold_lines
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
@@ -15,16 +16,12 @@ from tfdeploy.shared.protocol.reports import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from datetime import datetime, timedelta
 
     from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
-
-UNKNOWN_VERB = "KeyError: 'select'"
 
 
 @dataclass(frozen=True)
@@ -78,12 +75,12 @@ def logs(
     """
     placements = task_selection.select_placements(run.plan, tasks, on)
     errors: list[TfdeployError] = []
-    with _stream(fleet, run, placements, selection, follow=follow) as following:
+    with _follow(fleet, run, placements, selection, follow=follow) as following:
         for host, event in following.events():
             if isinstance(event, HostError) and follow and may_return(event):
                 on_lost(event)
             elif isinstance(event, HostError):
-                errors.append(_explain(event))
+                errors.append(event)
             elif isinstance(event, HostIsBack):
                 on_back(host)
             elif isinstance(event, LogLines):
@@ -100,21 +97,18 @@ def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> lis
     return fold_lines.fold(written, on_limit)
 
 
-def _stream(
+def _follow(
     fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
-) -> Following[RunEvent]:
-    lines, grep, since = selection.lines, selection.grep, selection.since
-    if grep or since is not None:
-        return fleet.select_lines(run, placements, lines, grep, since, forever=follow)
-    return fleet.follow(run, placements, logs=True, lines=lines, forever=follow, announce=False)
-
-
-def _explain(error: HostError) -> HostError:
-    """Return the error of a host; one that an agent without the verb gives says so."""
-    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
-        return AgentError(
-            error.host,
-            "an older tfdeploy started this run, and its agent can't select lines",
-            "leave out --grep and --since: tfdeploy logs | grep PATTERN",
-        )
-    return error
+) -> Following:
+    since = selection.since
+    return fleet.follow(
+        run,
+        placements,
+        logs=True,
+        lines=selection.lines,
+        forever=follow,
+        chief="",
+        grep=selection.grep,
+        since_s=since.total_seconds() if isinstance(since, timedelta) else None,
+        since_at=since.timestamp() if isinstance(since, datetime) else None,
+    )

@@ -215,7 +215,9 @@ def _wait_or_stop(
 ) -> None:
     """Wait until all tasks are READY and reach each other; stop them if that fails."""
     try:
-        with fleet.follow_started(run, launching.streams) as following:
+        with fleet.follow(
+            run, run.plan.placements, chief="", opened=launching.streams
+        ) as following:
             if wait_until_ready(fleet, run, following, on_report):
                 check_reachability(fleet, run, following)
     except Cancelled:

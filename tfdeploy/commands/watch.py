@@ -14,25 +14,22 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
-from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
+from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.shared import outcome
-from tfdeploy.shared.protocol.watching import HostSample
+from tfdeploy.shared.protocol.reports import HostSample
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.watching import GpuUse, HostUse
+    from tfdeploy.shared.protocol.reports import GpuUse, HostUse
     from tfdeploy.shared.records import TaskReport
-
-    Event = HostSample | TfdeployError | HostIsBack
-    Samples = Following[HostSample]
 
 FIRST_LINES = 50  # of each log
 MAX_LINES = 1000  # of each log that are kept
-UNKNOWN_VERB = "KeyError: 'watch'"
 
 
 class Ending(Enum):
@@ -110,10 +107,10 @@ class WatchedRun:
             self._take_sample(watched, event, now)
         elif isinstance(event, HostIsBack):
             watched.error = None
-        else:
+        elif isinstance(event, TfdeployError):
             if watched.error is None:
                 watched.away_since = now
-            watched.error = explain(event)
+            watched.error = event
             watched.gave_up = not may_return(event)
 
     @property
@@ -187,6 +184,12 @@ class WatchedRun:
         self.history.add(saying[trainer], now)
 
 
+def follow_samples(fleet: Fleet, run: Run) -> Following:
+    """Sample every host of the run until all of its tasks have ended. The first sample has the last
+    FIRST_LINES lines of each log."""
+    return fleet.follow(run, run.plan.placements, samples=True, lines=FIRST_LINES)
+
+
 def started_again(run: Run) -> bool:
     """Return whether another command has started the run again since (resume, scale), by its record
     on the controller."""
@@ -194,14 +197,3 @@ def started_again(run: Run) -> bool:
         starts: int = runs.run_json(run.folder)["starts"]
         return starts > run.starts
     return False
-
-
-def explain(error: TfdeployError) -> TfdeployError:
-    """Return the error of a host; one that an agent without the verb gives says so."""
-    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
-        return AgentError(
-            error.host,
-            "an older tfdeploy started this run, and its agent can't be watched",
-            "tfdeploy status and tfdeploy logs -f show it",
-        )
-    return error

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
 
 SAMPLE_EVERY_S = 1.0
 LOG_LINES = 20  # in the report of a failure
@@ -161,7 +160,7 @@ class _Watch:
             self._trains = chief is not None and chief.step is not None
         return self._trains
 
-    def _handle_events(self, following: Following[RunEvent], limit: float | None = None) -> None:
+    def _handle_events(self, following: Following, limit: float | None = None) -> None:
         """Handle the events that come until the next sample is due."""
         deadline = time.monotonic() + SAMPLE_EVERY_S
         deadline = min(deadline, limit or deadline)

@@ -245,14 +245,21 @@ class Agent:
 
     def parse(self, query: Query[A], answer: Answer) -> A:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""
-        self._raise_refusal(answer)
+        self._raise_refusal(query, answer)
         try:
             parsed: A = first_that_fits(query.request.ANSWER, answer)
         except Invalid as error:
             raise AgentError(self.host, f"invalid answer: {error}") from None
         return parsed
 
-    def _raise_refusal(self, answer: Answer) -> None:
+    def _raise_refusal(self, query: Query[A], answer: Answer) -> None:
+        if _is_unknown(query.request, answer):
+            raise AgentError(
+                self.host,
+                "another version of tfdeploy started this run, and its agent does not know the "
+                f"request {query.request.VERB}",
+                "tfdeploy status, logs, collect and stop work with every version",
+            )
         if "refused" in answer:
             message, hint = str(answer["refused"]), str(answer.get("hint", ""))
             if answer.get("busy") is True:
@@ -264,6 +271,11 @@ class Agent:
         if "failed" in answer:
             raise AgentError(self.host, f"the agent failed: {answer['failed']}")
         self._record = None
+
+
+def _is_unknown(request: Request[Any], answer: Answer) -> bool:
+    """Return whether the agent does not know the request. Older ones fail with Python's words."""
+    return answer.get("unknown") is True or answer.get("failed") == f"KeyError: '{request.VERB}'"
 
 
 def _below_home(directory: str) -> str:

@@ -11,12 +11,13 @@ from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.live import summary
 from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines
-from tfdeploy.shared.protocol.watching import HostSample
+from tfdeploy.shared.protocol.reports import HostSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfdeploy.commands.watch import Event, Samples, WatchedRun
+    from tfdeploy.commands.watch import WatchedRun
+    from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.output.console import Console
 
 TRAINING_EVERY_S = 10.0
@@ -25,7 +26,7 @@ FIRST_S = 1.0  # until the first samples have arrived
 
 
 def print_changes(
-    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+    watched: WatchedRun, following: Following, console: Console, is_over: Callable[[], bool]
 ) -> None:
     """Print what changes until the run has ended, and then how, or until `is_over()`."""
     printed = ""
@@ -45,7 +46,7 @@ def print_end(watched: WatchedRun, console: Console) -> None:
 
 
 def print_documents(
-    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+    watched: WatchedRun, following: Following, console: Console, is_over: Callable[[], bool]
 ) -> None:
     """Print a JSON document, in one line, every DOCUMENT_EVERY_S and at the end."""
     for _ in _periods(watched, following, DOCUMENT_EVERY_S, console, is_over):
@@ -54,7 +55,7 @@ def print_documents(
 
 def _periods(
     watched: WatchedRun,
-    following: Samples,
+    following: Following,
     every_s: float,
     console: Console,
     is_over: Callable[[], bool],

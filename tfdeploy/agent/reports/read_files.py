@@ -57,7 +57,14 @@ def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> Optional[BinaryIO]:
 def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:
     import hashlib  # costs 2 ms, and is needed only if the caller has a part of the file
 
-    return hashlib.sha256(file.read(size)).hexdigest() == sha256
+    digest = hashlib.sha256()
+    while size > 0:
+        block = file.read(min(PIECE, size))
+        if not block:
+            return False
+        digest.update(block)
+        size -= len(block)
+    return digest.hexdigest() == sha256
 
 
 def _pieces(file: BinaryIO, start: int, end: int) -> Iterator[Tuple[int, str]]:

@@ -6,8 +6,7 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import Connection, Load
-from ...shared.protocol.watching import HostUse
+from ...shared.protocol.reports import Connection, HostUse, Load
 from ..machine import metrics, process
 
 if TYPE_CHECKING:

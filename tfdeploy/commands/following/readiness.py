@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
 
 LOG_LINES = 20  # of each log that an error shows
 
@@ -27,7 +26,7 @@ LOG_LINES = 20  # of each log that an error shows
 def wait_until_ready(
     fleet: Fleet,
     run: Run,
-    following: Following[RunEvent],
+    following: Following,
     on_report: Callable[[str, TaskReport], None],
 ) -> bool:
     """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each

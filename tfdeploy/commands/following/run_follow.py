@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
     from tfdeploy.shared.outcome import Result
-    from tfdeploy.shared.protocol.reports import RunEvent
 
 LOG_LINES = 20  # of each log that an error shows
 TICK_S = 0.5
@@ -178,7 +177,7 @@ class _Progress:
             self.lost = self.lost or report.task
 
 
-def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
+def _take_events(following: Following, progress: _Progress) -> None:
     """Take the events of one tick, up to the first sign of the run's end."""
     deadline = time.monotonic() + TICK_S
     for host, event in following.events(deadline):
@@ -192,9 +191,7 @@ def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
         )
 
 
-def _wait_for_other_tasks(
-    following: Following[RunEvent], progress: _Progress, limit_s: float
-) -> None:
+def _wait_for_other_tasks(following: Following, progress: _Progress, limit_s: float) -> None:
     """Wait up to `limit_s` for the tasks that end by themselves after the chief."""
     deadline = time.monotonic() + limit_s
     for host, event in following.events(deadline):

@@ -1,4 +1,4 @@
-"""How a run's tasks are, their logs, and files that are read in pieces."""
+"""How a run's tasks and hosts are, their logs, and files that are read in pieces."""
 
 from __future__ import annotations
 
@@ -75,6 +75,39 @@ class MeasureLoad(Request[Load]):
     run: str
 
 
+class GpuUse(Message):
+    """One GPU, by its index on the host; `busy_percent` is None if the GPU does not report it."""
+
+    index: int
+    busy_percent: Optional[float]
+    used_bytes: int
+    total_bytes: int
+
+
+class HostUse(Message):
+    """What the whole host uses. `at` is its monotonic clock; `busy_s` are the CPU seconds of all
+    processes, `received` and `sent` the bytes of all interfaces, each since the boot: subtract two
+    samples. `gpus` is empty until nvidia-smi has answered."""
+
+    at: float
+    busy_s: float
+    cpus: int
+    used_bytes: int
+    total_bytes: int
+    received: int
+    sent: int
+    gpus: List[GpuUse]
+
+
+class TaskUse(Message):
+    """A task's report with its training, and what its processes use: CPU seconds since they
+    started, and resident memory."""
+
+    report: TaskReport
+    cpu_s: float
+    used_bytes: int
+
+
 class RunEvent(Message):
     """What happens to a run on one host."""
 
@@ -85,12 +118,33 @@ class StateChange(RunEvent):
     state: TaskReport
 
 
+class NewEvents(RunEvent):
+    """Event files that the task `of` has written or changed: paths by the folder that has them. All
+    that there are are named at the start of a stream."""
+
+    events: Dict[str, List[str]]
+    of: str
+
+
 class LogLines(RunEvent):
-    """Lines that a task's log gained; `cursor` is where the log continues."""
+    """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
+    knows `grep` and `since` of Follow, which older ones do not."""
 
     task: str
     lines: List[str]
     cursor: str
+    selected: bool = False
+
+
+class HostSample(RunEvent):
+    """One look at a host. `logs` are the newest lines that logs gained since the sample before;
+    the newest `checkpoint` is None if the chief is on another host, or has none."""
+
+    host: HostUse
+    tasks: List[TaskUse]
+    logs: List[LogLines]
+    checkpoint: Optional[str] = None
+    checkpoint_age_s: Optional[float] = None
 
 
 class NewCheckpoint(RunEvent):
@@ -117,13 +171,19 @@ class Started(RunEvent):
 class Follow(Request[RunEvent]):
     """Report what happens to tasks until all of them have ended, or with `forever` false once.
 
-    Log lines only with `logs`: each log continues at its cursor, or begins with its last `lines`
-    lines (None: all). With `chief`, its checkpoints and outputs are reported too.
+    - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
+    - With `logs`, lines: each log continues at its cursor, or begins with its last `lines` lines
+      (None: all). Only lines that `grep` matches ("": all) and that were written in the last
+      `since_s` seconds, or since the time `since_at` (seconds since 1970).
+    - With `events`, which event files of the tasks have grown.
+    - With `samples`, instead of these a sample every second or more seldom, with the newest lines
+      of each log.
     """
 
     VERB = "follow"
     READS_RUN = True
     REPEATABLE = True
+    MAX_ANSWER_BYTES = 16 << 20  # a sample of a hundred tasks, all of which write long lines
     project: str
     run: str
     tasks: List[str]
@@ -132,24 +192,16 @@ class Follow(Request[RunEvent]):
     forever: bool
     cursors: Optional[Dict[str, str]] = None
     chief: str = ""
-
-
-class SelectLines(Request[RunEvent]):
-    """Report as Follow does, with only those log lines that `grep` matches ("": all) and that were
-    written in the last `since_s` seconds, or since the time `since_at` (seconds since 1970), and of
-    these the last `lines` of each log."""
-
-    VERB = "select"
-    READS_RUN = True
-    project: str
-    run: str
-    tasks: List[str]
-    lines: Optional[int]
-    forever: bool
-    grep: str
-    since_s: Optional[float]
+    grep: str = ""
+    since_s: Optional[float] = None
     since_at: Optional[float] = None
-    cursors: Optional[Dict[str, str]] = None
+    samples: bool = False
+    events: bool = False
+
+    @property
+    def selects(self) -> bool:
+        """Whether only some lines are wanted."""
+        return bool(self.grep) or self.since_s is not None or self.since_at is not None
 
 
 class Piece(Message):
