@@ -40,14 +40,15 @@ MAY_IMPORT = {
     "config": ("cluster", "errors", "formatting"),
     "transport": ("errors",),
     "transport.ssh": ("config", "errors", "transport"),
-    "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
+    "transport.openssh": ("config", "errors", "transport", "transport.ssh"),
+    "transport.daemon": (*("config", "errors", "transport", "transport.openssh", "transport.ssh"),),
     "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
     "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
     "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
-        *("transport", "transport.daemon", "transport.ssh"),
+        *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
         *("shared", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
@@ -60,7 +61,7 @@ MAY_IMPORT = {
     "commands": (
         *("shared", "cluster", "config", "environments", "errors", "formatting"),
         *("hosts", "init", "own_folder", "planning", "release", "run", "transfer", "transport"),
-        "transport.ssh",
+        *("transport.openssh", "transport.ssh"),
     ),
     "experiments": (
         *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
@@ -68,7 +69,7 @@ MAY_IMPORT = {
     ),
     "api": (
         *("shared", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
-        "trust",
+        *("transfer", "trust"),
     ),
     "output": (
         *("shared", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
@@ -88,7 +89,7 @@ MAY_IMPORT = {
     "cli": (
         *("commands", "config", "environments", "errors", "experiments", "hosts", "hosts_file"),
         *("init", "live"),
-        *("output", "run", "transfer", "trust"),
+        *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),
     "agent": ("shared",),
@@ -117,9 +118,6 @@ HOMES = {
         "transport/ssh/connection.py",
         "transport/ssh/channels.py",
         "transport/ssh/dial.py",
-        "transport/daemon/host_pool.py",
-        "transport/ssh/dial.py",
-        "transport/ssh/transport.py",
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),

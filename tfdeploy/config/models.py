@@ -251,7 +251,7 @@ class Notify(Table):
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
-    transport: Literal["ssh", "local"] = "ssh"
+    transport: Literal["ssh", "fabric", "openssh", "local"] = "ssh"
     user: User | None = None
     port: Port | None = None
     identity_file: LocalPath | None = None
@@ -286,7 +286,7 @@ class Host(HostSettings):
     @property
     def uses_ssh(self) -> bool:
         """Return whether SSH reaches it: then SSH's keys and configuration apply, and rsync."""
-        return self.transport == "ssh"
+        return not self.is_local
 
     @property
     def machine(self) -> str:
