@@ -254,6 +254,9 @@ def test_the_events_of_a_run_that_is_resumed_are_fetched(project):
 
 @pytest.mark.slow
 def test_a_run_without_events_says_what_writes_them(project):
+    stub = project.work("worker:0") / "checkpoints" / "events.out.tfevents.1.host"
+    until(stub.is_file, "the stub's events")
+    stub.unlink()
     with project.start_command("tensorboard") as command:
         command.wait_for_output("TensorBoard is at")
         assert "no events yet; keras.callbacks.TensorBoard and tf.summary" in command.output
