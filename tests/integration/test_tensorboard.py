@@ -23,7 +23,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.transfer import fetch as fetching
+from tfdeploy.results import fetch as fetching
 from tfdeploy.trust import store
 
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")

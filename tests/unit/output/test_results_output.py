@@ -9,8 +9,8 @@ import pytest
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.fetch import FetchResult
 from tfdeploy.commands.run import FinishedRun
-from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint
-from tfdeploy.transfer.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
+from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint
+from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
 
 from .samples import RUN_ID, make_run
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.pipelines.rounds import Part, run_parts
+from tfdeploy.results import events_and_logs
+from tfdeploy.results.run_folder import disk_errors
 from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.protocol.reports import NewEvents, StateChange
-from tfdeploy.transfer import artifacts
-from tfdeploy.transfer.run_folder import disk_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,14 +64,16 @@ class EventCopies:
         """Fetch the event files that a host says have changed; of an agent that is too old to say
         so those of a task whose state has changed.
 
-        Raises as `artifacts.fetch_events` does, and TransferFailed if the disk is almost full.
+        Raises as `fetch_events` does, and TransferFailed if the disk is almost full.
         """
         if isinstance(event, NewEvents):
-            self._fetch(agent, event.of, partial(artifacts.fetch_event_files, folders=event.events))
+            self._fetch(
+                agent, event.of, partial(events_and_logs.fetch_event_files, folders=event.events)
+            )
         elif isinstance(event, StateChange) and not agent.is_current:
             task = event.state.task
-            fetch = partial(artifacts.fetch_all_events, run=self._run)
-            self._fetch(agent, task, partial(fetch, placement=self._placements[task]))
+            every = partial(events_and_logs.fetch_all_events, run=self._run)
+            self._fetch(agent, task, partial(every, placement=self._placements[task]))
 
     def _fetch(self, agent: Agent, task: str, fetch: Callable[..., Steps[Any]]) -> None:
         name = self._tasks[task]

@@ -12,8 +12,8 @@ from support.events import NAME, scalar, version
 from tfdeploy.commands.following.tensorboard import copies as module
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.errors import TransferFailed
+from tfdeploy.results import events_and_logs
 from tfdeploy.shared.protocol.reports import NewEvents, StateChange
-from tfdeploy.transfer import artifacts
 from unit.output.samples import make_report
 
 HOSTS = "[hosts.a]\nworkers = 2\n[hosts.b]\nps = 1"
@@ -37,7 +37,7 @@ def fetched(monkeypatch):
     calls = []
     monkeypatch.setattr(module, "run_parts", lambda agent, parts: parts[0]._fetch(None))
     for name in ("fetch_event_files", "fetch_all_events"):
-        monkeypatch.setattr(artifacts, name, lambda *_, **named: calls.append(named))
+        monkeypatch.setattr(events_and_logs, name, lambda *_, **named: calls.append(named))
     return calls
 
 

@@ -1,28 +1,53 @@
-"""Hand a run's newest checkpoint over to its chief, from whichever host has it."""
+"""Hand what a run's earlier chief wrote over to its next chief, by way of the controller.
+
+First its newest checkpoint, from whichever host has it; then Keras files, BackupAndRestore folders
+and other files that a script looks for when it starts.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfdeploy.hosts import parallel
+from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning import launch
-from tfdeploy.shared import state_file
+from tfdeploy.results.checkpoints import validate_checkpoints
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S, announced, check_free_space
+from tfdeploy.results.held_files import HeldFiles
+from tfdeploy.results.outputs import fetch_outputs, list_outputs
+from tfdeploy.results.run_folder import (
+    disk_errors,
+    exclusive,
+    outputs_folder,
+    read_state,
+    task_request,
+)
+from tfdeploy.results.units import (
+    fetch_units,
+    is_in_or_newer,
+    is_safe,
+    local_path,
+    parse_units,
+)
+from tfdeploy.shared import hashing, state_file
+from tfdeploy.shared.protocol.outputs import (
+    REPLICAS,
+    DeliveredUnit,
+    DeliverUnits,
+    ExpectUnits,
+    ListReplicas,
+)
 from tfdeploy.shared.protocol.runs import (
     AdoptCheckpoint,
     FindNewest,
     LetGoOfCopies,
     ReceiveCheckpoint,
 )
-from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
-from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.checkpoints.state import read_state
-from tfdeploy.transfer.fetch import announced, check_free_space, verify_file
-from tfdeploy.transfer.outputs import task_request
-from tfdeploy.transfer.run_folder import disk_errors
-from tfdeploy.transfer.streamed_files import StreamedFiles
+from tfdeploy.shared.units import Unit, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -31,7 +56,6 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.outputs import CheckpointCopy as HeldCopy
     from tfdeploy.shared.protocol.outputs import HashedFile
 
-READ_TIMEOUT_S = PIN_TIMEOUT_S  # the hosts do the same work as for `pin`
 CONTROLLER = ""
 ON_THE_WAY = ".handover"
 
@@ -87,7 +111,7 @@ def _find_newest(
 
     def find(agent: Agent) -> list[CheckpointCopy]:
         with fleet.transfers.begin(agent.host, note="reading its checkpoints"):
-            copies = agent.ask(request, READ_TIMEOUT_S).copies
+            copies = agent.ask(request, HOLD_TIMEOUT_S).copies
         validate_checkpoints(agent, copies)
         return [_parse_copy(agent.host, copy) for copy in copies]
 
@@ -131,7 +155,7 @@ def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     local_source = source.folder if source.host == chief.host else ""
     with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
         adopt = AdoptCheckpoint(**request, name=source.name, source=local_source)
-        agent.ask(adopt, READ_TIMEOUT_S)
+        agent.ask(adopt, HOLD_TIMEOUT_S)
 
 
 def _send_from_controller(fleet: Fleet, run: Run, source: CheckpointCopy, incoming: str) -> None:
@@ -149,7 +173,87 @@ def _fetch(agent: Agent, source: CheckpointCopy, folder: OwnFolder) -> None:
     folder.clean(lambda name: False)
     sizes = {file.path: file.size for file in source.details}
     check_free_space(agent, folder, sizes)
-    streamed = StreamedFiles(agent, folder.within(announced(sum(sizes.values()))))
-    streamed.fetch(source.folder, sizes)
-    for file in source.details:
-        verify_file(agent, folder, file, streamed.hashes[file.path])
+    files = HeldFiles(agent, folder.within(announced(sum(sizes.values()))))
+    files.complete(source.folder, {file.path: file for file in source.details})
+    files.verify(source.details)
+
+
+def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
+    """Bring what the chief of `old` wrote to the chief of `new`, unless it has newer files. A chief
+    that stays has the last version of each of its files, whatever their times.
+
+    `old` and `new` are one run before and after it is resumed. Return the paths of all files that
+    the new chief's script finds. Raises as `collect` does.
+    """
+    chief = new.plan.chief
+    agent = fleet.agents[chief.host]
+    folder = outputs_folder(new, chief)
+    units = parse_units(agent, list_outputs(agent, new, chief).outputs)
+    present = {unit.path: unit for unit in units}
+    moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
+    if moved or not present:
+        _fetch_from_old_chief(fleet, old)
+        for host in checkpoint_hosts(fleet, old, new):
+            _fetch_replicas(fleet.agents[host], old, folder)
+    with disk_errors(agent):
+        stored = _units_on_controller(old, new, folder)
+        sent = [
+            unit
+            for unit in stored
+            if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
+        ]
+        if sent:
+            _send(agent, new, folder, sent)
+    return sorted({*present, *(unit.path for unit in sent)})
+
+
+def _fetch_from_old_chief(fleet: Fleet, old: Run) -> None:
+    """Fetch what the old chief's host has, if the run continues with that host."""
+    chief = old.plan.chief
+    agent = fleet.agents.get(chief.host)
+    if agent:
+        with exclusive(old), disk_errors(agent):
+            run_alone(agent, lambda pipeline: fetch_outputs(pipeline, old, chief))
+
+
+def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
+    """Fetch a host's replicas of the old chief's files that are newer than the controller's."""
+    request = {"project": old.inventory.project, "run": old.id}
+    with exclusive(old), disk_errors(agent):
+        units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
+        newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
+        incoming = old.open() / f".incoming-outputs/{agent.host}"
+        task = {**request, "task": REPLICAS}
+        run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
+
+
+def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit]:
+    """Yield the chief's units on the controller, under the paths that its script uses."""
+    other_tasks = {p.task.file_name for p in (*old.plan.placements, *new.plan.placements)}
+    training = new.inventory.training
+    wanted = training.outputs_of(new.plan.chief.task.job, is_chief=True)
+    paths = (*wanted, training.checkpoint_dir)
+    absolute = [path.strip("/") + "/" for path in paths if path.startswith("/")]
+    for unit in Walk().units(str(folder.checked()), ""):
+        if unit.path.partition("/")[0] in other_tasks:
+            continue
+        root = "/" if f"{unit.path}/".startswith(tuple(absolute)) else ""
+        yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
+
+
+def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit]) -> None:
+    request = task_request(run, run.plan.chief)
+    incoming = agent.ask(ExpectUnits(**request)).incoming
+    files = [local_path(path) for unit in units for path in unit.files]
+    digests = parallel.each(folder.sha256, files, hashing.THREADS)
+    hashes = dict(zip(files, digests, strict=True))
+    total = sum(folder.size(name) for name in files)
+    with agent.transfers.begin(f"to {agent.host}", total) as transfer:
+        agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
+    listed = [_describe(unit, hashes) for unit in units]
+    agent.ask(DeliverUnits(**request, units=listed), HOLD_TIMEOUT_S)
+
+
+def _describe(unit: Unit, hashes: dict[str, str]) -> DeliveredUnit:
+    files = [(local_path(path), hashes[local_path(path)]) for path in unit.files]
+    return DeliveredUnit(unit.path, unit.kind, files)
