@@ -134,7 +134,7 @@ HOMES = {
     "pydantic": ("config/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),
-        "commands/following/tensorboard/server.py",
+        "commands/following/tensorboard/board.py",
     ),
     "tensorboard": ("commands/following/tensorboard/process.py",),
     "uv": ("environments/wheelhouse.py",),

@@ -96,7 +96,7 @@ START = (
     *("supervision.detach", "supervision.supervisor"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
-STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
+STATUS = ("reports.status", "reports.progress", "runs.stop")
 PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
 PRELOAD_AFTER_S = 0.3
 REASONS = ("hint", "held_by", "busy", "outdated", "unknown")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -10,19 +12,17 @@ from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.cancellation import Cancellation
-from tfdeploy.hosts.descriptors import max_connections
-from tfdeploy.hosts.streams.following import Following
-from tfdeploy.hosts.streams.subscriptions import Subscription
+from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.parallel import Cancellation, Waiting
+from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.hosts.transports import has_daemon, make_transport
-from tfdeploy.hosts.waiting import Waiting
 from tfdeploy.shared.protocol.reports import Follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.hosts.agent_client import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import RunEvent
@@ -32,6 +32,7 @@ NO_STREAMS: Mapping[str, AnswerStream[RunEvent]] = MappingProxyType({})
 # An unreachable host occupies a thread for its whole timeout. There are many more threads than
 # cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
 THREADS = 128
+MAX_DESCRIPTORS = 1 << 16  # some child processes close every descriptor up to the limit
 MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
 
 
@@ -175,3 +176,13 @@ def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
     for placement in placements:
         tasks.setdefault(placement.host, []).append(str(placement.task))
     return tasks
+
+
+def max_connections() -> int:
+    """Raise the limit of open descriptors as far as allowed, and return how many connections fit:
+    half of it stays free for files and child processes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from tfdeploy.commands.watch import WatchedRun, WatchedTask
-    from tfdeploy.hosts.streams.following import Event
+    from tfdeploy.hosts.events import Event
 
 REFRESH_S = 0.5
 LINES_AROUND = 4  # the run's two lines, the log's title and the keys

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.commands.watch import WatchedRun
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.output.console import Console
 
 

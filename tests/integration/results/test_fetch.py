@@ -12,7 +12,7 @@ from support.builders import make_inventory
 
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.own_folder import Budget, OwnFolder
 from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints

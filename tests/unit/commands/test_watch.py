@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.commands.watch import MAX_LINES
 from tfdeploy.errors import AuthenticationFailed, Unreachable
-from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.shared.outcome import SIGTERM_EXIT
 from unit.live.samples import host_use, keras, sample, task_use, watched_run
 

@@ -7,7 +7,7 @@ import json
 from support import json_documents
 
 from tfdeploy.errors import AuthenticationFailed, Unreachable
-from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.live import plain
 from tfdeploy.output import json_output
 from tfdeploy.output.console import Console

@@ -10,7 +10,7 @@ from support.builders import make_plan
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
+from tfdeploy.hosts.pipeline import Part, run_rounds
 from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import events_and_logs
 from tfdeploy.shared.event_records import EVENTS

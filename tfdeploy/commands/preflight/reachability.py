@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.hosts.pipelines.rounds import Part, run_parts
+from tfdeploy.hosts.pipeline import Part, run_parts
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.run_folder import disk_errors
 from tfdeploy.shared.event_records import EVENTS
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipelines.pipeline import Pipeline
-    from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import RunEvent

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Protocol, Self
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import Cancelled, HostError, RunError, TfdeployError, TransferFailed
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
-from tfdeploy.shared.protocol.reports import StateChange
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.hosts.streams.following import Event
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
@@ -37,7 +35,7 @@ class Watcher(Protocol):
     def print_host_back(self, host: str) -> None: ...
 
 
-class EventFetcher:
+class EventFetcher(Listener):
     """The events of a run, and the thread that fetches them; with `offline` it asks no host.
 
     What happens to hosts is reported once `reports` is true. `fetched_elsewhere`: another command
@@ -148,23 +146,21 @@ class EventFetcher:
         ):
             while following.is_active and not self._must_ask_again():
                 for host, event in following.events(time.monotonic() + RECORD_S):
-                    self._handle(host, event)
+                    self.dispatch(host, event)
             if not following.is_active:
                 with self._lock:
                     self._live.clear()
 
-    def _handle(self, host: str, event: Event) -> None:
-        if isinstance(event, TfdeployError):
-            self._fail(host, event)
-            return
+    def on_error(self, error: HostError) -> None:
+        self._fail(error.host, error)
+
+    def on_back(self, host: str) -> None:
         with self._lock:
             self._errors.pop(host, None)
-        if isinstance(event, HostIsBack):
-            self._watcher.print_host_back(host)
-        elif isinstance(event, StateChange):  # it comes after what the task has written
-            self._take_state(host, event.state)
+        self._watcher.print_host_back(host)
 
-    def _take_state(self, host: str, report: TaskReport) -> None:
+    def on_state(self, host: str, report: TaskReport) -> None:
+        """Take a state; it comes after what the task has written."""
         if report.state in ENDED:
             self._active.discard(report.task)
             with self._lock:

@@ -12,7 +12,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, Cancelled, TransferFailed, Unreachable
-from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.shared.protocol.reports import NewEvents, StateChange
 from unit.output.samples import make_report
 
@@ -124,7 +124,7 @@ def test_a_host_has_been_looked_at_when_it_has_reported_a_state_or_failed(fetche
     with fetcher:
         assert eventually(lambda: fetcher._waiting == {"b"})
         assert not fetcher.looked.is_set()
-        fetcher._handle("b", Unreachable("b", "no answer"))
+        fetcher.dispatch("b", Unreachable("b", "no answer"))
         assert fetcher.looked.is_set()
 
 
@@ -133,16 +133,16 @@ def test_a_run_is_live_until_all_of_its_tasks_have_ended(fetcher):
     FakeFleet.answers[:] = [ends]
     with fetcher:
         assert eventually(lambda: fetcher._live == {"a"})
-        fetcher._handle("a", state("worker:1", "STOPPED"))
+        fetcher.dispatch("a", state("worker:1", "STOPPED"))
         assert not fetcher.is_live
 
 
 def test_a_host_that_fails_is_reported_once_until_it_is_back(fetcher, watcher):
     full = TransferFailed("a", "the disk is full")
     for _ in range(2):
-        fetcher._handle("a", full)
+        fetcher.dispatch("a", full)
     assert (watcher.away, list(fetcher.errors)) == ([full], ["a"])
-    fetcher._handle("a", HostIsBack())
+    fetcher.dispatch("a", HostIsBack())
     assert (watcher.back, fetcher.errors) == (["a"], {})
 
 

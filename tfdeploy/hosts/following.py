@@ -7,33 +7,22 @@ import queue
 import random
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tfdeploy.errors import (
-    AgentError,
-    AuthenticationFailed,
-    CommandFailed,
-    CommandTimedOut,
-    HostKeyRefused,
-    TfdeployError,
-)
-from tfdeploy.hosts.cancellation import Cancellation
-from tfdeploy.hosts.streams.event_queue import EventQueue
-from tfdeploy.shared.protocol.reports import RunEvent
+from tfdeploy.errors import CommandTimedOut, TfdeployError
+from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
+from tfdeploy.hosts.parallel import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
-    from tfdeploy.hosts.streams.subscriptions import Subscription
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.subscriptions import Subscription
     from tfdeploy.shared.protocol.message import Request
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 L = TypeVar("L")
 
-# A host that refuses a request will refuse it again; any other may be back later.
-REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
@@ -41,19 +30,6 @@ MAX_CONNECTING = 128
 CONNECT_S = 30.0
 FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no limit
 CANCEL_S = 0.2  # how often `cancel` is looked at
-
-
-def may_return(error: TfdeployError) -> bool:
-    """Return whether a host with this error may answer later."""
-    return not isinstance(error, REFUSALS)
-
-
-@dataclass(frozen=True)
-class HostIsBack:
-    """A host that was lost answers again."""
-
-
-Event = RunEvent | TfdeployError | HostIsBack
 
 
 class Following:

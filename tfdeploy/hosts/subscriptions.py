@@ -10,8 +10,7 @@ from tfdeploy.shared.protocol.reports import Follow, HostSample, LogLines, NewEv
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
     from tfdeploy.shared.protocol.reports import RunEvent
 
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples
