@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.live import summary
-from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines
+from tfdeploy.output.watch_document import watch_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def print_documents(
 ) -> None:
     """Print a JSON document, in one line, every DOCUMENT_EVERY_S and at the end."""
     for _ in _periods(watched, following, DOCUMENT_EVERY_S, console, is_over):
-        print_json_lines([json_output.watch_document(watched, time.monotonic())])
+        print_json_lines([watch_document(watched, time.monotonic())])
 
 
 def _periods(
