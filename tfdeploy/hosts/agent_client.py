@@ -20,6 +20,7 @@ from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.shared.protocol.message import (
     ABSENT,
     ANOTHER_VERSION,
+    OLDER_VERBS,
     RECORD,
     Invalid,
     Request,
@@ -96,7 +97,9 @@ class Agent:
 
     def query(self, request: Request[A]) -> Query[A]:
         """Encode a request for this agent."""
-        more: dict[str, Any] = {} if self._current else {ANOTHER_VERSION: True}
+        more: dict[str, Any] = {}
+        if not self._current:
+            more = {ANOTHER_VERSION: True, "verb": OLDER_VERBS.get(request.VERB, request.VERB)}
         run = self._record
         if run:
             more[RECORD] = (run.inventory.project, run.id, run.starts)

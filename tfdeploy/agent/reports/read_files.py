@@ -1,4 +1,4 @@
-"""The verbs `logs` and `give`: send small files as answers, without opening another connection."""
+"""The verbs `logs` and `read_files`: send small files as answers, without another connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logs(project: str, run: str) -> LogFiles:
     return LogFiles(folder, [name for name in names if not name.endswith(log_times.SUFFIX)])
 
 
-def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:
+def read_files(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:
     """Yield what the caller lacks of each file of `folder`.
 
     `files` are `(path, size, sha256)`: the caller has the first `size` bytes, with this hash. If

@@ -15,7 +15,6 @@ from ...shared.protocol.outputs import Arrival, CheckpointCopy
 from ...shared.protocol.runs import CheckpointCopies
 from .. import paths
 from ..outputs import checkpoints, held
-from ..supervision.replication import replicas
 from . import disk
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def adopt(project: str, run: str, task: str, checkpoint_dir: str, name: str, sou
 def _folders(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dict[str, str]:
     """Return each folder of checkpoints, and where those of it are held."""
     owners = {_folder(project, run, t, checkpoint_dir): paths.task(project, run, t) for t in tasks}
-    owners[replicas.replica_dir(project, run)] = paths.run(project, run)
+    owners[paths.replica_dir(project, run)] = paths.run(project, run)
     return {folder: paths.held(owner, HELD) for folder, owner in owners.items()}
 
 

@@ -55,6 +55,11 @@ ANOTHER_VERSION = "another_version"
 RECORD = "of_record"
 
 
+# The words of older agents for requests about runs that they started. An agent of another version
+# is asked with these words.
+OLDER_VERBS = {"unfinished_tasks": "going", "read_files": "give", "measure_load": "load"}
+
+
 class Done(Message):
     """The answer to a request that has nothing to report."""
 

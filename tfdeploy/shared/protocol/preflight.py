@@ -113,7 +113,7 @@ class Explore(Request[MachineFacts]):
     pythons: List[str]
 
 
-class Knocked(Message):
+class TriedPorts(Message):
     """For each address why it is not reached, "" if it is; in the order of the request."""
 
     answers: List[str]
@@ -126,10 +126,10 @@ class Address(Message):
     port: int
 
 
-class Knock(Request[Knocked]):
+class TryPorts(Request[TriedPorts]):
     """Connect to ports of other hosts. `timeout_s` is for each."""
 
-    VERB = "knock"
+    VERB = "try_ports"
     at: List[Address]
     timeout_s: float
 
@@ -210,10 +210,10 @@ class StillRunning(Message):
     going: List[str]
 
 
-class Going(Request[StillRunning]):
+class UnfinishedTasks(Request[StillRunning]):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
-    VERB = "going"
+    VERB = "unfinished_tasks"
     REPEATABLE = True
     project: str
     run: str
@@ -228,8 +228,8 @@ class OpenPorts(Message):
     taken: List[Tuple[str, str]]
 
 
-class OpenDoors(Request[OpenPorts]):
+class ListenOnPorts(Request[OpenPorts]):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
-    VERB = "doors"
+    VERB = "listen_on_ports"
     wanted: Dict[str, int]

@@ -69,7 +69,7 @@ class Load(Message):
 class MeasureLoad(Request[Load]):
     """Measure what a run uses on a host."""
 
-    VERB = "load"
+    VERB = "measure_load"
     REPEATABLE = True
     project: str
     run: str
@@ -221,7 +221,7 @@ class ReadFiles(Request[Piece]):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
-    VERB = "give"
+    VERB = "read_files"
     REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]

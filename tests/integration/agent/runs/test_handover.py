@@ -12,7 +12,6 @@ from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.runs import handover
-from tfdeploy.agent.supervision.replication import replicas
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.message import Done
 
@@ -29,7 +28,7 @@ def checkpoint_dir_of(task=CHIEF, checkpoint_dir="checkpoints"):
 
 
 def replica_dir():
-    folder = Path(replicas.replica_dir("p", "r"))
+    folder = Path(paths.replica_dir("p", "r"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -105,11 +105,6 @@ def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
         threading.Thread(target=_fetch_forever, args=(launch, client), daemon=True).start()
 
 
-def replica_dir(project: str, run: str) -> str:
-    """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
-    return os.path.join(paths.run(project, run), "replica")
-
-
 def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
     fetched: Dict[str, str] = {}
     retry_at: Dict[str, float] = {}
@@ -137,7 +132,7 @@ def _fetch_outputs(launch: Launch, offer: Json) -> None:
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
     """Fetch a checkpoint next to the older one, which is deleted when it is complete."""
-    folder = replica_dir(launch.project, launch.run)
+    folder = paths.replica_dir(launch.project, launch.run)
     incoming = _incoming_dir(launch)
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
