@@ -1,5 +1,5 @@
-"""The verbs `ports`, `listen_on_ports` and `try_ports`: choose ports, and check that hosts reach each
-other's ports before tasks start."""
+"""The verbs `ports`, `listen_on_ports` and `try_ports`: choose ports, and check that hosts reach
+each other's ports before tasks start."""
 
 from __future__ import annotations
 
