@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -62,27 +62,18 @@ class Pinned(PinAnswer):
     mtimes_ns: Optional[Dict[str, int]] = None
 
 
-class Pin(Request[PinAnswer]):
+class Pin(TaskRequest[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) until `Unpin`, or until the agent
     exits."""
 
-    VERB = "pin"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     every: bool
 
 
-class Unpin(Request[Done]):
+class Unpin(TaskRequest[Done]):
     """Release what `Pin` holds."""
-
-    VERB = "unpin"
-    project: str
-    run: str
-    task: str
 
 
 class EventFiles(Message):
@@ -91,16 +82,13 @@ class EventFiles(Message):
     folders: Dict[str, List[str]]
 
 
-class ListEvents(Request[EventFiles]):
+class ListEvents(TaskRequest[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
 
 
 class OutputUnit(Message):
@@ -149,16 +137,13 @@ class TaskOutputs(Message):
     elsewhere_more: int = 0
 
 
-class ListOutputs(Request[TaskOutputs]):
+class ListOutputs(TaskRequest[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
 
 
 class MissingPath(Message):
@@ -178,16 +163,13 @@ class FoundFiles(Message):
     missing: List[MissingPath]
 
 
-class FindFiles(Request[FoundFiles]):
+class FindFiles(TaskRequest[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     names: List[str]
 
 
@@ -218,24 +200,16 @@ class HeldUnits(Message):
 HELD_OUTPUTS = "held/outputs"  # where HoldUnits holds them, in the task's folder
 
 
-class HoldUnits(Request[HeldUnits]):
+class HoldUnits(TaskRequest[HeldUnits]):
     """Copy or link units, so that they do not change while they are verified and fetched."""
 
     VERB = "hold"
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     units: List[UnitToHold]
 
 
-class LetGo(Request[Done]):
+class LetGo(TaskRequest[Done]):
     """Delete what `HoldUnits` made."""
-
-    VERB = "let_go"
-    project: str
-    run: str
-    task: str
 
 
 class Arrival(Message):
@@ -244,13 +218,10 @@ class Arrival(Message):
     incoming: str
 
 
-class ExpectUnits(Request[Arrival]):
+class ExpectUnits(TaskRequest[Arrival]):
     """Make a folder in which files for a task may arrive."""
 
     VERB = "expect"
-    project: str
-    run: str
-    task: str
 
 
 class DeliveredUnit(Message):
@@ -261,13 +232,10 @@ class DeliveredUnit(Message):
     files: List[Tuple[str, str]]
 
 
-class DeliverUnits(Request[Done]):
+class DeliverUnits(TaskRequest[Done]):
     """Move what has arrived to its place in the task's directory, each unit whole."""
 
     VERB = "deliver"
-    project: str
-    run: str
-    task: str
     units: List[DeliveredUnit]
 
 
@@ -279,14 +247,12 @@ class ReplicatedOutputs(Message):
 REPLICAS = "replica-outputs"
 
 
-class ListReplicas(Request[ReplicatedOutputs]):
+class ListReplicas(RunRequest[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
 
 
 class ResultsAnswer(Message):

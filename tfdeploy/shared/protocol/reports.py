@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import TaskReport
-from .message import LONG_LIST, Message, Request
+from .message import LONG_LIST, Message, Request, RunRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -16,15 +16,12 @@ class TaskReports(Message):
     tasks: List[TaskReport]
 
 
-class Status(Request[TaskReports]):
+class Status(RunRequest[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
-    VERB = "status"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
     tail: int
 
 
@@ -35,14 +32,11 @@ class LogFiles(Message):
     names: List[str]
 
 
-class Logs(Request[LogFiles]):
+class Logs(RunRequest[LogFiles]):
     """Ask which log files a host has of a run."""
 
-    VERB = "logs"
     READS_RUN = True
     REPEATABLE = True
-    project: str
-    run: str
 
 
 class Connection(Message):
@@ -66,13 +60,10 @@ class Load(Message):
     connections: Optional[List[Connection]] = None
 
 
-class MeasureLoad(Request[Load]):
+class MeasureLoad(RunRequest[Load]):
     """Measure what a run uses on a host."""
 
-    VERB = "measure_load"
     REPEATABLE = True
-    project: str
-    run: str
 
 
 class GpuUse(Message):
@@ -172,7 +163,7 @@ class Started(RunEvent):
     other_folder: str = ""
 
 
-class Follow(Request[RunEvent]):
+class Follow(RunRequest[RunEvent]):
     """Report what happens to tasks until all of them have ended, or with `forever` false once.
 
     - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
@@ -184,12 +175,9 @@ class Follow(Request[RunEvent]):
       of each log.
     """
 
-    VERB = "follow"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = 16 << 20  # a sample of a hundred tasks, all of which write long lines
-    project: str
-    run: str
     tasks: List[str]
     logs: bool
     lines: Optional[int]
@@ -221,7 +209,6 @@ class ReadFiles(Request[Piece]):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
-    VERB = "read_files"
     REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]
