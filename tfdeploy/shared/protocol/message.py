@@ -37,10 +37,10 @@ else:
         """What one side sends to the other."""
 
     class Request(Message):
-        """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]` is
-        answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer than
-        MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it twice.
-        One that READS_RUN is refused if its run was deleted from the host."""
+        """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]`
+        is answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer
+        than MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it
+        twice. One that READS_RUN is refused if its run was deleted from the host."""
 
         REPEATABLE = False
         READS_RUN = False
