@@ -126,7 +126,7 @@ HOMES = {
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
-    "cryptography": ("transfer/tls_identity.py",),
+    "cryptography": ("transfer/relay.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("output/", "live/app.py"),

@@ -260,6 +260,11 @@ def replica(project: str, run_id: str) -> str:
     return os.path.join(run(project, run_id), "replica.json")
 
 
+def resuming(run_dir: str) -> str:
+    """Return the file whose mtime says when the run's last resume began."""
+    return os.path.join(run_dir, ".resuming")
+
+
 def incoming_for(folder: str, kind: str) -> str:
     """Return where files arrive for a task's folder, or a run's, until they are complete."""
     return os.path.join(folder, "incoming-" + kind)

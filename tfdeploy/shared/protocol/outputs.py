@@ -76,6 +76,28 @@ class Unpin(TaskRequest[Done]):
     """Release what `Pin` holds."""
 
 
+class CheckpointCopies(Message):
+    copies: List[CheckpointCopy]
+
+
+class FindNewest(RunRequest[CheckpointCopies]):
+    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
+    one, and hold it until `LetGoOfCopies`."""
+
+    VERB = "newest"
+    MAX_ANSWER_BYTES = LONG_LIST
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class LetGoOfCopies(RunRequest[Done]):
+    """Delete what `FindNewest` holds."""
+
+    VERB = "unhold"
+    tasks: List[str]
+    checkpoint_dir: str
+
+
 class EventFiles(Message):
     """Paths of TensorBoard's event files, relative to the folder that is their key."""
 
@@ -219,9 +241,13 @@ class Arrival(Message):
 
 
 class ExpectUnits(TaskRequest[Arrival]):
-    """Make a folder in which files for a task may arrive."""
+    """Make an empty folder in which files for a task may arrive."""
 
     VERB = "expect"
+
+
+# Kinds of units that only ListResults reports. A delivered CHECKPOINT becomes the newest.
+CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 class DeliveredUnit(Message):
@@ -233,10 +259,13 @@ class DeliveredUnit(Message):
 
 
 class DeliverUnits(TaskRequest[Done]):
-    """Move what has arrived to its place in the task's directory, each unit whole."""
+    """Install units in `folder`, which is relative to the task's directory, each whole. They have
+    arrived where `ExpectUnits` said, or are held in the folder `source` of the same host."""
 
     VERB = "deliver"
     units: List[DeliveredUnit]
+    folder: str = ""
+    source: str = ""
 
 
 class ReplicatedOutputs(Message):
@@ -257,10 +286,6 @@ class ListReplicas(RunRequest[ReplicatedOutputs]):
 
 class ResultsAnswer(Message):
     """What `ListResults` reports."""
-
-
-# The kinds of units that only ListResults reports.
-CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 class TaskResults(ResultsAnswer):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import Launch
-from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
-from .outputs import Arrival, CheckpointCopy
+from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -237,42 +236,3 @@ class Remove(Request[Removed]):
     releases: List[str]
     environments: List[str]
     by: str = ""
-
-
-class CheckpointCopies(Message):
-    copies: List[CheckpointCopy]
-
-
-class FindNewest(RunRequest[CheckpointCopies]):
-    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
-    one, and hold it until `LetGoOfCopies`."""
-
-    VERB = "newest"
-    MAX_ANSWER_BYTES = LONG_LIST
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class LetGoOfCopies(RunRequest[Done]):
-    """Delete what `FindNewest` holds."""
-
-    VERB = "unhold"
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class ReceiveCheckpoint(TaskRequest[Arrival]):
-    """Make a folder in which a checkpoint for `task` may arrive."""
-
-    VERB = "receive"
-    checkpoint_dir: str
-
-
-class AdoptCheckpoint(TaskRequest[Done]):
-    """Make what has arrived the newest checkpoint of `task`; `source` is a folder of this host that
-    holds it ("": it arrived from elsewhere)."""
-
-    VERB = "adopt"
-    checkpoint_dir: str
-    name: str
-    source: str

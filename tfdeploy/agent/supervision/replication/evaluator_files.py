@@ -11,7 +11,7 @@ import os
 from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.units import ANY, FOLDER, SAVED_MODEL
 from ... import paths
-from ...outputs import delivery
+from ...outputs import install
 
 if TYPE_CHECKING:
     from ....shared.protocol.outputs import OutputUnit
@@ -38,7 +38,7 @@ def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
     # A model may be the whole folder. Other files that the evaluator has there must stay.
     is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
     kind = ANY if is_everything else unit.kind
-    delivery.install_unit(incoming, _folder(launch), path, kind, files)
+    install.install(incoming, _folder(launch), path, kind, files)
     filesystem.remove_folder(incoming)
 
 

@@ -13,8 +13,9 @@ import threading
 import time
 
 from ....shared import TYPE_CHECKING, filesystem, records, state_file
+from ....shared.protocol.outputs import CHECKPOINT
 from ... import paths
-from ...outputs import checkpoints
+from ...outputs import checkpoints, install
 from .. import heartbeat, signing
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
     record = paths.replica(launch.project, launch.run)
     copied = [name for name in _copied_names(record) if name != offer["name"]] + [offer["name"]]
     keep = 2 if launch.links else 1
-    checkpoints.install(incoming, folder, offer["name"])
+    install.install(incoming, folder, offer["name"], CHECKPOINT, os.listdir(incoming))
     _remove(folder, copied[:-keep])
     records.write(record, copied[-keep:])
     state_file.write(folder, offer["name"])  # without the removed ones
