@@ -43,7 +43,10 @@ MAY_IMPORT = {
     "transport.openssh": ("config", "errors", "transport", "transport.ssh"),
     "transport.daemon": (*("config", "errors", "transport", "transport.openssh", "transport.ssh"),),
     "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
-    "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
+    "run": (
+        *("cluster", "config", "errors", "formatting", "hosts_file", "own_folder", "planning"),
+        "trust",
+    ),
     "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
@@ -126,7 +129,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
-    "toml": ("config/inventory.py",),
+    "toml": ("config/toml_text.py",),
     "tomllib": ("config/toml_text.py", "release/by_products.py"),
     "pydantic": ("config/",),
     "subprocess": (

@@ -8,3 +8,4 @@ AUTO_PORTS: tuple[int, ...] = ()
 """The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
 ANY_SIGNAL = "signals"
 """The name of every signal in `restart.exits`."""
+FOLDER_HINT = "pass the file in it: --hosts FOLDER/hosts.toml"

@@ -1,8 +1,8 @@
-"""Parse TOML of anybody: what would make later code fail is refused here."""
+"""Parse TOML of anybody: what would make later code fail is refused here. And write it."""
 
 from __future__ import annotations
 
-import tomllib
+import json
 from typing import Any
 
 MAX_DEPTH = 100  # of tables and lists in each other
@@ -15,6 +15,8 @@ class InvalidToml(ValueError):
 
 def parse(text: str) -> dict[str, Any]:
     """Return the table of a TOML document. Raises InvalidToml."""
+    import tomllib  # few commands need it
+
     try:
         table = tomllib.loads(text)
         _refuse_extremes(table)
@@ -40,3 +42,23 @@ def _refuse_extremes(table: dict[str, Any]) -> None:
             waiting += [(each, depth + 1) for each in values]
         elif isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise ValueError(value.bit_length())
+
+
+def write(table: dict[str, Any]) -> str:
+    """Return the text of a table, without values that are None. Strings are written as JSON, which
+    is valid TOML: toml itself loses backslashes before "x"."""
+    import toml
+
+    encoder = toml.TomlEncoder()
+    encoder.dump_funcs[str] = _quoted
+    return toml.dumps(_without_none(table), encoder)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value
