@@ -94,8 +94,8 @@ MAY_IMPORT = {
         "run",
     ),
     "cli": (
-        *("commands", "config", "documents", "environments", "errors", "experiments"),
-        *("hosts", "hosts_file", "init", "live"),
+        *("api", "commands", "config", "documents", "environments", "errors"),
+        *("experiments", "hosts", "hosts_file", "init", "live"),
         *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),

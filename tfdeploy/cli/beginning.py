@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tfdeploy.cli.command import PREPARE, add_command
-from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed, require_yes
+from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
 from tfdeploy.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _ask(console: Console, draft: Draft, hosts: Path) -> None:
     if draft.errors:
         console.print_error(FleetError(draft.errors))
     question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
+    from tfdeploy.cli.questions import require_yes
+
     require_yes(question, f"{hosts} was not written", default=not draft.errors)
 
 

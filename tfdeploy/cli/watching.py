@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
@@ -315,11 +316,13 @@ def stop(
 
 
 def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
-    from tfdeploy.commands.stop import stop_elsewhere, stop_reachable
+    from tfdeploy.commands.stop import stop_everywhere
+
+    def current() -> Inventory:
+        return load_inventory(run.inventory.file)
 
     with fleet:
-        stopped = stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
-    return stop_elsewhere(run, lambda: load_inventory(run.inventory.file), stopped)
+        return stop_everywhere(fleet, run, current, console.print_stopped_so_far)
 
 
 def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:
