@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
+from tfdeploy.cli import beginning, training, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import app
@@ -20,7 +20,7 @@ from tfdeploy.cli.options import INTERRUPTED, take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
-    "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
+    "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
     "shells", "training", "watching",
 ]  # fmt: skip
 

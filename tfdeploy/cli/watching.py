@@ -12,12 +12,16 @@ from tfdeploy.cli.command import RESULTS, TRAIN, WATCH, add_command
 from tfdeploy.cli.completion import propose_tasks
 from tfdeploy.cli.options import (
     HOSTS,
+    TASK_HELP,
     Hosts,
     Json,
     JsonLines,
     Quiet,
     RunArgument,
     RunId,
+    TaskArguments,
+    Tasks,
+    TasksOn,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -26,7 +30,6 @@ from tfdeploy.cli.options import (
     open_fleet,
     take_newer_record,
 )
-from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
