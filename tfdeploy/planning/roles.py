@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task, tf_config, to_json
-from tfdeploy.config.types import WORKER_VARIABLES
+from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
 from tfdeploy.shared.records import TASK_DIRECTORY
 
