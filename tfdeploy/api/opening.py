@@ -6,9 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
 from tfdeploy.errors import NotTrusted
-from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.trust import store
 
@@ -19,8 +17,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.models import Inventory
     from tfdeploy.errors import OutdatedRecord
+    from tfdeploy.hosts.fleet import Fleet
 
 
 class Questions:
@@ -85,6 +85,7 @@ def find_run(hosts_file: Path, run_id: str | None, questions: Questions = NOBODY
 
     Raises RunError, also if several live runs have this name, InventoryError and NotTrusted.
     """
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
 
     def require(run: runs.Run) -> None:
         require_trust(run.inventory, f"the record of run {run.id}", run.flags, questions)
@@ -117,6 +118,8 @@ def take_newer_record(outdated: OutdatedRecord, questions: Questions = NOBODY) -
 
 def open_fleet(run: runs.Run, cancel: threading.Event | None = None) -> Fleet:
     """Return the hosts of a run. They use the version of the agent that started it."""
+    from tfdeploy.hosts.fleet import Fleet
+
     return Fleet(run.inventory, version=run.agent, record=run, cancel=cancel)
 
 
