@@ -32,14 +32,13 @@ from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
+from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.plan import Placement, Plan
-from tfdeploy.trust import signature
+from tfdeploy.trust import signature, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from tfdeploy.planning.fields import RunNames
 
 FOLDER = "runs"
 # The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
@@ -109,8 +108,6 @@ class Run:
 
     @property
     def names(self) -> RunNames:
-        from tfdeploy.planning.fields import RunNames  # only a start needs it
-
         return RunNames(self.id, self.release, self.name, self.data, self.environments)
 
     @property
@@ -188,8 +185,6 @@ def open_runs(project: Path) -> OwnFolder:
     have trusted it: raises NotTrusted. Raises OSError."""
     folder = project / FOLDER
     if folder.is_symlink():
-        from tfdeploy.trust import store
-
         store.refuse_untrusted_link(project)
         return OwnFolder.at(folder)
     return OwnFolder.at(project) / FOLDER

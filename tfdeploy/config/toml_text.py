@@ -44,18 +44,20 @@ def _refuse_extremes(table: dict[str, Any]) -> None:
             raise ValueError(value.bit_length())
 
 
+def to_toml(value: Any) -> str:
+    """Return a value as TOML, which reads JSON's strings, numbers, booleans and lists; of the
+    characters that JSON does not escape, TOML refuses one."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def write(table: dict[str, Any]) -> str:
-    """Return the text of a table, without values that are None. Strings are written as JSON, which
-    is valid TOML: toml itself loses backslashes before "x"."""
-    import toml
+    """Return the text of a table, without values that are None. Strings are written by to_toml:
+    toml itself loses backslashes before "x"."""
+    import toml  # only a start needs it
 
     encoder = toml.TomlEncoder()
-    encoder.dump_funcs[str] = _quoted
+    encoder.dump_funcs[str] = to_toml
     return toml.dumps(_without_none(table), encoder)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _without_none(value: Any) -> Any:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from support.builders import make_run
 from support.finished import HOSTS, ONE, TWO
 
-from tfdeploy.experiments.run_report.differences import ABSENT, Row, rows
+from tfdeploy.experiments.run_report.side_by_side import ABSENT, Row, different_settings
 
 
 def found(runs):
-    return rows(runs, str)
+    return different_settings(runs, str)
 
 
 def made(folder, run_id=ONE, hosts=HOSTS, **toml):

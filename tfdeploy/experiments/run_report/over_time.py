@@ -1,18 +1,48 @@
-"""Put all charts of a report on one time axis. Pure."""
+"""What runs report over time, and the one time axis of all charts of a report. Pure."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from tfdeploy.experiments.logs import NO_LOSSES
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tfdeploy.experiments.logs import LogLosses
     from tfdeploy.experiments.plots import Line
+    from tfdeploy.experiments.scalars import Series
+    from tfdeploy.experiments.training.history import Pause
 
 UNITS = ((3 * 86400, 86400, "days"), (3 * 3600, 3600, "hours"), (180, 60, "minutes"))
 MARGIN = 0.03  # of the axis
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """All GPUs of a task at one time, in seconds since the epoch. `busy_percent` is their mean, NaN
+    if none reports it."""
+
+    at: float
+    busy_percent: float
+    used_gib: float
+    total_gib: float
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The scalars of a run, by name, and when it started, in seconds since the epoch. If it has no
+    scalars, `log_losses` are those in its log. `gpus` is the use of each task's GPUs. No line is
+    drawn across `pauses`."""
+
+    label: str
+    started_s: float
+    scalars: Mapping[str, Series]
+    log_losses: LogLosses = NO_LOSSES
+    gpus: Mapping[str, Sequence[GpuSample]] = field(default_factory=dict)
+    pauses: Sequence[Pause] = ()
 
 
 @dataclass(frozen=True)

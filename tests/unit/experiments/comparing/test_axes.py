@@ -10,10 +10,9 @@ import pytest
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.comparing import panels as plot
-from tfdeploy.experiments.comparing.axis import Axis
-from tfdeploy.experiments.comparing.examples import parse_examples
-from tfdeploy.experiments.comparing.repeats import Curve, summarize
+from tfdeploy.experiments.comparing import axes as plot
+from tfdeploy.experiments.comparing.axes import parse_examples
+from tfdeploy.experiments.repeats import Curve, summarize
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
 from .collected import LOG, ONE, TWO, collect_run, write_log
@@ -115,7 +114,7 @@ def test_repeated_runs_without_a_common_step_are_refused(named):
     moved = replace(comparison.runs[1], series=shifted)
     group = replace(comparison.groups[0], runs=(comparison.runs[0], moved))
     with pytest.raises(RunError, match="the runs of x have no step in common"):
-        plot.panels(replace(comparison, groups=(group,)), Axis.STEP)
+        plot.panels(replace(comparison, groups=(group,)), "step")
 
 
 def test_the_table_has_a_row_for_each_run_and_each_line(named, tfdeploy):  # noqa: F811
@@ -156,7 +155,7 @@ def test_examples_are_steps_times_those_of_a_step(named):
     found = compare(named, "seed-1", "other", examples=examples("32", "other=8"))
     assert [each.examples for each in found.runs] == [(0, 320), (0, 80)]
     assert [panel.xlabel for panel in plot.panels(found)][2] == "examples, of all workers"
-    [only] = plot.panels(found, Axis.EXAMPLES)
+    [only] = plot.panels(found, "examples")
     assert [line.xs for line in only.lines] == [(0, 320), (0, 80)]
 
 

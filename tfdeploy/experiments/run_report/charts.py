@@ -4,28 +4,24 @@ other scalars."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments import plots, scalars
-from tfdeploy.experiments.comparing.comparison import LOSS
-from tfdeploy.experiments.comparing.smoothing import SPEED, smooth_series, window_of
 from tfdeploy.experiments.plots import Line, Panel
-from tfdeploy.experiments.run_report.training import gpu_lines, time_axis
-from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
-from tfdeploy.experiments.run_report.training.time_axis import TimePanel
+from tfdeploy.experiments.run_report import gpus, over_time
+from tfdeploy.experiments.run_report.over_time import TimePanel, TrainedRun
+from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
 from tfdeploy.experiments.training import metrics
-from tfdeploy.experiments.training.pauses import trained_pairs, with_gaps
+from tfdeploy.experiments.training.history import trained_pairs, with_gaps
+from tfdeploy.experiments.training.metrics import LOSS
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
-    from tfdeploy.experiments.run_report.training.log_losses import LogLosses
-    from tfdeploy.experiments.run_report.training.time_axis import TimeAxis
-    from tfdeploy.experiments.scalars import Point, Series
-    from tfdeploy.experiments.training.pauses import Pause
+    from tfdeploy.experiments.run_report.over_time import TimeAxis
+    from tfdeploy.experiments.scalars import Point
 
 MAX_CHARTS = 8
 MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
@@ -45,20 +41,6 @@ class Chart:
     legend: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """The scalars of a run, by name, and when it started, in seconds since the epoch. If it has no
-    scalars, `log_losses` are those in its log. `gpus` is the use of each task's GPUs. No line is
-    drawn across `pauses`."""
-
-    label: str
-    started_s: float
-    scalars: Mapping[str, Series]
-    log_losses: LogLosses = NO_LOSSES
-    gpus: Mapping[str, Sequence[GpuSample]] = field(default_factory=dict)
-    pauses: Sequence[Pause] = ()
-
-
 def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
     """Return the charts, and the names of the scalars that are left out. `prefix` is that of ids in
     the page."""
@@ -66,10 +48,8 @@ def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tu
     labels = [run.label for run in runs]
     found = [TimePanel(name, _scalar_lines(runs, name), labels) for name in names[:MAX_CHARTS]]
     speed = TimePanel("steps/s", _speed_lines(runs), labels)
-    panels = [
-        panel for panel in (*found[:1], speed, *gpu_lines.panels(runs), *found[1:]) if panel.lines
-    ]
-    axis = time_axis.of_all(panels)
+    panels = [panel for panel in (*found[:1], speed, *gpus.panels(runs), *found[1:]) if panel.lines]
+    axis = over_time.of_all(panels)
     charts = tuple(_chart(panel, axis, f"{prefix}-{number}") for number, panel in enumerate(panels))
     more = tuple(escape_line(name) for name in names[MAX_CHARTS:])
     return (*charts, *_log_charts(runs, labels, prefix)), more

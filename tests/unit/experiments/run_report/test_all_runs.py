@@ -22,8 +22,8 @@ from support.finished import (
 from tfdeploy import run as runs
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_index import page
-from tfdeploy.experiments.run_index.rows import draw_sparkline
+from tfdeploy.experiments.run_report import all_runs
+from tfdeploy.experiments.run_report.all_runs import draw_sparkline
 from tfdeploy.experiments.scalars import Point
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
@@ -34,7 +34,7 @@ def index_of(folder, file=None):
     """Return the index, and the runs whose reports were written for it."""
     written = []
     file = file or folder / "runs" / "index.html"
-    return page.gather_index(folder / "hosts.toml", file, written.append), written
+    return all_runs.gather_index(folder / "hosts.toml", file, written.append), written
 
 
 def cells_of(html, number=0):
@@ -47,7 +47,7 @@ def cells_of(html, number=0):
 def test_each_run_is_a_row_with_what_it_reached(tmp_path):
     finished_run(tmp_path, ONE, name="base", words=("--lr", "0.1", "--api-key=abcdef"))
     index, _ = index_of(tmp_path)
-    assert cells_of(page.render(index)) == [
+    assert cells_of(all_runs.render_index(index)) == [
         f"base {ONE}", "--lr 0.1 --api-key=(hidden)", "succeeded", "0.5", "0.5", "", "20",
         "2026-01-01 00:00", "1m 00s", "1 ps, 2 workers", "a, b",
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_the_newest_run_is_first_and_a_failed_one_says_so(tmp_path):
     write_history(failed, "worker-0", change(0, "STARTING"), change(9, "FAILED", reason="exit 1"))
     index, _ = index_of(tmp_path)
     assert [row.label for row in index.rows] == [TWO, ONE]
-    assert cells_of(page.render(index))[2:7] == ["failed", "–", "–", "–", "–"]
+    assert cells_of(all_runs.render_index(index))[2:7] == ["failed", "–", "–", "–", "–"]
 
 
 def test_the_metrics_of_keras_are_beside_those_of_its_validation(tmp_path):
@@ -71,7 +71,7 @@ def test_the_metrics_of_keras_are_beside_those_of_its_validation(tmp_path):
             for n, loss in enumerate(losses)
         ]
         write(run.folder / "events" / folder, *points)
-    html = page.render(index_of(tmp_path)[0])
+    html = all_runs.render_index(index_of(tmp_path)[0])
     headings = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", html)
     reached = ["Last loss", "Best loss", "Last validation loss", "Best validation loss"]
     assert headings[1:7] == ["Words", "Result", *reached]
@@ -113,7 +113,7 @@ def test_links_are_relative_to_the_page(tmp_path):
     index, _ = index_of(tmp_path, tmp_path / "a b" / "x.html")
     assert index.rows[0].report == f"../runs/{ONE}/report.html"
     index, _ = index_of(tmp_path, tmp_path / "x.html")
-    assert f'href="runs/{ONE}/report.html"' in page.render(index)
+    assert f'href="runs/{ONE}/report.html"' in all_runs.render_index(index)
 
 
 def test_a_run_that_was_not_collected_has_no_link(tmp_path):
@@ -121,7 +121,7 @@ def test_a_run_that_was_not_collected_has_no_link(tmp_path):
     shutil.rmtree(run.folder / "logs")
     index, written = index_of(tmp_path)
     assert (written, index.rows[0].report, index.rows[0].notes) == ([], "", ("not collected",))
-    assert cells_of(page.render(index))[0] == f"{ONE} not collected"
+    assert cells_of(all_runs.render_index(index))[0] == f"{ONE} not collected"
 
 
 def test_a_run_of_a_sweep_is_marked(tmp_path):
@@ -138,13 +138,13 @@ def test_a_broken_record_hides_no_other_run(tmp_path):
     index, _ = index_of(tmp_path)
     assert [row.label for row in index.rows] == [ONE]
     assert len(index.unreadable) == 2
-    assert all(text.replace("&#39;", "'") in page.render(index).replace("&#39;", "'")
+    assert all(text.replace("&#39;", "'") in all_runs.render_index(index).replace("&#39;", "'")
                for text in index.unreadable)  # fmt: skip
 
 
 def test_values_of_a_run_are_escaped(tmp_path):
     finished_run(tmp_path, ONE, words=("</td><script>alert(1)</script>",))
-    html = page.render(index_of(tmp_path)[0])
+    html = all_runs.render_index(index_of(tmp_path)[0])
     assert "<script>alert" not in html
     assert html.count("<script>") == 1
 

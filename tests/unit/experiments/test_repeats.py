@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from tfdeploy.experiments.speed.spread import Spread, spread_of
+from tfdeploy.experiments.repeats import Spread, spread_of
 
 
 def test_a_spread_has_the_median_and_the_range():

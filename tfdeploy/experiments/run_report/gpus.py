@@ -1,25 +1,64 @@
-"""Turn the use of GPUs into lines over time: one for each task, or one for all of them. Pure."""
+"""How busy the GPUs of a task were: samples from its history, and lines over time.
+
+A host wrote the samples, so every value is checked: agent/reports/gpu_history.py has their format.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+from contextlib import suppress
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments.plots import COLOURS, Line
-from tfdeploy.experiments.run_report.training.time_axis import TimePanel
-from tfdeploy.experiments.training.pauses import with_gaps
+from tfdeploy.experiments.run_report.over_time import GpuSample, TimePanel
+from tfdeploy.experiments.training.history import read_lines, with_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from tfdeploy.experiments.run_report.training.charts import TrainedRun
-    from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
+    from tfdeploy.experiments.run_report.over_time import TrainedRun
 
     Value = Callable[[GpuSample], float]
 
+MAX_GPUS = 64  # of one task
+MAX_MIB = 1 << 24  # of one GPU
+MIB_IN_GIB = 1024
+CLOCK_SLACK_S = 3600.0  # hosts' clocks differ
 MAX_LINES = len(COLOURS)  # more can't be told apart
 MAX_BINS = 120
+
+
+def read(file: Path, begin: float, end: float) -> tuple[GpuSample, ...]:
+    """Return the samples of a file from `begin` to `end`, give or take what clocks differ, in
+    order; none if there is no such file. Skips what is not a sample. Raises OSError."""
+    samples = [sample for line in read_lines(file) for sample in parse(line)]
+    first, last = begin - CLOCK_SLACK_S, end + CLOCK_SLACK_S
+    return tuple(sorted((s for s in samples if first <= s.at <= last), key=lambda s: s.at))
+
+
+def parse(line: bytes) -> Iterator[GpuSample]:
+    """Yield the sample of a line if it is one. Pure."""
+    with suppress(ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
+        values = json.loads(line)
+        at, rows = float(values["at"]), values["gpus"]
+        if math.isfinite(at) and 0 < len(rows) <= MAX_GPUS and all(map(_is_possible, rows)):
+            busy = [float(percent) for _, percent, _, _ in rows if percent is not None]
+            yield GpuSample(
+                at,
+                sum(busy) / len(busy) if busy else math.nan,
+                sum(used for _, _, used, _ in rows) / MIB_IN_GIB,
+                sum(total for _, _, _, total in rows) / MIB_IN_GIB,
+            )
+
+
+def _is_possible(row: list[float | None]) -> bool:
+    """Return whether it has an index, a percentage, and MiB. Raises TypeError or ValueError."""
+    _, percent, used, total = row
+    has_memory = used is not None and total is not None and 0 <= used <= total <= MAX_MIB
+    return has_memory and (percent is None or 0 <= percent <= 100)
 
 
 def panels(runs: Sequence[TrainedRun]) -> Iterator[TimePanel]:
