@@ -32,6 +32,7 @@ from tfdeploy.errors import InventoryError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
+from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.plan import Placement, Plan
 from tfdeploy.trust import signature, store
@@ -316,8 +317,7 @@ def from_record(record: Record, folder: Path, hosts_file: Path) -> Run:
 
     Raises RunError, and InventoryError if its hosts are invalid.
     """
-    from tfdeploy.config import inventory as inventories
-    from tfdeploy.planning import placing
+    from tfdeploy.config import inventory as inventories  # it loads Pydantic
 
     inventory = inventories.parse_record(record.hosts_toml, folder / "hosts.toml", hosts_file)
     plan = placing.make_plan_from_addresses(inventory)

@@ -208,7 +208,7 @@ def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, S
     nothing runs; a host that was lost might still run its tasks.
     """
     try:
-        return launching.send()
+        return launching.start()
     except Cancelled:
         raise
     except TfdeployError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.run import Run
@@ -40,7 +40,7 @@ class Launching:
         self._launches_on = launches_on
         self._is_closed = False
 
-    def send(self) -> dict[str, Started]:
+    def start(self) -> dict[str, Started]:
         """Send each host its tasks, in the plan's order (ps, workers, chief), and the run's record;
         return the answers. Raises the errors of all hosts."""
         run = self._run
@@ -48,7 +48,11 @@ class Launching:
         record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
         texts = roles.shared_texts(run.inventory.training, run.plan)
         requests = StartRequests(record, texts, self._launches_on(run.plan.hosts[0])[0])
-        return self._fleet.each(run.plan.hosts, partial(self._send_to, requests))
+
+        def ask(agent: Agent) -> Started:
+            return self._start_on(agent, requests.query(self._launches_on(agent.host)))
+
+        return self._fleet.each(run.plan.hosts, ask)
 
     def close(self) -> None:
         """Hang up on the hosts that are still followed."""
@@ -56,14 +60,14 @@ class Launching:
         for stream in list(self.streams.values()):
             stream.close()
 
-    def _send_to(self, requests: StartRequests, agent: Agent) -> Started:
+    def _start_on(self, agent: Agent, query: Query[RunEvent]) -> Started:
         """Start a host's tasks; if another run has their ports or GPUs, wait up to LEASE_WAIT_S.
 
         If two runs that start at the same moment hold a host that the other one needs, the run with
         the smaller id waits and the other one fails, so that one of them gets all hosts. A run on a
         single host never waits: the run that came first has all that it needs.
         """
-        query, hosts = requests.query(self._launches_on(agent.host)), self._run.plan.hosts
+        hosts = self._run.plan.hosts
         deadline = time.monotonic() + (LEASE_WAIT_S if len(hosts) > 1 else 0.0)
         while True:
             stream = agent.stream_encoded(query)

@@ -14,7 +14,6 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, Cancelled, TransferFailed, Unreachable
-from tfdeploy.planning import placing
 from tfdeploy.shared.protocol.events import EventBatch, EventPiece, UnreadableEvents
 
 ENDED = EventBatch([], [], True, True)
@@ -113,7 +112,7 @@ def test_a_run_that_is_started_again_is_fetched_again_by_its_new_plan(run, fetch
         assert eventually(lambda: len(FakeFleet.plans) == 1)
         inventory = run.inventory.copy_with({"hosts": run.inventory.hosts[:1]})
         FakeFleet.answers[:] = [[("a", ENDED)], [("a", batch(task="worker:1"))]]
-        plan = placing.make_plan_from_addresses(inventory)
+        plan = runs.placing.make_plan_from_addresses(inventory)
         runs.save(replace(run, inventory=inventory, plan=plan, starts=1))
         assert eventually(lambda: f"worker-1/{NAME}" in copied(fetcher))
         assert FakeFleet.plans == [("a", "b"), ("a",), ("a",)]  # tasks start after the record
