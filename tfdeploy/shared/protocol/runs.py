@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import Launch
-from .message import LONG_LIST, Done, Message, Request
-from .outputs import Arrival, CheckpointCopy
+from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -28,7 +27,6 @@ class Start(Request[RunEvent]):
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
     answered as the first one. Launches may leave out what is `shared`."""
 
-    VERB = "start"
     REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
@@ -43,15 +41,11 @@ class TaskEntrance(Message):
     directory: str
 
 
-class Enter(Request[TaskEntrance]):
+class Enter(TaskRequest[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
-    VERB = "enter"
     READS_RUN = True
     REPEATABLE = True
-    project: str
-    run: str
-    task: str
 
 
 class SavedCheckpoint(Message):
@@ -78,17 +72,14 @@ class Stopped(Message):
     tasks: List[StoppedTask]
 
 
-class Stop(Request[Stopped]):
+class Stop(RunRequest[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch; with `others`, also all other tasks of the run that run on the host, which a newer or
     an older plan has. With `tells`, the chief's supervisor stays to inform the others that the
     run ends; with `silent` it then notifies nobody. It exits when all others have reported their
     ends: the answer waits up to `linger_s` seconds for that."""
 
-    VERB = "stop"
     REPEATABLE = True
-    project: str
-    run: str
     tasks: List[str]
     launched: str = ""
     tells: bool = False
@@ -133,13 +124,11 @@ class RecordTexts(Message):
         return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
 
 
-class ReadRecord(Request[RecordTexts]):
+class ReadRecord(RunRequest[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
     REPEATABLE = True
-    project: str
-    run: str
 
 
 class HeldRun(Message):
@@ -220,7 +209,6 @@ class Weight(Message):
 class Weigh(Request[Weight]):
     """Ask how many bytes `Remove` would free."""
 
-    VERB = "weigh"
     project: str
     runs: List[str]
     releases: List[str]
@@ -243,58 +231,8 @@ class Remove(Request[Removed]):
     """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
     in words for users."""
 
-    VERB = "remove"
     project: str
     runs: List[str]
     releases: List[str]
     environments: List[str]
     by: str = ""
-
-
-class CheckpointCopies(Message):
-    copies: List[CheckpointCopy]
-
-
-class FindNewest(Request[CheckpointCopies]):
-    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
-    one, and hold it until `LetGoOfCopies`."""
-
-    VERB = "newest"
-    MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class LetGoOfCopies(Request[Done]):
-    """Delete what `FindNewest` holds."""
-
-    VERB = "unhold"
-    project: str
-    run: str
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class ReceiveCheckpoint(Request[Arrival]):
-    """Make a folder in which a checkpoint for `task` may arrive."""
-
-    VERB = "receive"
-    project: str
-    run: str
-    task: str
-    checkpoint_dir: str
-
-
-class AdoptCheckpoint(Request[Done]):
-    """Make what has arrived the newest checkpoint of `task`; `source` is a folder of this host that
-    holds it ("": it arrived from elsewhere)."""
-
-    VERB = "adopt"
-    project: str
-    run: str
-    task: str
-    checkpoint_dir: str
-    name: str
-    source: str

@@ -11,10 +11,11 @@ import pytest
 from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.runs import handover
-from tfdeploy.agent.supervision.replication import replicas
-from tfdeploy.shared import state_file
+from tfdeploy.agent.outputs import hold, install
+from tfdeploy.agent.refusal import Refusal
+from tfdeploy.shared import hashing, state_file
 from tfdeploy.shared.protocol.message import Done
+from tfdeploy.shared.protocol.outputs import CHECKPOINT, DeliveredUnit
 
 RUN = ("p", "r")
 CHIEF = "worker:0"
@@ -29,13 +30,13 @@ def checkpoint_dir_of(task=CHIEF, checkpoint_dir="checkpoints"):
 
 
 def replica_dir():
-    folder = Path(replicas.replica_dir("p", "r"))
+    folder = Path(paths.replica_dir("p", "r"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def find_newest(*tasks, checkpoint_dir="checkpoints"):
-    return handover.newest(*RUN, [*tasks], checkpoint_dir).copies
+    return hold.newest(*RUN, [*tasks], checkpoint_dir).copies
 
 
 def steps(found):
@@ -98,12 +99,12 @@ def test_found_copies_are_held_until_unhold(root):
             file.unlink()
     for copy in found:
         assert texts(copy.folder)[f"model.ckpt-{copy.step}.index"] == f"index {copy.step}"
-    handover.unhold(*RUN, [CHIEF], "checkpoints")
+    hold.unhold(*RUN, [CHIEF], "checkpoints")
     assert not any(os.path.exists(copy.folder) for copy in found)
 
 
 def test_unhold_without_copies_is_no_error(root):
-    assert handover.unhold(*RUN, [CHIEF], "checkpoints") == Done()
+    assert hold.unhold(*RUN, [CHIEF], "checkpoints") == Done()
 
 
 def test_a_search_for_copies_changes_nothing_in_their_folders(root):
@@ -121,7 +122,7 @@ def test_a_shared_checkpoint_directory_is_searched_by_a_host_without_the_run(roo
     save(shared, 7)
     assert steps(find_newest(CHIEF, checkpoint_dir=os.fspath(shared))) == [7]
     assert (root / "p").stat().st_mode & 0o077 == 0
-    handover.unhold(*RUN, [CHIEF], os.fspath(shared))
+    hold.unhold(*RUN, [CHIEF], os.fspath(shared))
     assert not Path(paths.run(*RUN)).exists()
 
 
@@ -129,15 +130,21 @@ def test_a_shared_checkpoint_directory_is_searched_by_a_host_without_the_run(roo
 
 
 def send_checkpoint(step, task=CHIEF):
-    """Write a complete checkpoint to the folder that `receive` answers."""
-    incoming = Path(handover.receive(*RUN, task, "checkpoints").incoming)
+    """Write a complete checkpoint to the folder that `expect` answers."""
+    incoming = Path(install.expect(*RUN, task).incoming)
     assert [*incoming.iterdir()] == []
     save(incoming, step)
     (incoming / "checkpoint").unlink()
 
 
+def listed(folder, step):
+    files = [(p.name, hashing.sha256(os.fspath(p))) for p in folder.glob(f"model.ckpt-{step}.*")]
+    return DeliveredUnit(f"model.ckpt-{step}", CHECKPOINT, files)
+
+
 def adopt(step, source="", task=CHIEF):
-    assert handover.adopt(*RUN, task, "checkpoints", f"model.ckpt-{step}", source) == Done()
+    folder = Path(source or paths.incoming_for(paths.task(*RUN, task), "outputs"))
+    assert install.deliver(*RUN, task, [listed(folder, step)], "checkpoints", source) == Done()
     return state_file.read(os.fspath(checkpoint_dir_of(task)))
 
 
@@ -163,6 +170,32 @@ def test_files_of_an_interrupted_attempt_are_dropped(root):
     send_checkpoint(7)
     adopt(7)
     assert not (checkpoint_dir_of() / "model.ckpt-3.index").exists()
+
+
+def test_a_checkpoint_that_arrived_with_other_content_is_refused(root):
+    send_checkpoint(7)
+    incoming = Path(paths.incoming_for(paths.task(*RUN, CHIEF), "outputs"))
+    unit = listed(incoming, 7)
+    (incoming / "model.ckpt-7.index").write_text("damaged")
+    with pytest.raises(Refusal, match="arrived with other content"):
+        install.deliver(*RUN, CHIEF, [unit], "checkpoints", "")
+    assert texts(checkpoint_dir_of()) == {}
+
+
+def test_an_older_checkpoint_of_the_same_name_disappears_before_a_new_one_arrives(
+    root, monkeypatch
+):
+    save(checkpoint_dir_of(), 7)
+    send_checkpoint(7)
+    seen = []
+
+    def replace(source, target, rename=os.replace):
+        seen.append((checkpoint_dir_of() / "model.ckpt-7.index").exists())
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    adopt(7)
+    assert seen == [False, False, False, True], "the index moves before the state file"
 
 
 def test_a_received_checkpoint_is_invisible_until_it_is_adopted(root):
@@ -208,10 +241,10 @@ def test_a_copy_on_another_file_system_is_whole_at_once(root, monkeypatch):
 @pytest.mark.parametrize("checkpoint_dir", ["deep/below", "{tmp}/absolute"])
 def test_checkpoints_are_adopted_into_any_checkpoint_directory(root, tmp_path, checkpoint_dir):
     folder = checkpoint_dir.replace("{tmp}", os.fspath(tmp_path))
-    incoming = Path(handover.receive(*RUN, CHIEF, folder).incoming)
+    incoming = Path(install.expect(*RUN, CHIEF).incoming)
     save(incoming, 7)
     (incoming / "checkpoint").unlink()
-    handover.adopt(*RUN, CHIEF, folder, "model.ckpt-7", "")
+    install.deliver(*RUN, CHIEF, [listed(incoming, 7)], folder, "")
     assert steps(find_newest(CHIEF, checkpoint_dir=folder)) == [7]
 
 

@@ -1,4 +1,8 @@
-"""The lock of an environment, for the process that builds it or removes it."""
+"""Who uses an environment, and the cache of installers: locks of files, which end with a process.
+
+An environment's lock is for the process that builds it or removes it. All environments of all
+projects use the cache.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +53,28 @@ def taken(project: str, environment: str) -> Iterator[bool]:
         yield take(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def cache_in_use() -> Iterator[None]:
+    """Keep others from emptying the cache until the context ends."""
+    descriptor = _open_cache_lock()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def cache_unused() -> Iterator[bool]:
+    """Yield whether no build uses the cache; if none does, none can until the context ends."""
+    descriptor = _open_cache_lock()
+    try:
+        yield take(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_cache_lock() -> int:
+    return os.open(paths.cache() + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
