@@ -29,7 +29,8 @@ def plan_warnings(intent: Intent) -> list[TfdeployError]:
 def connection_notes(inventory: Inventory) -> list[HostError]:
     """Return which hosts OpenSSH connects to instead of Fabric, and why. A host whose settings ssh
     refuses is no note, but an error of the command that connects to it."""
-    if not (hosts := [host for host in inventory.hosts if host.uses_ssh]):
+    hosts = [host for host in inventory.hosts if host.uses_ssh]
+    if not hosts:
         return []
     from concurrent.futures import ThreadPoolExecutor
 
