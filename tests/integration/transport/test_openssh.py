@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from support.ssh_sites import HOST, SshSite, certify
 from support.sshd import public
 from support.waiting import until
+
+from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,4 +274,16 @@ def test_a_connection_that_is_lost_is_opened_again_by_the_next_command(site):
     site.works()
     sshd.drop_connections()
     until(lambda: not sshd.connections, "the end of the connections")
+    site.works()
+
+
+def test_a_master_without_a_connection_is_replaced(site):
+    """As after a laptop's sleep: the master still runs, and its host does not answer."""
+    sshd = site.sshd()
+    site.make_project(transport="openssh")
+    site.works()
+    sshd.freeze_connections()
+    frozen = time.monotonic()
+    until(lambda: time.monotonic() - frozen > ALIVE_CACHE_S, "the end of what was known")
+    site.project.ok("push")
     site.works()

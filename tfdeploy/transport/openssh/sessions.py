@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -11,15 +13,18 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Unreachable
 from tfdeploy.transport.openssh import messages
-from tfdeploy.transport.openssh.master import is_listening
+from tfdeploy.transport.openssh.master import end, is_listening
 from tfdeploy.transport.process_stream import ProcessStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SSH_ERROR = 255  # ssh's exit code for its own errors; a command may have it, too
+SESSION_OPEN = b"session id"
+MAX_LOG = 1 << 16
 ALIVE_CACHE_S = 2.0
 ALIVE_TIMEOUT_S = 5.0
+CHECK_S = 0.005
 
 
 class SessionPool:
@@ -67,15 +72,23 @@ class SessionPool:
             session.close()
 
     def _answers(self) -> bool:
-        argv, null = [*self._ssh, "-n", "--", self.host, "exit"], subprocess.DEVNULL
-        try:
-            subprocess.run(argv, stdout=null, stderr=null, timeout=ALIVE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            if self._path:
-                end = ["ssh", "-S", str(self._path), "-O", "exit", "--", self.host]
-                subprocess.run(end, stdin=null, stdout=null, stderr=null)
-            return False
-        return self.has_master
+        """Open a session. With -v, ssh says when the host has opened it, which is one round trip
+        earlier than its command ends."""
+        ssh, *options = self._ssh
+        argv, null = [ssh, "-v", *options, "-n", "--", self.host, "exit"], subprocess.DEVNULL
+        with tempfile.TemporaryFile() as log:  # the master has ssh's descriptors: a pipe stays open
+            process = subprocess.Popen(argv, stdin=null, stdout=null, stderr=log)
+            deadline = time.monotonic() + ALIVE_TIMEOUT_S
+            answered = False
+            while not answered and time.monotonic() < deadline:
+                has_exited = process.poll() is not None
+                answered = has_exited or SESSION_OPEN in os.pread(log.fileno(), MAX_LOG, 0)
+                time.sleep(0 if answered else CHECK_S)
+            process.kill()
+            process.wait()
+        if not answered and self._path:
+            end(self.host, self._path)
+        return answered and self.has_master
 
 
 class SshProcess(ProcessStream):
