@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Unreachable
+from tfdeploy.transport import CLOCK
 from tfdeploy.transport.openssh import messages
 from tfdeploy.transport.openssh.master import end, is_listening
 from tfdeploy.transport.process_stream import ProcessStream
@@ -35,7 +36,7 @@ class SessionPool:
         self._ssh, self._path = ssh, Path(path) if path else None
         self._sessions: list[SshProcess] = []
         self._lock = threading.Lock()
-        self._checked_at, self._answered = time.monotonic(), True
+        self._checked_at, self._answered = time.clock_gettime(CLOCK), True
 
     def start(self, argv: Sequence[str]) -> SshProcess:
         """Start a command; what ssh finds wrong is raised when its output is read."""
@@ -52,9 +53,9 @@ class SessionPool:
         if session.has_exited:
             return False
         with self._lock:
-            if time.monotonic() - self._checked_at > ALIVE_CACHE_S:
+            if time.clock_gettime(CLOCK) - self._checked_at > ALIVE_CACHE_S:
                 self._answered = self._answers()
-                self._checked_at = time.monotonic()
+                self._checked_at = time.clock_gettime(CLOCK)
             return self._answered
 
     @property
