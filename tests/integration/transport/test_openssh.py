@@ -152,6 +152,16 @@ def test_a_certificate_at_the_jump_host(site, authority):
     site.works()
 
 
+def test_a_jump_host_behind_another(site):
+    site.sshd()
+    site.jump("gateway")
+    site.jump("bastion")["ProxyJump"] = "gateway"
+    site.entry["ProxyJump"] = "bastion"
+    site.make_project()
+    assert site.reason() == "for the jump host bastion, its own ProxyJump"
+    site.works()
+
+
 def test_a_proxy_command_and_a_certificate(site, authority):
     site.sshd(f"TrustedUserCAKeys {authority}.pub")
     site.jump("bastion")
