@@ -65,6 +65,15 @@ def test_a_user_certificate(site, authority):
     site.works()
 
 
+def test_init_looks_at_a_host_that_only_lets_a_certificate_in(site, authority):
+    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    site.entry |= with_certificate(site, user_certificate(site, authority))
+    site.make_project()
+    (site.project.folder / "hosts.toml").unlink()
+    site.project.ok("init", "--ssh-config", str(site.config), HOST)
+    site.project.ok("push")
+
+
 def test_an_expired_user_certificate_is_named(site, authority):
     site.sshd(f"TrustedUserCAKeys {authority}.pub")
     certificate = user_certificate(site, authority, *PAST)

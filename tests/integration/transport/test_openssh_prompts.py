@@ -110,6 +110,17 @@ def test_a_second_factor_is_asked_once(site):
 
 
 @as_root
+def test_init_asks_for_a_second_factor_and_no_later_command_does(site):
+    site.sshd(*SECOND_FACTOR, kind=PamSshd)
+    site.make_project()
+    (site.project.folder / "hosts.toml").unlink()
+    words = ("init", "--ssh-config", str(site.config), HOST)
+    assert ask(site, {"Password": CODE}, *words)[1] == ["Password"]
+    site.project.ok("push")
+    assert (site.folder / "codes").read_text() == f"{CODE}\n"
+
+
+@as_root
 def test_the_command_that_an_error_names_opens_the_connection(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)
     site.make_project(transport="openssh")
