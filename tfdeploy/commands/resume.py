@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
@@ -15,7 +15,7 @@ from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     CommandTimedOut,
     OutdatedRecord,
@@ -33,11 +33,10 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, placing
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
-from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -58,22 +57,25 @@ ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
 
 @dataclass(frozen=True)
 class ResumeResult:
-    """The resumed run, the TensorFlow checkpoint that it continues from (None: there is none), and
-    the paths of the other files that its chief's script finds.
-
-    `stopped` says what was stopped, in `stop_s` seconds; `start_s` seconds later every task was
-    READY. `left_running` names the tasks that may still run on hosts that were left out.
-    """
+    """The run that has started again."""
 
     __repr__ = short_repr
+    KEYS = ("run", "left_running", "source", "files", "stop_s", "start_s")
+    NAMES: ClassVar = {"source": "checkpoint", "left_running": "notes"}
+    MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
     source: CheckpointCopy | None
+    """The checkpoint from which the run continues; null if there is none."""
     files: tuple[str, ...]
+    """The paths of the other files that the chief's script finds."""
     stopped: StopResult
     stop_s: float
+    """The seconds until everything had stopped."""
     start_s: float
+    """The seconds from then until every task was READY."""
     left_running: tuple[TfdeployError, ...] = ()
+    """The tasks that may still run on hosts that were left out."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def resume(
         resumed = launch(fleet, new, on_report)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
-        return ResumeResult(resumed, source, files, stopped, stop_s, start_s, still_running)
+        times = (round(stop_s, 3), round(start_s, 3))
+        return ResumeResult(resumed, source, files, stopped, *times, still_running)
 
 
 def resume_when_free(
@@ -172,10 +175,10 @@ def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
     for host in without:
         inventory = failover.remove_host(inventory, host)
     hosts = (
-        host.model_copy(update={"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
+        host.copy_with({"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
         for host in inventory.hosts
     )
-    return inventory.model_copy(update={"hosts": tuple(hosts)})
+    return inventory.copy_with({"hosts": tuple(hosts)})
 
 
 def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
@@ -186,7 +189,7 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     added = tuple(host for host in changes.on if host.name not in known)
     if added:
         placing.refuse_loopback(inventory.hosts)
-    larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
+    larger = inventory.copy_with({"hosts": (*inventory.hosts, *added)})
     with prefix_plan_errors(describe(changes.counts)):
         changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
     return failover.limit_replicas(changed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScaleResult:
-    """The numbers of tasks before and after, and how the run was resumed."""
+    """The run that continues with other numbers of tasks."""
 
     __repr__ = short_repr
+    KEYS = ("resumed", "before", "after")
+    MERGED: ClassVar = {"resumed": ResumeResult}
 
     before: str
+    """The numbers of tasks before, in words."""
     after: str
+    """The numbers of tasks now, in words."""
     resumed: ResumeResult
 
 
@@ -73,7 +77,7 @@ def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) 
 def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
     """Return the hosts of hosts.toml as the run would use them: with an address, and no task."""
     return {
-        host.name: without_tasks(host).model_copy(update={"address": address(host, inventory)})
+        host.name: without_tasks(host).copy_with({"address": address(host, inventory)})
         for host in inventory.hosts
     }
 

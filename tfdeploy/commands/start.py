@@ -6,7 +6,7 @@ import os
 import secrets
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_events_and_logs
@@ -20,7 +20,7 @@ from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     AgentError,
     Cancelled,
@@ -71,12 +71,15 @@ class StartWatcher(PushWatcher):
 
 @dataclass(frozen=True)
 class StartResult:
-    """A run of which every task is READY, and the warnings that came before it."""
+    """The run that has started: every task is READY, or has succeeded already."""
 
     __repr__ = short_repr
+    NAMES: ClassVar = {"warnings": "notes"}
+    MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
     warnings: tuple[TfdeployError, ...]
+    """What may matter and prevents nothing."""
 
 
 def start(
@@ -192,10 +195,10 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
 
     free = fleet.each(auto, ask)
     hosts = (
-        host.model_copy(update={"ports": free[host.name]}) if host.name in free else host
+        host.copy_with({"ports": free[host.name]}) if host.name in free else host
         for host in inventory.hosts
     )
-    return inventory.model_copy(update={"hosts": tuple(hosts)})
+    return inventory.copy_with({"hosts": tuple(hosts)})
 
 
 def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:

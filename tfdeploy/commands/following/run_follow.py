@@ -51,18 +51,17 @@ class Watcher:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a training ended.
-
-    `exit` is the exit code of the chief, as a shell shows it (128 + n for signal n), or 1 if the
-    failure of another task ended it. `failure` is the root cause; None if another command stopped
-    the run, or max_duration_s ended it.
-    """
+    """How a training ended."""
 
     __repr__ = short_repr
 
     exit: int
+    """The exit code of the command: the chief's, as a shell shows it (128 + n for signal n), or 1
+    if the failure of another task, or of a host, ended it."""
     failure: TfdeployError | None
+    """The root cause, if it failed."""
     result: Result
+    """How it ended; `ended`: after max_duration_s."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,204 @@
+"""Fetched files are what the host has, and nothing that was not requested."""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from types import SimpleNamespace
+
+import pytest
+from support.builders import make_inventory
+
+from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.own_folder import Budget, OwnFolder
+from tfdeploy.results import fetch as fetch_module
+from tfdeploy.results.checkpoints import validate_checkpoints
+from tfdeploy.results.events_and_logs import pull_files
+from tfdeploy.results.fetch import FileFetch
+from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile
+from tfdeploy.transport.local import LocalTransport
+
+FILES = ["a.log", "sub/b"]
+
+
+class RecordingTransport(LocalTransport):
+    """Record the files that were fetched by rsync."""
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.pulled = []
+
+    def pull(self, source, dest, files, **how):
+        self.pulled += files
+        super().pull(source, dest, files, **how)
+
+
+@pytest.fixture
+def agent(home):
+    host = make_inventory('[hosts.h]\ntransport = "local"').hosts[0]
+    agent = Agent(RecordingTransport("h"), host)
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "source"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.log").write_text("one\n")
+    (folder / "sub" / "b").write_bytes(b"")
+    return folder
+
+
+def fetch(agent, source, folder, files=FILES):
+    dest = OwnFolder.named(folder)
+    with Pipeline(agent) as pipeline:
+        large = FileFetch(pipeline, os.fspath(source), dest, files).receive()
+    pull_files(agent, os.fspath(source), dest, OwnFolder.named(folder.parent / "staging"), large)
+    pulled, agent.transport.pulled = agent.transport.pulled, []
+    return pulled
+
+
+def test_small_files_come_over_the_session_with_their_times(agent, source, tmp_path):
+    os.utime(source / "a.log", ns=(1, 1_234_567_890_123_456_789))
+    assert fetch(agent, source, tmp_path / "dest") == []
+    assert (tmp_path / "dest" / "a.log").read_text() == "one\n"
+    assert (tmp_path / "dest" / "sub" / "b").read_bytes() == b""
+    assert (tmp_path / "dest" / "a.log").stat().st_mtime_ns == 1_234_567_890_123_456_789
+    assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["a.log", "sub"]
+
+
+@pytest.mark.parametrize("content", ["one\ntwo\n", "one\n", "", "new", "o", "x" * 3_000_000])
+def test_a_file_that_grew_or_was_rewritten_is_the_same_after_the_fetch(
+    agent, source, tmp_path, content
+):
+    dest = tmp_path / "dest"
+    fetch(agent, source, dest)
+    (source / "a.log").write_text(content)
+    assert fetch(agent, source, dest) == []
+    assert (dest / "a.log").read_text() == content
+
+
+def test_of_a_file_that_grew_only_the_new_part_is_sent(agent, source, tmp_path, monkeypatch):
+    (source / "a.log").write_bytes(os.urandom(500_000))
+    fetch(agent, source, tmp_path / "dest")
+    with (source / "a.log").open("ab") as log:
+        log.write(b"more")
+    written_sizes = []
+    write = FileFetch._write
+    monkeypatch.setattr(
+        FileFetch, "_write", lambda *a: (written_sizes.append(len(a[2])), write(*a))
+    )
+    fetch(agent, source, tmp_path / "dest")
+    assert sorted(written_sizes) == [0, 4]
+    assert (tmp_path / "dest" / "a.log").read_bytes() == (source / "a.log").read_bytes()
+
+
+def test_a_large_file_comes_by_rsync(agent, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_module, "BULK", 1000)
+    (source / "a.log").write_bytes(os.urandom(1001))
+    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]
+    assert (tmp_path / "dest" / "a.log").read_bytes() == (source / "a.log").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_only_regular_files_are_fetched(agent, source, tmp_path, kind):
+    (source / "a.log").unlink()
+    make = {
+        "link": lambda path: path.symlink_to("/etc/hostname"),
+        "fifo": os.mkfifo,
+        "folder": os.mkdir,
+    }[kind]
+    make(source / "a.log")
+    assert fetch(agent, source, tmp_path / "dest") == ["a.log"]  # rsync skips it, too
+    assert not (tmp_path / "dest" / "a.log").exists()
+
+
+def test_a_missing_file_is_an_error(agent, source, tmp_path):
+    with pytest.raises(TransferFailed, match="absent"):
+        fetch(agent, source, tmp_path / "dest", ["absent"])
+
+
+def test_a_link_at_the_destination_is_replaced_and_not_followed(agent, source, tmp_path):
+    (tmp_path / "dest").mkdir()
+    (tmp_path / "elsewhere").write_text("kept")
+    (tmp_path / "dest" / "a.log").symlink_to(tmp_path / "elsewhere")
+    fetch(agent, source, tmp_path / "dest", ["a.log"])
+    assert (tmp_path / "dest" / "a.log").read_text() == "one\n"
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+def packed(data):
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+ANSWER = {"path": "a.log", "mtime_ns": 1, "begin": 0, "data": packed(b"x")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"path": "../a.log"}, {"path": "/etc/passwd"}, {"path": None}, {"path": []}, {"begin": -1},
+        {"begin": "0"}, {"begin": 1 << 40}, {"mtime_ns": 1 << 70}, {"mtime_ns": None},
+        {"data": "not base64!"}, {"data": None}, {"data": base64.b64encode(b"x").decode()},
+        {"data": packed(bytes(fetch_module.BULK + 1))},
+    ],
+    ids=lambda change: f"{change}"[:40],
+)  # fmt: skip
+def test_an_invalid_answer_writes_nothing(agent, tmp_path, change, monkeypatch):
+    answer = {**ANSWER, **change}
+    session = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, answer))
+    with pytest.raises(AgentError), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
+    assert not (tmp_path / "dest").exists()
+
+
+def test_a_host_that_sends_a_piece_again_and_again_is_refused(agent, tmp_path, monkeypatch):
+    session = SimpleNamespace(close=lambda: None, answer=lambda timeout_s, max_bytes: ANSWER)
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, ANSWER))
+    with pytest.raises(AgentError, match="twice"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", OwnFolder.at(tmp_path) / "dest", ["a.log"]).receive()
+
+
+def answering(agent, monkeypatch, *pieces):
+    """Have the host send these pieces, whatever it is asked for."""
+    answers = iter([*pieces, {"end": True}])
+    session = SimpleNamespace(close=lambda: None, answer=lambda *limits: next(answers))
+    monkeypatch.setattr(agent, "begin", lambda *request: (session, next(answers)))
+
+
+def test_a_piece_continues_no_file_that_the_link_names(agent, tmp_path, monkeypatch):
+    """Its first bytes would be those of a file of the user's."""
+    (tmp_path / "mine").write_text("my own\n")
+    dest = OwnFolder.at(tmp_path) / "dest"
+    dest.make()
+    (dest.path / "a.log").symlink_to(tmp_path / "mine")
+    answering(agent, monkeypatch, {**ANSWER, "begin": 3})
+    with pytest.raises(OSError, match="it is a link"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    assert (tmp_path / "mine").read_text() == "my own\n"
+
+
+def test_a_host_that_sends_more_than_the_budget_is_refused(agent, tmp_path, monkeypatch):
+    pieces = [{**ANSWER, "begin": begin, "data": packed(bytes(1000))} for begin in range(50)]
+    answering(agent, monkeypatch, *pieces)
+    dest = (OwnFolder.at(tmp_path) / "dest").within(Budget(1020))
+    with pytest.raises(OSError, match="more bytes"), Pipeline(agent) as pipeline:
+        FileFetch(pipeline, "/source", dest, ["a.log"]).receive()
+    assert (tmp_path / "dest/a.log").stat().st_size <= 1020
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/x", "a/../../x", "", ".", "a\0b", "\ud800", "\nx/../../y"]
+)
+def test_an_unsafe_file_name_from_a_host_is_refused(name, tmp_path):
+    for checkpoint, file in ((name, "model.index"), ("model", name)):
+        found = Checkpoint(checkpoint, 1, True, [HashedFile(file, 1, "ab")])
+        with pytest.raises(AgentError, match="refused"):
+            validate_checkpoints(SimpleNamespace(host="one"), [found])
+    with pytest.raises(AgentError, match="refused"):
+        FileFetch(Pipeline(SimpleNamespace(host="one")), "/", tmp_path, [name])

@@ -1,0 +1,70 @@
+"""Whose events are fetched, also from the agent of an older version that started the run."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from support.builders import make_plan
+
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
+from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results import events_and_logs
+from tfdeploy.shared.protocol.outputs import EventFiles
+
+HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"
+
+
+class Pipeline:
+    """A pipeline to an agent that knows only these verbs."""
+
+    agent = SimpleNamespace(host="w")
+
+    def __init__(self, **answers):
+        self.answers, self.requests = answers, []
+
+    def send(self, request):
+        self.requests.append((request.VERB, request.task))
+        return SimpleNamespace(answer=lambda: self.answer(request))
+
+    def answer(self, request):
+        if request.VERB not in self.answers:
+            raise AgentError("w", f"the agent failed: KeyError: {request.VERB!r}")
+        return self.answers[request.VERB]
+
+
+def make_run(tmp_path, agent):
+    record = {"id": "r", "agent": agent, "plan": make_plan(HOSTS)}
+    record["open"] = lambda: OwnFolder.at(tmp_path)
+    return SimpleNamespace(**record, inventory=SimpleNamespace(project="p"))
+
+
+def fetch_events(pipeline, run):
+    placements = run.plan.placements_on("w")
+    parts = [Part(partial(events_and_logs.fetch_events, run=run, placement=p)) for p in placements]
+    run_rounds(pipeline, parts)
+    return sum(part.result for part in parts)
+
+
+def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeypatch):
+    folders = []
+
+    def fetch(pipeline, source, dest, files):
+        folders.append(dest.path)
+        return SimpleNamespace(receive=list)
+
+    monkeypatch.setattr(events_and_logs, "FileFetch", fetch)
+    pipeline = Pipeline(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
+    run = make_run(tmp_path, agent_bundle.current_version())
+    assert fetch_events(pipeline, run) == 6
+    assert pipeline.requests == [("events", "worker:0"), ("events", "evaluator:0")]
+    assert {*folders} == {tmp_path / "events", tmp_path / "events" / "evaluator-0"}
+
+
+def test_an_error_of_an_agent_of_this_version_is_raised(tmp_path):
+    run = make_run(tmp_path, agent_bundle.current_version())
+    with pytest.raises(AgentError):
+        fetch_events(Pipeline(), run)

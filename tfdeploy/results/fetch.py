@@ -1,0 +1,176 @@
+"""Fetch small files of a host over the agent's open session, and what each fetch must respect:
+names that stay in their folder, budgets, and the space of the disk."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import zlib
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.hosts.agent_session import BULK
+from tfdeploy.own_folder import MAX_NAMES, Budget
+from tfdeploy.shared.protocol.reports import Piece, ReadFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.shared.protocol.message import Done, Request
+    from tfdeploy.shared.protocol.outputs import HashedFile
+
+GROWTH_BYTES = 64 << 20
+GIGA = 1e9
+SILENCE_S = 60.0
+# A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
+HOLD_TIMEOUT_S = 2000.0
+
+
+class FileFetch:
+    """Regular files of a host's folder, requested in a pipeline.
+
+    Of a file that has grown since the last fetch, only the new part is sent. `total` is the size of
+    all files in bytes, for the progress display (None: unknown).
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        source: str,
+        dest: OwnFolder,
+        files: Sequence[str],
+        total: int | None = None,
+    ) -> None:
+        """Request `files` (relative to `source`), to be written into `dest`, within its budget.
+        Raises AgentError if a file name leads out of `dest`."""
+        self._agent, self._dest, self._total = pipeline.agent, dest, total
+        if len(files) > MAX_NAMES:
+            raise AgentError(self._agent.host, f"it names more than {MAX_NAMES} files")
+        for name in files:
+            if not is_safe_path(name):
+                message = f"it names a file {name!r}, which is refused"
+                raise AgentError(self._agent.host, message)
+        self._present = {name: _size_and_hash(dest, name) for name in files}
+        have = [(name, *present) for name, present in self._present.items()]
+        request = ReadFiles(source, have, BULK)
+        self._reply = pipeline.send(request, SILENCE_S) if files else None
+
+    def receive(self) -> list[str]:
+        """Write what arrives; return the names of the other files: from BULK on they are to be
+        pulled. Raises AgentError if an answer was not requested, and HostError."""
+        received: dict[str, int] = {}  # where the last piece of each file began
+        with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
+            for piece in self._reply.answers() if self._reply else ():
+                data = _unpack(self._agent, self._present, piece)
+                if piece.begin <= received.get(piece.path, -1):  # it might send without end
+                    raise AgentError(self._agent.host, f"it sent a piece of {piece.path} twice")
+                self._write(piece, data)
+                received[piece.path] = piece.begin
+                transfer(piece.path, transfer.there + len(data))
+        return [name for name in self._present if name not in received]
+
+    def _write(self, piece: Piece, data: bytes) -> None:
+        """Write data after what is there: an interruption between two pieces loses nothing."""
+        before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
+        self._dest.write(piece.path, (*before, data), piece.mtime_ns)
+
+
+@contextmanager
+def released_on_failure(agent: Agent, release: Request[Done]) -> Iterator[None]:
+    """Have a host delete what it holds for a fetch, if the fetch fails; else it was asked already.
+
+    The pipeline may be in the middle of an answer: another session is used.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(HostError):
+            agent.ask(release)
+        raise
+
+
+def pull_limit(announced: int) -> int:
+    """Return how many bytes are accepted of files of which a host announced this size.
+
+    They may have grown since then. A host that sends without end must not fill the disk.
+    """
+    return 2 * announced + GROWTH_BYTES
+
+
+def announced(sizes: int) -> Budget:
+    """Return the budget for files of which a host announced this size."""
+    return Budget(pull_limit(sizes))
+
+
+def is_safe_path(name: Any) -> bool:
+    """Return whether a file name from a host stays within the folder that it is joined to.
+
+    Bytes that are no UTF-8 are lone surrogates, as os.fsdecode makes them: in JSON, and in a file's
+    name here, they are the same as on the host.
+    """
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:  # it is no file's name, or none in the controller's locale
+        return False
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def difference(folder: OwnFolder, expected: HashedFile, arrived: str | None = None) -> str:
+    """Return how a file in `folder` differs from what its host reported; "" if it does not.
+    `arrived` is its hash while it arrived, if that is known."""
+    size = folder.size(expected.path)
+    if size != expected.size:
+        return f"{size} of {expected.size} bytes"
+    try:
+        same = arrived == expected.sha256 or folder.sha256(expected.path) == expected.sha256
+    except OSError as error:
+        return f"no content: {error.strerror}"
+    return "" if same else "content that differs from the host's"
+
+
+def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) -> None:
+    """Raise TransferFailed if what `folder` lacks of files of these sizes (bytes by name) does not
+    fit on its disk."""
+    needed = sum(max(0, size - folder.size(name)) for name, size in sizes.items())
+    free = folder.free_bytes()
+    if needed > free:
+        raise TransferFailed(
+            agent.host,
+            f"its files take {needed / GIGA:.2f} GB, but {folder.path.parent} on the controller "
+            f"has {free / GIGA:.2f} GB free",
+            "free disk space on the controller",
+        )
+
+
+def _size_and_hash(folder: OwnFolder, name: str) -> tuple[int, str]:
+    """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
+    if not 0 < folder.size(name) <= BULK:
+        return 0, ""
+    content = folder.read(name, BULK)
+    return len(content), hashlib.sha256(content).hexdigest()
+
+
+def _unpack(agent: Agent, requested: dict[str, tuple[int, str]], piece: Piece) -> bytes:
+    """Return the data of a piece, if it was requested and is not too large."""
+    name = piece.path
+    if name not in requested:
+        raise AgentError(agent.host, f"it sent {name!r}, which was not requested")
+    if not 0 <= piece.begin <= 2 * BULK or piece.mtime_ns < 0:
+        raise AgentError(agent.host, f"it sent {name} with an invalid position or time")
+    unpacked = zlib.decompressobj()
+    try:
+        data = unpacked.decompress(base64.b64decode(piece.data), BULK + 1)
+    except (ValueError, zlib.error):
+        raise AgentError(agent.host, f"the data that it sent for {name} can't be read") from None
+    if not unpacked.eof or len(data) > BULK:
+        raise AgentError(agent.host, f"the data that it sent for {name} is incomplete or too long")
+    return data

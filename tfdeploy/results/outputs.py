@@ -1,0 +1,240 @@
+"""Fetch what tasks wrote: `outputs` in hosts.toml says which files, and of which tasks.
+
+runs/<run>/outputs/            the chief's
+runs/<run>/outputs/<task>/     another task's, if its job has `outputs`
+runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next one continues them
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S
+from tfdeploy.results.run_folder import (
+    checkpoint_dir,
+    checkpoint_outputs,
+    exclusive,
+    outputs_folder,
+    task_request,
+)
+from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs, Total
+from tfdeploy.shared.units import SET, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+MEGA = 1000 * 1000
+NO_OUTPUTS = TaskOutputs("", [], Total(0, 0))
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file or folder on the controller, with the same content as on its host."""
+
+    task: str
+    """The task that wrote it."""
+    folder: str
+    """A folder on the controller."""
+    path: str
+    """Its path below that folder."""
+    size: int
+    """Its size in bytes."""
+
+
+@dataclass(frozen=True)
+class SkippedOutput:
+    """A file or folder that stays on its host."""
+
+    task: str
+    """The task that wrote it."""
+    host: str
+    """The task's host."""
+    path: str
+    """Its path, as `tfdeploy fetch` takes it."""
+    size: int
+    """Its size in bytes."""
+    why: str
+    """Why it was not fetched."""
+
+
+@dataclass(frozen=True)
+class UnlistedFiles:
+    """The files of a task that no key of hosts.toml selects."""
+
+    task: str
+    """The task that wrote them."""
+    host: str
+    """The task's host."""
+    files: int
+    """Their number."""
+    size: int
+    """Their size in bytes."""
+
+
+@dataclass(frozen=True)
+class SavedElsewhere:
+    """What a task wrote outside of every folder that is fetched."""
+
+    task: str
+    """The task that wrote it."""
+    host: str
+    """The task's host."""
+    path: str
+    """Its path on the host."""
+    exists: bool
+    """Whether it is still on the host."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What tasks wrote besides checkpoints, events and logs."""
+
+    KEYS = ("outputs", "skipped", "unlisted", "elsewhere", "elsewhere_more")
+    NAMES: ClassVar = {"skipped": "left", "unlisted": "others"}
+
+    fetched: tuple[Output, ...] = ()
+    """Files and folders that were fetched now."""
+    unchanged: tuple[Output, ...] = ()
+    """Those that were on the controller before."""
+    skipped: tuple[SkippedOutput, ...] = ()
+    """Files and folders that were not fetched."""
+    unlisted: tuple[UnlistedFiles, ...] = ()
+    """Files that no key of hosts.toml selects."""
+    deleted: tuple[str, ...] = ()
+    """The tasks, with their hosts, that have deleted their own directory."""
+    elsewhere: tuple[SavedElsewhere, ...] = ()
+    """What tasks wrote outside of every folder that is fetched, the newest 64 of each task."""
+    elsewhere_more: int = 0
+    """How many further files and folders they wrote there."""
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Files and folders that tasks wrote and that are on the controller now."""
+        return self.fetched + self.unchanged
+
+    def __add__(self, more: Outputs) -> Outputs:
+        return Outputs(
+            self.fetched + more.fetched,
+            self.unchanged + more.unchanged,
+            self.skipped + more.skipped,
+            self.unlisted + more.unlisted,
+            self.deleted + more.deleted,
+            self.elsewhere + more.elsewhere,
+            self.elsewhere_more + more.elsewhere_more,
+        )
+
+
+def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Outputs]:
+    """Fetch what one task wrote. Raises as `FileFetch` does, and OSError."""
+    agent = pipeline.agent
+    listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
+    yield
+    answer = _unless_too_old(run, listed.answer)
+    task, dest = str(placement.task), outputs_folder(run, placement)
+    units = parse_units(agent, answer.outputs)
+    selected, skipped = _select(run, placement, units)
+    if placement == run.plan.chief:
+        link_checkpoints(run, [unit for unit in selected if not is_in(unit, dest)])
+    unchanged = [unit for unit in selected if is_in(unit, dest)]
+    here = {unit.path for unit in unchanged}
+    missing = [unit for unit in selected if unit.path not in here]
+    incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
+    request = task_request(run, placement)
+    # An agent of another version holds them elsewhere, and says where.
+    held = (
+        posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS) if agent.is_current else ""
+    )
+    fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
+    why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
+    why |= {special.path: f"it is {special.what}" for special in answer.special or ()}
+    if answer.incomplete:
+        why["."] = answer.incomplete
+    sizes = {unit.path: unit.size for unit in units}
+    unlisted = UnlistedFiles(task, agent.host, answer.others.files, answer.others.size)
+    return Outputs(
+        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in fetched),
+        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in unchanged),
+        tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
+        (unlisted,) if unlisted.files else (),
+        (f"{task} on {agent.host}",) if answer.deleted else (),
+        tuple(
+            SavedElsewhere(task, agent.host, saved.path, saved.exists)
+            for saved in answer.elsewhere or ()
+        ),
+        answer.elsewhere_more,
+    )
+
+
+def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
+    """Return the host's answer to `outputs`; an empty one from an agent that is too old for it."""
+    return _unless_too_old(run, lambda: agent.ask(_listing(run, placement), HOLD_TIMEOUT_S))
+
+
+def _listing(run: Run, placement: Placement) -> ListOutputs:
+    return ListOutputs(**task_request(run, placement))
+
+
+def _unless_too_old(run: Run, answer: Callable[[], TaskOutputs]) -> TaskOutputs:
+    try:
+        return answer()
+    except AgentError:
+        if run.agent == agent_bundle.current_version():
+            raise
+        return NO_OUTPUTS
+
+
+def remove_output(run: Run, output: Output) -> None:
+    """Delete a fetched file or folder from the controller.
+
+    Raises RunError if a collect is running, and OSError.
+    """
+    path = Path(output.folder, output.path).relative_to(run.folder)
+    with exclusive(run):
+        run.open().remove(path.as_posix())
+
+
+def link_checkpoints(run: Run, units: Sequence[Unit]) -> None:
+    """Store those outputs of the chief once that are in checkpoints/ with the same sizes and times.
+    Raises OSError."""
+    checkpoints, outputs = run.open() / "checkpoints", checkpoint_outputs(run)
+    for unit in units:
+        files = {posixpath.basename(path): stamp for path, stamp in unit.files.items()}
+        is_checkpoint = unit.kind == SET and (
+            (posixpath.dirname(unit.path) or ".") == checkpoint_dir(run)
+        )
+        if is_checkpoint and is_in(Unit(unit.path, SET, files), checkpoints):
+            for name in state_file.index_last(files):
+                checkpoints.give(name, outputs)
+
+
+def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
+    """Return the newest units that fit into the task's limit, and why each other is skipped."""
+    training, job = run.inventory.training, placement.task.job
+    limit_mb = training.outputs_limit_mb_of(job, is_chief=placement == run.plan.chief)
+    limit = f"outputs_limit_mb = {limit_mb}"
+    if limit_mb < training.outputs_limit_mb:
+        limit = f"{limit_mb} MB are fetched of a task if [training.{job}] has no outputs"
+    free = limit_mb * MEGA
+    selected, skipped = [], {}
+    for unit in units:
+        if not is_safe(unit):
+            skipped[unit.path] = "its name is not allowed on the controller"
+        elif unit.size > free:
+            skipped[unit.path] = limit
+        else:
+            selected.append(unit)
+            free -= unit.size
+    return selected, skipped
