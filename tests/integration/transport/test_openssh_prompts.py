@@ -114,7 +114,7 @@ def test_init_asks_for_a_second_factor_and_no_later_command_does(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)
     site.make_project()
     (site.project.folder / "hosts.toml").unlink()
-    words = ("init", "--ssh-config", str(site.config), HOST)
+    words = ("init", "--yes", "--ssh-config", str(site.config), HOST)
     assert ask(site, {"Password": CODE}, *words)[1] == ["Password"]
     site.project.ok("push")
     assert (site.folder / "codes").read_text() == f"{CODE}\n"
