@@ -20,14 +20,14 @@ FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "shared")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
-    *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
-    *("init.targets", "release.imports", "release.patterns", "release.syntax"),
+    *("init.document", "init.machine", "init.placement", "init.strategy"),
+    *("release.imports", "release.patterns", "release.syntax"),
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     "output.status_table",
     *("commands.following.training_history", "live.sparkline"),
-    *("documents", "experiments.rescale", "experiments.speed"),
-    *("experiments.comparing.comparison", "experiments.comparing.examples"),
-    *("experiments.comparing.axis", "experiments.comparing.repeats"),
+    *("documents", "experiments.repeats", "experiments.run_report.redact"),
+    *("experiments.speed.document", "experiments.speed.load", "experiments.speed.price"),
+    *("experiments.speed.results", "experiments.speed.verdicts"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
 # for type checkers. docs/architecture.md has a diagram.
@@ -126,7 +126,7 @@ HOMES = {
         "transport/ssh/host_keys.py",
         "transport/ssh/errors.py",
     ),
-    "cryptography": ("transfer/tls_identity.py",),
+    "cryptography": ("transfer/relay.py",),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("output/", "live/app.py"),

@@ -15,6 +15,7 @@ from support import json_documents
 
 from tfdeploy import cli
 from tfdeploy.cli.options import require_yes
+from tfdeploy.environments import installation
 
 TOML = """
 project = "digits"
@@ -364,3 +365,25 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     assert out == (Path(__file__).parents[3] / "hosts.example.toml").read_text()
     (folder / "hosts.toml").write_text(out)
     assert tfdeploy("plan")[0] == 2  # its data set does not exist, but every key is valid
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("plots", ("report",)),
+        ("plots", ("compare", "a", "b")),
+        ("plots", ("sweep", "--workers", "1")),
+        ("plots", ("runs", "--html")),
+        ("tensorboard", ("tensorboard",)),
+    ],
+)
+def test_a_command_without_its_extra_says_first_what_to_type(
+    tfdeploy, folder, monkeypatch, extra, arguments
+):
+    (folder / "hosts.toml").write_text("neither read nor asked")
+    monkeypatch.setattr(installation, "_is_installed", lambda package: False)
+    code, out, err = tfdeploy(*arguments)
+    message, hint = err.splitlines()
+    assert (code, out) == (2, "")
+    assert message.endswith(" is not installed beside tfdeploy")
+    assert hint.endswith(f"'tfdeploy[{extra}]'")

@@ -10,8 +10,8 @@ import os
 
 from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.units import ANY, FOLDER, SAVED_MODEL
-from ...outputs import delivery
-from . import replicas
+from ... import paths
+from ...outputs import install
 
 if TYPE_CHECKING:
     from ....shared.protocol.outputs import OutputUnit
@@ -25,20 +25,20 @@ def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
     and is not linked yet. Raises OSError."""
     if not is_below(launch.checkpoint_dir, unit.path):
         return
-    paths = [path for path, _, _ in unit.files]
-    if all(_is_linked(launch, copies, path) for path in paths):
+    names = [path for path, _, _ in unit.files]
+    if all(_is_linked(launch, copies, path) for path in names):
         return
     incoming = os.path.join(os.path.dirname(copies), INCOMING)
     filesystem.remove_folder(incoming)
-    for path in paths:
+    for path in names:
         target = os.path.join(incoming, _relative(launch, path))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         filesystem.link_or_copy(os.path.join(copies, path), target)
-    path, files = _relative(launch, unit.path), [_relative(launch, file) for file in paths]
+    path, files = _relative(launch, unit.path), [_relative(launch, file) for file in names]
     # A model may be the whole folder. Other files that the evaluator has there must stay.
     is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
     kind = ANY if is_everything else unit.kind
-    delivery.install_unit(incoming, _folder(launch), path, kind, files)
+    install.install(incoming, _folder(launch), path, kind, files)
     filesystem.remove_folder(incoming)
 
 
@@ -59,7 +59,7 @@ def is_below(folder: str, path: str) -> bool:
 
 
 def _folder(launch: Launch) -> str:
-    return replicas.replica_dir(launch.project, launch.run)
+    return paths.replica_dir(launch.project, launch.run)
 
 
 def _relative(launch: Launch, path: str) -> str:

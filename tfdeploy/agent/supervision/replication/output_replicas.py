@@ -18,7 +18,7 @@ from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
 from ....shared.protocol.record import to_json
 from ....shared.units import Unit, Walk
 from ... import paths
-from ...outputs import delivery, integrity, listing
+from ...outputs import install, integrity, listing
 from .. import heartbeat, signing
 from . import evaluator_files
 
@@ -160,7 +160,7 @@ def _fetch_unit(launch: Launch, unit: OutputUnit, incoming: str, folder: str) ->
     path = unit.path.lstrip("/")
     if not integrity.format_error(incoming, path, unit.kind):
         files = [file.lstrip("/") for file in _paths(unit)]
-        delivery.install_unit(incoming, folder, path, unit.kind, files)
+        install.install(incoming, folder, path, unit.kind, files)
 
 
 def _remove_others(launch: Launch, folder: str, units: Units) -> None:
