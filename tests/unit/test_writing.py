@@ -15,7 +15,7 @@ WRITERS = {
     "own_folder.py": "runs/, sweep/, and the files that a user names",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
-    "commands/following/tensorboard/server.py": "a temporary folder",
+    "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
     "hosts/last_pushed.py": "the cache",
     "output/stream.py": "/dev/null",

@@ -112,7 +112,7 @@ def watch(
 
 def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     """Watch a run as its last start has planned it."""
-    from tfdeploy.commands.watch import FIRST_LINES, Ending, WatchedRun, started_again
+    from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
     from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
@@ -121,7 +121,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
         return watched.outdated is not None or started_again(run)
 
     try:
-        with open_fleet(run) as fleet, fleet.watch(run, FIRST_LINES) as following:
+        with open_fleet(run) as fleet, follow_samples(fleet, run) as following:
             ending = show(watched, following, console, json, is_over)
     except KeyboardInterrupt:
         return watched, Ending.INTERRUPTED

@@ -14,7 +14,7 @@ from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import frameworks
-from tfdeploy.shared.protocol.preflight import Going
+from tfdeploy.shared.protocol.preflight import UnfinishedTasks
 from tfdeploy.shared.protocol.runs import Stop, StoppedTask
 from tfdeploy.shared.records import ENDED, STOPPED, UNKNOWN
 
@@ -272,7 +272,7 @@ def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[
     chief = _chief(run)
     if chief is None:
         return unasked
-    request = Going(run.inventory.project, run.id, str(chief.task), POLL_S)
+    request = UnfinishedTasks(run.inventory.project, run.id, str(chief.task), POLL_S)
     deadline, unconfirmed = time.monotonic() + HEARTBEAT_WAIT_S, unasked
     while unconfirmed and chief not in unasked:
         try:
