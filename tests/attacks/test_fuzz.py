@@ -24,6 +24,7 @@ from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 from tfdeploy.documents import Failure, to_json
 from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError, TfdeployError
@@ -82,7 +83,7 @@ HOSTS_TOML = [
 def read_hosts_toml(data: bytes) -> None:
     inventory = inventories.parse(data.decode(errors="replace"), FILE)
     sensitive_values.find(inventory)
-    inventories.parse(inventories.dump(inventory), FILE)
+    inventories.parse(toml_text.write(inventory.to_toml()), FILE)
 
 
 # Records of runs

@@ -45,7 +45,10 @@ MAY_IMPORT = {
     "transport.openssh": ("config", "errors", "transport", "transport.ssh"),
     "transport.daemon": (*("config", "errors", "transport", "transport.openssh", "transport.ssh"),),
     "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
-    "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
+    "run": (
+        *("cluster", "config", "errors", "formatting", "hosts_file", "own_folder", "planning"),
+        "trust",
+    ),
     "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
@@ -92,8 +95,8 @@ MAY_IMPORT = {
         "run",
     ),
     "cli": (
-        *("commands", "config", "documents", "environments", "errors", "experiments"),
-        *("hosts", "hosts_file", "init", "live"),
+        *("api", "commands", "config", "documents", "environments", "errors"),
+        *("experiments", "hosts", "hosts_file", "init", "live"),
         *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),
@@ -131,7 +134,7 @@ HOMES = {
     "click": ("cli/",),
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
-    "toml": ("config/inventory.py",),
+    "toml": ("config/toml_text.py",),
     "tomllib": ("config/toml_text.py", "release/by_products.py"),
     "pydantic": ("config/",),
     "subprocess": (

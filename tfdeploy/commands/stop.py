@@ -175,13 +175,23 @@ def stop_reachable(
     )  # fmt: skip
 
 
-def stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
-    """Add to what was stopped what still ran on hosts without a task of the plan: hosts that a
-    resume has left out, and those on which another controller may have resumed the run.
+def stop_everywhere(
+    fleet: Fleet,
+    run: Run,
+    current: Callable[[], Inventory],
+    on_wait: Callable[[Mapping[str, str], list[str]], None] = lambda states, waiting: None,
+) -> StopResult:
+    """Stop as `stop_reachable` does, and also what runs on hosts without a task of the plan: hosts
+    that a resume has left out, and those on which another controller may have resumed the run.
 
     `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
     OutdatedRecord.
     """
+    return _stop_elsewhere(run, current, stop_reachable(fleet, run, on_wait=on_wait))
+
+
+def _stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
+    """Add to what was stopped what still ran on hosts without a task of the plan."""
     inventory = _without_tasks_of(run, current)
     if not inventory.hosts:
         return stopped
