@@ -15,7 +15,7 @@ WRITERS = {
     "own_folder.py": "runs/, sweep/, and the files that a user names",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
-    "commands/following/tensorboard/server.py": "a temporary folder",
+    "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
     "hosts/last_pushed.py": "the cache",
     "output/stream.py": "/dev/null",
@@ -25,11 +25,13 @@ WRITERS = {
     "transport/file_stream.py": "temporary files without a name",
     "transport/local.py": "a host's folders, and where OwnFolder has checked the path",
     "transport/openssh/master.py": "the daemon's folder, and temporary files without a name",
+    "transport/openssh/sessions.py": "temporary files without a name",
     "transport/openssh/terminal.py": "the terminal",
     "transport/rsync.py": "temporary files without a name",
     "transport/runtime_folder.py": "the daemon's folder",
     "transport/ssh/config_cache.py": "the cache",
     "transport/ssh/host_keys.py": "known_hosts",
+    "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
 }
 ANY = {

@@ -27,7 +27,7 @@ DIAG_TIMEOUT_S = 2.0
 DIAG_BYTES = 1 << 17
 
 
-class Listener(Record):
+class ListeningSocket(Record):
     """A socket at which anybody may arrive."""
 
     inode: str
@@ -54,10 +54,10 @@ def ask(family: int, port: int) -> Iterator[Tuple[int, str]]:
         yield user, str(inode)
 
 
-def of_user(user: int) -> List[Listener]:
+def of_user(user: int) -> List[ListeningSocket]:
     """Return the sockets of a user at which anybody may arrive: TCP that listens, and UDP without a
     peer. As above, the kernel's tables are read if it has no answer."""
-    found: List[Listener] = []
+    found: List[ListeningSocket] = []
     for protocol, (number, state) in PROTOCOLS.items():
         try:
             for family in FAMILIES:
@@ -65,11 +65,13 @@ def of_user(user: int) -> List[Listener]:
                     owner, inode = USER_AND_INODE.unpack_from(message)
                     port = int.from_bytes(message[PORT], "big")
                     if owner == user:
-                        found.append(Listener(str(inode), port, protocol))
+                        found.append(ListeningSocket(str(inode), port, protocol))
         except OSError:
             rows = listed_sockets(protocol, state)
             found += [
-                Listener(inode, port, protocol) for port, owner, inode in rows if owner == user
+                ListeningSocket(inode, port, protocol)
+                for port, owner, inode in rows
+                if owner == user
             ]
     return found
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.watching import GpuUse
+from ...shared.protocol.reports import GpuUse
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence

@@ -1,5 +1,5 @@
-"""The verbs `ports`, `doors` and `knock`: choose ports, and check that hosts reach each other's
-ports before tasks start."""
+"""The verbs `ports`, `listen_on_ports` and `try_ports`: choose ports, and check that hosts reach
+each other's ports before tasks start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 
 from ...shared import TYPE_CHECKING, parallel
-from ...shared.protocol.preflight import FreePorts, Knocked, OpenPorts
+from ...shared.protocol.preflight import FreePorts, OpenPorts, TriedPorts
 from ..machine import leases, ports
 from ..machine.sockets import connect, listen
 from ..refusal import Refusal
@@ -28,7 +28,7 @@ def free_ports(count: int) -> FreePorts:
     return FreePorts(ports.choose(count))
 
 
-def open_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
+def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
     """Listen on the ports in `wanted`, given by task; for port 0, choose a free one as start does.
 
     Yields one answer when they are open. The ports stay open until the caller sends anything or
@@ -77,7 +77,7 @@ def _accept_until_done(listeners: List[socket.socket]) -> None:
                 listener.accept()[0].close()
 
 
-def try_ports(at: List[Address], timeout_s: float) -> Knocked:
+def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
     """Connect to each address; `timeout_s` is for each."""
 
     def failure(endpoint: Address) -> str:
@@ -87,4 +87,4 @@ def try_ports(at: List[Address], timeout_s: float) -> Knocked:
             return error.strerror or "no answer within {:g} s".format(timeout_s)
         return ""
 
-    return Knocked(parallel.each(failure, at, MAX_THREADS))
+    return TriedPorts(parallel.each(failure, at, MAX_THREADS))

@@ -15,7 +15,7 @@ from ..machine.guard import preload
 if TYPE_CHECKING:
     from typing import Dict, List, Set
 
-    from ..machine.listeners import Listener
+    from ..machine.listeners import ListeningSocket
 
 MAX_NAMED = 5
 
@@ -42,14 +42,14 @@ class ExposedPorts:
         more = ["{} more".format(len(texts) - MAX_NAMED)] if len(texts) > MAX_NAMED else []
         return ", ".join([*texts[:MAX_NAMED], *more])
 
-    def _judge(self, new: List[Listener]) -> Dict[str, str]:
+    def _judge(self, new: List[ListeningSocket]) -> Dict[str, str]:
         pids = process.task_processes(self._mark, self._leader, os.getpid())
         opened = {pid: process.socket_inodes(pid) for pid in pids}
         hidden = [pid for pid in pids if not process.is_readable(pid)]
         return {found.inode: _exposed(found, opened, hidden) for found in new}
 
 
-def _exposed(found: Listener, opened: Dict[int, Set[str]], hidden: List[int]) -> str:
+def _exposed(found: ListeningSocket, opened: Dict[int, Set[str]], hidden: List[int]) -> str:
     """Return which process exposes a socket, "" if none of the task does."""
     for pid in (pid for pid, inodes in opened.items() if found.inode in inodes):
         is_guarded = found.protocol == "tcp" and preload.is_loaded(pid)

@@ -79,7 +79,7 @@ class PushProgress:
 @contextmanager
 def progress_in_lines(print_line: Callable[[str], None], needs: Needs) -> Iterator[PushProgress]:
     """Print lines about all hosts until the context ends."""
-    lines = _Lines(print_line)
+    lines = _ProgressLines(print_line)
     progress = PushProgress(needs, lines.report)
     lines.progress = progress
     ended = threading.Event()
@@ -90,7 +90,7 @@ def progress_in_lines(print_line: Callable[[str], None], needs: Needs) -> Iterat
         ended.set()
 
 
-class _Lines:
+class _ProgressLines:
     """The progress in lines: one every LINE_S seconds while anything changes, and one QUIET_S after
     the last change, because the hosts that are done must not wait for the others to be shown."""
 

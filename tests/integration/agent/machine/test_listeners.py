@@ -36,7 +36,7 @@ def test_sockets_at_which_anybody_may_arrive_are_listed(monkeypatch, is_asked):
         found = {each.inode: each for each in listeners.of_user(os.geteuid())}
         for sock, protocol in ((tcp, "tcp"), (udp, "udp")):
             inode, port = str(os.fstat(sock.fileno()).st_ino), sock.getsockname()[1]
-            assert found[inode] == listeners.Listener(inode, port, protocol)
+            assert found[inode] == listeners.ListeningSocket(inode, port, protocol)
         assert not {str(os.fstat(each.fileno()).st_ino) for each in (connected, client)} & {*found}
         assert inode not in {each.inode for each in listeners.of_user(os.geteuid() + 1)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tfdeploy.agent.machine import listeners, process
 from tfdeploy.agent.machine.guard import preload
-from tfdeploy.agent.machine.listeners import Listener
+from tfdeploy.agent.machine.listeners import ListeningSocket
 from tfdeploy.agent.supervision.exposed_ports import MAX_NAMED, ExposedPorts
 
 
@@ -37,11 +37,11 @@ def host(monkeypatch):
 @pytest.mark.parametrize(
     ("listener", "exposed"),
     [
-        (Listener("11", 80, "tcp"), ""),
-        (Listener("11", 80, "udp"), "udp port 80 of pid 1"),
-        (Listener("12", 80, "tcp"), "tcp port 80 of pid 2"),
-        (Listener("13", 80, "tcp"), "tcp port 80, perhaps of pid 3"),
-        (Listener("14", 80, "tcp"), ""),  # of a process that is none of the task's
+        (ListeningSocket("11", 80, "tcp"), ""),
+        (ListeningSocket("11", 80, "udp"), "udp port 80 of pid 1"),
+        (ListeningSocket("12", 80, "tcp"), "tcp port 80 of pid 2"),
+        (ListeningSocket("13", 80, "tcp"), "tcp port 80, perhaps of pid 3"),
+        (ListeningSocket("14", 80, "tcp"), ""),  # of a process that is none of the task's
     ],
 )
 def test_a_port_is_exposed_if_its_process_has_no_guard(host, listener, exposed):
@@ -52,7 +52,7 @@ def test_a_port_is_exposed_if_its_process_has_no_guard(host, listener, exposed):
 def test_processes_are_looked_at_only_for_a_new_socket(host):
     sockets, looks = host
     ports = ExposedPorts("p/r/worker:0", 1)
-    sockets += [Listener("12", 80, "tcp"), Listener("14", 81, "tcp")]
+    sockets += [ListeningSocket("12", 80, "tcp"), ListeningSocket("14", 81, "tcp")]
     assert [ports.find() for _ in range(3)] == ["tcp port 80 of pid 2"] * 3
     assert len(looks) == 1
     del sockets[0]
@@ -61,7 +61,9 @@ def test_processes_are_looked_at_only_for_a_new_socket(host):
 
 
 def test_many_ports_are_not_all_named(host):
-    host[0].extend(Listener(str(n), 80 + n, "tcp") for n in range(20, 30))  # of a hidden process
+    host[0].extend(
+        ListeningSocket(str(n), 80 + n, "tcp") for n in range(20, 30)
+    )  # of a hidden process
     text = ExposedPorts("p/r/worker:0", 1).find()
     assert text.count(" perhaps of pid 3") == MAX_NAMED
     assert text.endswith(", 5 more")

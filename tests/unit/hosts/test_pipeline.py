@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import AgentError, Unreachable
-from tfdeploy.hosts.pipelines.rounds import RoundPart, run_parts
+from tfdeploy.hosts.pipeline import RoundPart, run_parts
 
 AGENT = SimpleNamespace(host="h")
 
