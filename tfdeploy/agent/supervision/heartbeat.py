@@ -62,9 +62,10 @@ class HeartbeatServer:
     last two grow with the run: a request whose `known` is the digest of the current ones, `lists`,
     or None, gets neither. `seen` is the address from which the request came. Anybody may have sent
     it again, so it counts only once the task has it among the sources of a report, which are
-    signed. A request with `advance` also gets the count of run_progress.py, and one with `file` and
-    `offset` a piece of an offered file from `read`. `on_news` is called, in a thread of the server,
-    when a request has changed `reports`. Raises OSError if the port is taken.
+    signed. A request with `advance` also gets the count of run_progress.py, one with `backup` the
+    offer of backups.py, and one with `file` and `offset` a piece of an offered file from `read`.
+    `on_news` is called, in a thread of the server, when a request has changed `reports`. Raises
+    OSError if the port is taken.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class HeartbeatServer:
         read: Callable[[str, int], bytes],
         progress_count: Callable[[], int] = lambda: 0,
         on_news: Callable[[], None] = lambda: None,
+        backup: Callable[[], Optional[Body]] = lambda: None,
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
@@ -84,6 +86,7 @@ class HeartbeatServer:
         self._changing = threading.Lock()
         self._progress_count = progress_count
         self._on_news = on_news
+        self._backup = backup
         self._read = read
         self._server = ConnectionServer(settings.port, self._answer, TIMEOUT_S)
 
@@ -133,6 +136,8 @@ class HeartbeatServer:
             answer.update(lists)
         if question.advance:
             answer["advance"] = self._progress_count()
+        if question.backup:
+            answer["backup"] = self._backup()
         if question.file:
             data = self._read(question.file, question.offset)
             answer = signing.describe_data(answer, data)

@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 from .. import TYPE_CHECKING
-from ..records import FAILED
+from ..records import FAILED, SERVER
 from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -39,7 +40,7 @@ def join(
     """
     if launch.is_chief:
         return ChiefMembership(launch, task_dir, get_state, get_sources)
-    return OtherMembership(launch, get_state, get_sources)
+    return OtherMembership(launch, task_dir, get_state, get_sources)
 
 
 class ChiefMembership:
@@ -64,7 +65,11 @@ class ChiefMembership:
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._server = HeartbeatServer(
-            launch.heartbeat, self._offer.read, self._progress.count, _wake_supervisor
+            launch.heartbeat,
+            self._offer.read,
+            self._progress.count,
+            _wake_supervisor,
+            self._offer.offer_backup,
         )
         self._offer.start(self._server)
 
@@ -73,6 +78,10 @@ class ChiefMembership:
         self._server.set_own_sources(self._get_sources())
         found: List[str] = self._server.lists()["sources"]
         return found
+
+    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
+        """Return None: the chief's own directory has its checkpoints."""
+        return None
 
     def state_changed(self) -> None:
         """Do nothing: the next request of each other task gets the new state."""
@@ -151,8 +160,11 @@ class ChiefMembership:
 class OtherMembership:
     """Membership of any task but the chief."""
 
-    def __init__(self, launch: Launch, get_state: GetState, get_sources: GetSources) -> None:
+    def __init__(
+        self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
+    ) -> None:
         self._launch = launch
+        self._task_dir = task_dir
         self._get_state = get_state
         self._get_sources = get_sources
         self._stops_run = self._silent = False
@@ -163,6 +175,18 @@ class OtherMembership:
         """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
         found: List[str] = self._client.answer.get("sources", [])
         return found
+
+    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
+        """Return a function that fetches the chief's newest checkpoints, if the task needs them
+        before its next start: a worker that trains in step with the chief. None otherwise."""
+        launch, others = self._launch, self._launch.heartbeat.tasks
+        is_synchronous = launch.ready == SERVER and not any(o.startswith("ps:") for o in others)
+        has_begun = is_restart or launch.age_s > 0
+        if not (is_synchronous and has_begun and launch.job == "worker"):
+            return None
+        from .replication import backups  # most tasks never need it
+
+        return partial(backups.fetch, launch, self._task_dir)
 
     def state_changed(self) -> None:
         """Report the new state at once."""

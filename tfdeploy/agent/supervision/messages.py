@@ -39,6 +39,7 @@ class Question(Message):
     sources: List[str] = field(default_factory=list)
     known: Optional[str] = ""
     advance: bool = False
+    backup: bool = False
     file: str = ""
     offset: int = 0
 
@@ -74,6 +75,7 @@ class Answer(Message):
     going: List[str] = field(default_factory=list)
     sources: List[str] = field(default_factory=list)
     advance: int = 0
+    backup: Optional[Offer] = None
 
 
 def read(kind: Type[T], body: Any) -> T:

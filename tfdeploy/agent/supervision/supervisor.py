@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 
 from .. import TYPE_CHECKING, own_folders, paths, records
@@ -20,11 +21,11 @@ from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
-from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
+from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, List, Optional, Tuple
+    from typing import Any, Callable, List, Optional, Tuple
 
     from .termination import Order
 
@@ -105,7 +106,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
-        while True:
+        while self._wait_for_backup():
             outcome, cause = self._run_attempt()
             decision = self._decide(outcome)
             self.log.flush()
@@ -234,16 +235,29 @@ class Supervisor:
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
         deadline = time.monotonic() + delay_s
+        return self._wait(lambda: deadline - time.monotonic())
+
+    def _wait_for_backup(self) -> bool:
+        """Wait until the task has the chief's newest checkpoints, if it needs them. Return False if
+        an order has cancelled its attempt."""
+        fetch = self.membership.backup(is_restart=bool(self.attempts))
+        if fetch is None:
+            return True
+        fetching = threading.Thread(target=fetch, daemon=True)
+        fetching.start()
+        return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+
+    def _wait(self, left_s: Callable[[], float]) -> bool:
+        """Wait until no time is left; return False if an order has cancelled the next attempt."""
         while True:  # at least once: an order may have arrived while the last attempt ended
-            left_s = max(0.0, deadline - time.monotonic())
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, left_s))
+            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
             order = self._order = order_of_signal(caught) or self._run_order()
             if order is not None:
                 self.write(
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-            if time.monotonic() >= deadline:
+            if left_s() <= 0:
                 return True
 
     def leave(self) -> None:
