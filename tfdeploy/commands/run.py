@@ -100,5 +100,11 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
     errors = {str(error): error for error in (*stopped.errors, *collected.errors)}
     code = ended.exit or int(bool(errors))
     return FinishedRun(
-        code, ended.failure, ended.result, collected, stopped.states, tuple(errors.values())
+        code,
+        ended.failure,
+        ended.result,
+        collected,
+        stopped.states,
+        tuple(errors.values()),
+        cut_off=ended.cut_off,
     )

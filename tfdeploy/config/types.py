@@ -382,3 +382,4 @@ Jobs = Annotated[
 ]
 Role = Literal["flags", "dashed", "positional", "environment", "tf_config"]
 Ready = Literal["server", "port", "process"]
+EndsWith = Literal["chief", "all"]

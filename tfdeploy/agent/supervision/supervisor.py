@@ -159,7 +159,8 @@ class Supervisor:
             process.dump_stacks(self.mark, child.pid)
         self._end_all(child.pid)
         stopped = order.state == records.STOPPED
-        outcome = Exit(child.wait(), stopped, order.reason, final=order.state == FAILED)
+        is_final = order.state == FAILED or self.membership.run_has_ended()
+        outcome = Exit(child.wait(), stopped, order.reason, final=is_final)
         return outcome, order.cause
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
@@ -193,9 +194,9 @@ class Supervisor:
         """Return how a process ended that no order has ended, with the reason if it is final."""
         code = child.wait()
         survivors = self._end_all(child.pid)
-        if code == 0:
-            return Exit(code)
         self.log.flush()
+        if code == 0:
+            return Exit(code, detail=restart.note_of_traceback(self.log.tail))
         reason = self._final_reason(code, survivors)
         if reason:
             return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
@@ -251,7 +252,9 @@ class Supervisor:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""
         while True:  # at least once: an order may have arrived while the last attempt ended
             caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
-            order = self._order = order_of_signal(caught) or self._run_order()
+            order = self._order = (
+                order_of_signal(caught) or self._run_order() or self.membership.end_order()
+            )
             if order is not None:
                 self.write(
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdeploy.agent.protocol import outcome
 from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
-from tfdeploy.agent.records import ENDED, LOST, SUCCEEDED, TaskReport
+from tfdeploy.agent.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.planning import launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,8 @@ class RunEnd:
 
     `exit` is the exit code of the chief, as a shell shows it (128 + n for signal n), or 1 if the
     failure of another task ended it. `failure` is the root cause; None if another command stopped
-    the run, or max_duration_s ended it.
+    the run, or max_duration_s ended it. `cut_off` are the workers that were still running when
+    their time after the chief's success was over.
     """
 
     __repr__ = short_repr
@@ -63,6 +66,7 @@ class RunEnd:
     exit: int
     failure: TfdeployError | None
     result: Result
+    cut_off: tuple[str, ...] = field(kw_only=True, default=())
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,13 @@ def follow(
                 return Interruption(tuple(silent), _silent_hosts(run, silent))
             _take_events(following, progress)
         if progress.chief and progress.chief.state == SUCCEEDED:
-            _wait_for_other_tasks(following, progress, _linger_s(run))
+            _wait_for_other_tasks(following, progress, _linger_s(run), patience_s)
     if progress.chief is None or progress.chief.state == LOST:
         return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
     chief = progress.chief
     if chief.state == SUCCEEDED or chief.planned:
-        return RunEnd(0, None, outcome.result(chief.task, {chief.task: chief}.get))
+        result = outcome.result(chief.task, {chief.task: chief}.get)
+        return RunEnd(0, None, result, cut_off=progress.cut_off())
     return _unsuccessful_end(fleet, run, chief)
 
 
@@ -129,6 +134,7 @@ class _Progress:
         self.chief: TaskReport | None = None
         self.lost = ""
         self.active = {str(p.task) for p in run.plan.placements}
+        self._stopped: list[str] = []
         self._essential = {str(p.task) for p in run.plan.essential}
         self._silent: dict[str, tuple[float, HostError]] = {}
 
@@ -160,6 +166,17 @@ class _Progress:
         before = time.monotonic() - patience_s
         return {h: e for h, (at, e) in self._silent.items() if h in essential and at < before}
 
+    def cut_off(self) -> tuple[str, ...]:
+        """Return the workers that were stopped because the chief has succeeded."""
+        succeeded = self.chief and self.chief.state == SUCCEEDED
+        return tuple(self._stopped) if succeeded else ()
+
+    def give_up(self, patience_s: float) -> None:
+        """Wait no longer for tasks of hosts that have been silent for this time."""
+        silent = self.silent_for(patience_s)
+        tasks = {str(p.task) for p in self.run.plan.placements if p.host in silent}
+        self.active -= tasks
+
     def _take_error(self, host: str, error: HostError) -> None:
         if host == self.run.plan.chief.host and not may_return(error):
             again = f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
@@ -174,6 +191,8 @@ class _Progress:
         self.active.discard(report.task)
         if report.task == str(self.run.plan.chief.task):
             self.chief = report
+        if report.state == STOPPED and report.task.startswith("worker:"):
+            self._stopped.append(report.task)
         if report.state == LOST and report.task in self._essential:
             self.lost = self.lost or report.task
 
@@ -193,19 +212,30 @@ def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
 
 
 def _wait_for_other_tasks(
-    following: Following[RunEvent], progress: _Progress, limit_s: float
+    following: Following[RunEvent], progress: _Progress, limit_s: float, patience_s: float
 ) -> None:
-    """Wait up to `limit_s` for the tasks that end by themselves after the chief."""
+    """Wait up to `limit_s` for the tasks that end by themselves after the chief; not for those of
+    hosts that have been silent for `patience_s`."""
     deadline = time.monotonic() + limit_s
-    for host, event in following.events(deadline):
-        progress.take(host, event)
-        if not progress.active:
-            return
+    while progress.active and time.monotonic() < deadline:
+        tick = min(deadline, time.monotonic() + TICK_S)
+        for host, event in following.events(tick):
+            progress.take(host, event)
+            if not progress.active or time.monotonic() > tick:
+                break
+        else:
+            if time.monotonic() < tick:  # no host will send another event
+                return
+        progress.give_up(patience_s)
 
 
 def _linger_s(run: Run) -> float:
+    """Return how long other tasks may run after the chief has succeeded."""
+    training = run.inventory.training
+    workers_s = launch.stragglers_s(training, run.plan)
     evaluates = any(p.task.job == "evaluator" for p in run.plan.placements)
-    return END_MARGIN_S + (run.inventory.training.evaluator_grace_s if evaluates else 0.0)
+    evaluator_s = training.evaluator_grace_s if evaluates else 0.0
+    return END_MARGIN_S + max(math.inf if workers_s is None else workers_s, evaluator_s)
 
 
 def _silent_hosts(run: Run, silent: dict[str, HostError]) -> TfdeployError:

@@ -35,7 +35,7 @@ def join(tmp_path):
 
     def make(on_end=("mail",)):
         settings = make_heartbeat_settings(secret=os.urandom(8).hex(), orphan_timeout_s=0.3)
-        launch = make_launch(heartbeat=settings, notify=Notify(on_end=[*on_end]))
+        launch = make_launch(heartbeat=settings, linger_s=0.0, notify=Notify(on_end=[*on_end]))
         return membership.join(launch, str(tmp_path), lambda: STATE, list)
 
     return make
