@@ -122,7 +122,7 @@ clean:
 
 # Each stamp means that .venv has what this pyproject.toml requires.
 .venv/.ready-to-run: pyproject.toml | .venv/bin/python
-	.venv/bin/python -m pip install --quiet -e '.[tensorflow]'
+	.venv/bin/python -m pip install --quiet -e '.[all,tensorflow]'
 	.venv/bin/python -m pip install --quiet --no-deps $(TF_KERAS)
 	@touch $@
 

@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.api.functions import Inventory, check, plan, prune, push, runs, start
     from tfdeploy.api.run import LogLine, Run
     from tfdeploy.commands.check import CheckResult
@@ -55,9 +54,10 @@ if TYPE_CHECKING:
     )
     from tfdeploy.experiments.comparing.compare import compare
     from tfdeploy.experiments.comparing.comparison import Comparison
+    from tfdeploy.shared.records import TaskReport
 
 _PUBLIC = {
-    "agent.records": ("TaskReport",),
+    "shared.records": ("TaskReport",),
     "api.functions": ("Inventory", "check", "plan", "prune", "push", "runs", "start"),
     "api.run": ("LogLine", "Run"),
     "commands.check": ("CheckResult",),

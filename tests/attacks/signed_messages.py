@@ -15,11 +15,11 @@ from unittest import mock
 
 from support.builders import make_heartbeat_settings, make_launch
 
-from tfdeploy.agent import records
 from tfdeploy.agent.machine.guard import peers
 from tfdeploy.agent.machine.guard.peers import PeerList
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.supervision import membership, signing
+from tfdeploy.shared import records
+from tfdeploy.shared.records import TaskState
 
 FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm")  # each input writes files
 FILE = os.path.join(FOLDER.name, "file")

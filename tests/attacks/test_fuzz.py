@@ -22,9 +22,6 @@ from support.builders import FILE, hosts_toml, make_inventory
 from attacks import signed_messages
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
-from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.record import field_types
-from tfdeploy.agent.protocol.reports import Follow
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
 from tfdeploy.environments import requirements
@@ -35,6 +32,9 @@ from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.hosts.streams.subscriptions import RunEvents
 from tfdeploy.output import json_output
 from tfdeploy.release import gitignore
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.record import field_types
+from tfdeploy.shared.protocol.reports import Follow
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.ssh import config as ssh_config
 from tfdeploy.transport.ssh import known_hosts

@@ -21,8 +21,8 @@ from support.host_runs import create_run
 
 from tfdeploy import run as runs
 from tfdeploy.agent import paths
-from tfdeploy.agent.records import Outputs
 from tfdeploy.hosts.agent_bundle import current_version
+from tfdeploy.shared.records import Outputs
 from tfdeploy.transfer import output_handover
 from tfdeploy.transfer.checkpoints import handover
 from tfdeploy.transfer.outputs import outputs_folder

@@ -21,8 +21,8 @@ from support.builders import make_heartbeat_settings, make_launch
 from support.ports import ADDRESS, free_port
 
 from tfdeploy.agent.machine.guard.peers import PeerList
-from tfdeploy.agent.records import READY, TaskState
 from tfdeploy.agent.supervision import heartbeat, membership, watch
+from tfdeploy.shared.records import READY, TaskState
 
 if TYPE_CHECKING:
     Membership = membership.ChiefMembership | membership.OtherMembership

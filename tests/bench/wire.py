@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.reports import Status
-from tfdeploy.agent.protocol.runs import RunRecord, Stop
 from tfdeploy.agent.supervision import signing
 from tfdeploy.config import inventory as inventories
 from tfdeploy.hosts.agent_session import Query, query
 from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
+from tfdeploy.shared.protocol.reports import Status
+from tfdeploy.shared.protocol.runs import RunRecord, Stop
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.protocol.reports import RunEvent
-    from tfdeploy.agent.records import Launch
+    from tfdeploy.shared.protocol.reports import RunEvent
+    from tfdeploy.shared.records import Launch
 
 RESULTS = Path(__file__).parent / "results" / "wire.json"
 SIZES = (16, 48, 200, 1000)

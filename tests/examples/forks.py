@@ -26,7 +26,7 @@ from tfdeploy.planning.fields import RunNames
 if TYPE_CHECKING:
     from support.warm import Script
 
-    from tfdeploy.agent.records import Launch
+    from tfdeploy.shared.records import Launch
 
 AGENT = Path(tfdeploy.__file__).parent  # where the folder inside/ is
 

@@ -30,50 +30,50 @@ NEEDED = {
 # Modules for other verbs.
 NOT_NEEDED = {
     "reports.follow": {
-        "machine.grpc_health",
-        "outputs.checkpoints",
-        "outputs.event_files",
-        "outputs.listing",
-        "reports.logs.log_progress",
-        "reports.logs.tail",
-        "reports.progress",
-        "supervision.supervisor",
+        "agent.machine.grpc_health",
+        "agent.outputs.checkpoints",
+        "agent.outputs.event_files",
+        "agent.outputs.listing",
+        "agent.reports.logs.log_progress",
+        "agent.reports.logs.tail",
+        "agent.reports.progress",
+        "agent.supervision.supervisor",
     },
     "reports.status": {
-        "outputs.checkpoints",
-        "protocol.outputs",
-        "supervision.heartbeat",
-        "machine.leases",
-        "runs.start",
-        "runs.stop",
-        "supervision.supervisor",
+        "agent.outputs.checkpoints",
+        "shared.protocol.outputs",
+        "agent.supervision.heartbeat",
+        "agent.machine.leases",
+        "agent.runs.start",
+        "agent.runs.stop",
+        "agent.supervision.supervisor",
     },
     "runs.stop": {
-        "outputs.checkpoints",
-        "machine.grpc_health",
-        "machine.leases",
-        "reports.progress",
-        "runs.start",
-        "reports.status",
-        "reports.logs.tail",
+        "agent.outputs.checkpoints",
+        "agent.machine.grpc_health",
+        "agent.machine.leases",
+        "agent.reports.progress",
+        "agent.runs.start",
+        "agent.reports.status",
+        "agent.reports.logs.tail",
     },
     "runs.start": {
-        "outputs.checkpoints",
-        "supervision.heartbeat",
-        "machine.grpc_health",
-        "reports.progress",
-        "reports.status",
-        "runs.stop",
-        "supervision.supervisor",
+        "agent.outputs.checkpoints",
+        "agent.supervision.heartbeat",
+        "agent.machine.grpc_health",
+        "agent.reports.progress",
+        "agent.reports.status",
+        "agent.runs.stop",
+        "agent.supervision.supervisor",
     },
     "supervision.supervisor": {
-        "machine.logind",
-        "machine.ports",
-        "reports.progress",
-        "runs.start",
-        "reports.status",
-        "runs.stop",
-        "reports.logs.tail",
+        "agent.machine.logind",
+        "agent.machine.ports",
+        "agent.reports.progress",
+        "agent.runs.start",
+        "agent.reports.status",
+        "agent.runs.stop",
+        "agent.reports.logs.tail",
     },
 }
 
@@ -82,10 +82,11 @@ NOT_NEEDED = {
 def loaded(tmp_path):
     """Return a function that runs `code` in a new Python with only the agent of tfdeploy, as on a
     host, and returns the loaded modules."""
-    agent = Path(tfdeploy.__file__).parent / "agent"
     # Other tests compile modules at the same time: temporary files in __pycache__ may disappear.
     ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(agent, tmp_path / "tfdeploy" / "agent", ignore=ignore)
+    for folder in ("agent", "shared"):
+        source = Path(tfdeploy.__file__).parent / folder
+        shutil.copytree(source, tmp_path / "tfdeploy" / folder, ignore=ignore)
     (tmp_path / "tfdeploy" / "__init__.py").touch()
 
     def run(code):
@@ -109,7 +110,7 @@ def test_an_agent_module_loads_only_the_heavy_modules_that_it_needs(loaded, modu
 def test_an_agent_module_loads_no_module_for_other_verbs(loaded, module):
     found = loaded(f"import tfdeploy.agent.{module}")
     assert f"tfdeploy.agent.{module}" in found
-    assert found & {f"tfdeploy.agent.{other}" for other in NOT_NEEDED[module]} == set()
+    assert found & {f"tfdeploy.{other}" for other in NOT_NEEDED[module]} == set()
 
 
 def test_probing_a_port_loads_no_more_modules(loaded):
@@ -120,7 +121,7 @@ def test_probing_a_port_loads_no_more_modules(loaded):
 def test_heartbeats_load_no_more_modules(loaded):
     imports = "from tfdeploy.agent.supervision import heartbeat"
     exchange = """
-from tfdeploy.agent.records import HeartbeatSettings
+from tfdeploy.shared.records import HeartbeatSettings
 chief = HeartbeatSettings("localhost", PORT, "s3cret", "worker:0", ["worker:0"], [], [], 60.0)
 server = heartbeat.HeartbeatServer(chief, None)
 assert heartbeat.request(chief.of("worker:0"), {}, 30.0)[0]["going"] == []

@@ -10,7 +10,7 @@ import pytest
 from support.ports import free_ports
 from support.waiting import until
 
-from tfdeploy.agent.outputs import state_file
+from tfdeploy.shared import state_file
 from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:

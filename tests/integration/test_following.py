@@ -15,12 +15,12 @@ from support.sshd import Sshd, public, write_ssh_config
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.reports import LogLines
 from tfdeploy.agent.reports.logs.tail import LINES_LOST
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.shared.protocol.reports import LogLines
 from tfdeploy.transport.daemon import locate
 
 pytestmark = pytest.mark.slow

@@ -1,5 +1,5 @@
-"""tfdeploy as uv, pipx and pip install it, without compiled modules: Python compiles them in use,
-also in the connection daemon."""
+"""tfdeploy as uv, pipx and pip install it, small and without compiled modules: Python compiles them
+in use, also in the connection daemon."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from integration.test_package import build, copy_sources
 pytestmark = pytest.mark.slow
 BIN = Path(sys.executable).parent
 OLD_LIMIT = 64 << 10  # earlier versions cut modules off that were larger
+CORE_BYTES = 60 << 20  # at most, with compiled modules
+COMPARE = ("compare", "a=absent", "b=absent")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
@@ -32,10 +34,11 @@ class Install:
     program: Path
     variables: dict[str, str]
 
-    def run(self, project, code, *command):
+    def run(self, project, code, *command, **variables):
         """Run a command that exits with this code, as the user of this installation."""
         done = subprocess.run(
-            command, cwd=project.folder, env={**environment(project.folder), **self.variables},
+            command, cwd=project.folder,
+            env={**environment(project.folder), **self.variables, **variables},
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
@@ -47,6 +50,14 @@ class Install:
     @property
     def compiled(self):
         return [file for file in self.folder.rglob("*.pyc") if "site-packages" in file.parts]
+
+    @property
+    def size(self):
+        """The bytes of all files, without those of pip, which venv puts into an environment."""
+        files = (file for file in self.folder.rglob("*") if "pip" not in file.parts)
+        return sum(
+            file.stat().st_size for file in files if file.is_file() and not file.is_symlink()
+        )
 
     @property
     def daemons(self):
@@ -70,21 +81,46 @@ def by_pipx(folder, wheel, variables):
 
 def by_pip(folder, wheel, variables):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    command = [*PIP, "--python", folder / "bin" / "python", "install", "--no-compile", wheel]
+    command = [*PIP, "--python", folder / "bin" / "python", "install", "--no-compile", "pip", wheel]
     subprocess.run(command, env={**os.environ, **variables}, check=True)
     return Install(folder, folder / "bin" / "tfdeploy", {})
 
 
-def test_an_install_without_compiled_modules_can_be_used_again_and_again(
-    by_ssh, tmp_path, tmp_path_factory
-):
-    wheel = build(copy_sources(tmp_path / "source", 1), "wheel")
-    subprocess.run([*PIP, "download", "-q", "-d", tmp_path / "wheels", wheel], check=True)
-    wheels = {
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build(copy_sources(tmp_path_factory.mktemp("build") / "source", 1), "wheel")
+
+
+@pytest.fixture(scope="module")
+def wheels(wheel, tmp_path_factory):
+    """The variables with which installers use only what was downloaded."""
+    folder = tmp_path_factory.mktemp("wheels")
+    command = [*PIP, "download", "-q", "-d", folder, "pip", f"{wheel}[plots]"]
+    subprocess.run(command, check=True)
+    return {
         **dict.fromkeys(("PIP_NO_INDEX", "UV_NO_INDEX", "UV_OFFLINE"), "1"),
-        **dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), f"{tmp_path / 'wheels'}"),
+        **dict.fromkeys(("PIP_FIND_LINKS", "UV_FIND_LINKS"), f"{folder}"),
     }
 
+
+@pytest.mark.parametrize("by", [by_uv, by_pipx, by_pip])
+def test_the_core_is_small_and_a_missing_extra_is_one_command_away(
+    by_ssh, tmp_path, wheel, wheels, by
+):
+    made = by(tmp_path / "made", wheel, wheels)
+    variables = {**wheels, "PIPX_DEFAULT_PYTHON": sys.executable, "UV_PYTHON": sys.executable}
+    project = by_ssh.project(top={"keep_connections_s": 0})
+    made.push(project)
+    assert made.size < CORE_BYTES
+    message, hint = made.run(project, 2, made.program, *COMPARE).stderr.splitlines()
+    assert message == "error: matplotlib is not installed beside tfdeploy"
+    made.run(project, 0, *shlex.split(hint), PATH=f"{BIN}:{os.environ['PATH']}", **variables)
+    assert "absent" in made.run(project, 2, made.program, *COMPARE).stderr
+
+
+def test_an_install_without_compiled_modules_can_be_used_again_and_again(
+    by_ssh, tmp_path, tmp_path_factory, wheel, wheels
+):
     def install(by):
         made = by(tmp_path / by.__name__, wheel, wheels)
         runtime = tmp_path_factory.mktemp("r")  # the path of a socket must be short

@@ -12,10 +12,10 @@ from support.ports import ADDRESS, free_ports
 from support.projects import without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 
-from tfdeploy.agent.machine import hashing
-from tfdeploy.agent.protocol.releases import SeeRelease
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.shared import hashing
+from tfdeploy.shared.protocol.releases import SeeRelease
 
 TRAIN = """
 import os, sys

@@ -19,8 +19,6 @@ from support.projects import Project, toml
 from support.sshd import CONFIG, Keys, Sshd, public, write_ssh_config
 from support.waiting import until
 
-from tfdeploy.agent.protocol.releases import FindRelease
-from tfdeploy.agent.protocol.reports import Follow
 from tfdeploy.config import inventory
 from tfdeploy.errors import (
     AuthenticationFailed,
@@ -31,6 +29,8 @@ from tfdeploy.errors import (
     Unreachable,
 )
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.shared.protocol.releases import FindRelease
+from tfdeploy.shared.protocol.reports import Follow
 from tfdeploy.transport import dropped_handshake
 from tfdeploy.transport.ssh import channels, connection
 from tfdeploy.transport.ssh.dial import Patience

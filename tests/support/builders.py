@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.records import HeartbeatSettings, Launch, Policy
 from tfdeploy.agent.supervision.heartbeat import HeartbeatServer
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.records import HeartbeatSettings, Launch, Policy
 
 FILE = Path("/home/ada/hosts.toml")
 NOBODY_UID = 65534

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from support.builders import make_launch
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
+from tfdeploy.shared import records
 
 TASK = ("p", "r", "worker:0")
 

@@ -6,10 +6,11 @@ import os
 
 from support.builders import make_launch
 from support.chief import TASK
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import hold, listing
-from tfdeploy.agent.protocol.outputs import UnitToHold
 from tfdeploy.release.gitignore import to_expressions
+from tfdeploy.shared import records
+from tfdeploy.shared.protocol.outputs import UnitToHold
 
 # Names that a line, a shell, a terminal or a decoder could change.
 ODD_NAMES = [

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from support.builders import make_launch
-from tfdeploy.agent import paths, records
-from tfdeploy.agent.records import TaskState
+from tfdeploy.agent import paths
+from tfdeploy.shared import records
+from tfdeploy.shared.records import TaskState
 
 OLD_S = 1000.0
 

@@ -28,27 +28,28 @@ import pytest
 
 from tfdeploy import cli
 from tfdeploy import run as runs
-from tfdeploy.agent import parallel as agent_parallel
-from tfdeploy.agent import paths, records, verbs
+from tfdeploy.agent import paths, verbs
 from tfdeploy.agent.machine import grpc_health, lock, nvidia, process
 from tfdeploy.agent.outputs import hold, verify
 from tfdeploy.agent.preflight import reachability
-from tfdeploy.agent.protocol.preflight import StillRunning
-from tfdeploy.agent.records import ENDED, READY, STOPPED, TaskState
 from tfdeploy.agent.reports import follow
 from tfdeploy.agent.runs import start, start_and_follow
 from tfdeploy.commands import start as start_command
 from tfdeploy.commands import stop as stop_command
 from tfdeploy.errors import Unreachable
 from tfdeploy.hosts import fleet, parallel
+from tfdeploy.shared import parallel as agent_parallel
+from tfdeploy.shared import records
+from tfdeploy.shared.protocol.preflight import StillRunning
+from tfdeploy.shared.records import ENDED, READY, STOPPED, TaskState
 from tfdeploy.transport import CompletedCommand
 from tfdeploy.transport.local import LocalTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory
+    from tfdeploy.shared.records import Launch
 
 SUPERVISOR = "simulated-supervisor"  # the file in a task's folder that holds its pid
 FIRST_PID = 1 << 23  # larger than any pid of Linux (proc(5): pid_max is at most 2**22)

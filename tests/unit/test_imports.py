@@ -16,7 +16,7 @@ import tfdeploy
 PACKAGE = Path(tfdeploy.__file__).parent
 TESTS = Path(__file__).parents[1]
 FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
-HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside")]
+HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "shared")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
     *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
@@ -41,63 +41,72 @@ MAY_IMPORT = {
     "transport": ("errors",),
     "transport.ssh": ("config", "errors", "transport"),
     "transport.daemon": ("config", "errors", "transport", "transport.ssh"),
-    "planning": ("agent", "cluster", "config", "errors", "formatting", "release"),
+    "planning": ("shared", "cluster", "config", "errors", "formatting", "release"),
     "run": (*("config", "errors", "formatting", "hosts_file", "own_folder", "planning", "trust"),),
-    "environments": ("agent", "config", "errors", "formatting", "release"),
+    "environments": ("shared", "config", "errors", "formatting", "release"),
     "trust": ("cluster", "config", "environments", "errors"),
     "hosts": (
-        *("agent", "config", "errors", "formatting", "planning", "run"),
+        *("shared", "config", "errors", "formatting", "planning", "run"),
         *("transport", "transport.daemon", "transport.ssh"),
     ),
     "transfer": (
-        *("agent", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
+        *("shared", "cluster", "config", "errors", "formatting", "hosts", "own_folder", "planning"),
         *("release", "run", "transport"),
     ),
     "init": (
-        *("agent", "config", "environments", "errors", "formatting", "hosts", "planning"),
+        *("shared", "config", "environments", "errors", "formatting", "hosts", "planning"),
         *("release", "transfer"),
     ),
     "commands": (
-        *("agent", "cluster", "config", "environments", "errors", "formatting"),
+        *("shared", "cluster", "config", "environments", "errors", "formatting"),
         *("hosts", "init", "own_folder", "planning", "release", "run", "transfer", "transport"),
         "transport.ssh",
     ),
     "experiments": (
-        *("agent", "cluster", "commands", "config", "errors", "formatting", "hosts"),
+        *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
         *("own_folder", "planning", "run", "trust"),
     ),
     "api": (
-        *("agent", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
+        *("shared", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
         "trust",
     ),
     "output": (
-        *("agent", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
+        *("shared", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
         "init",
         *("planning", "release", "run", "transfer"),
     ),
-    "live": ("agent", "commands", "errors", "formatting", "hosts", "output", "run"),
+    "live": (
+        "shared",
+        "commands",
+        "environments",
+        "errors",
+        "formatting",
+        "hosts",
+        "output",
+        "run",
+    ),
     "cli": (
         *("commands", "config", "environments", "errors", "experiments", "hosts", "hosts_file"),
         *("init", "live"),
         *("output", "run", "transfer", "trust"),
     ),
-    "agent": (),
+    "shared": (),
+    "agent": ("shared",),
     "inside": (),
 }
 # The same for the agent's packages. All of them may import its top-level modules.
 AGENT_MAY_IMPORT = {
-    "protocol": (),
-    "machine": ("protocol",),
-    "environments": ("machine", "protocol"),
-    "outputs": ("machine", "protocol"),
-    "reports": ("machine", "outputs", "protocol"),
-    "releases": ("machine", "protocol"),
-    "supervision": ("machine", "outputs", "protocol", "reports"),
+    "machine": (),
+    "environments": ("machine",),
+    "outputs": ("machine",),
+    "reports": ("machine", "outputs"),
+    "releases": ("machine",),
+    "supervision": ("machine", "outputs", "reports"),
     "runs": (
-        *("environments", "machine", "outputs", "protocol", "releases", "reports"),
+        *("environments", "machine", "outputs", "releases", "reports"),
         "supervision",
     ),
-    "preflight": ("environments", "machine", "protocol", "runs", "supervision"),
+    "preflight": ("environments", "machine", "runs", "supervision"),
 }
 HOMES = {
     "jinja2": ("experiments/run_report/page.py",),
@@ -228,7 +237,7 @@ def test_every_foreign_library_has_a_home():
 
 def test_host_code_imports_only_the_standard_library_and_its_neighbours():
     inside = {"tensorflow", *(source.stem for source in (PACKAGE / "inside").glob("tfdeploy_*.py"))}
-    neighbours = {"agent": set(), "inside": inside}
+    neighbours = {"agent": set(), "inside": inside, "shared": set()}
     offenders = {
         file: foreign(file) - set(sys.stdlib_module_names) - neighbours[file.parts[0]]
         for file in HOST_SIDE
@@ -255,8 +264,8 @@ def test_host_code_is_python_3_8():
     assert found(offenders) == {}
 
 
-def test_annotations_of_the_agent_are_never_evaluated():
-    texts = {file: (PACKAGE / file).read_text() for file in FILES if file.parts[0] == "agent"}
+def test_annotations_of_host_code_are_never_evaluated():
+    texts = {file: (PACKAGE / file).read_text() for file in HOST_SIDE if file.parts[0] != "inside"}
     evaluated = [
         file
         for file, text in texts.items()
@@ -298,8 +307,8 @@ def test_a_package_of_the_agent_imports_only_the_packages_below_it():
 
 def test_a_pure_module_imports_only_pure_modules():
     pure = tuple(f"tfdeploy.{name}" for name in PURE)
-    agent = ("tfdeploy.agent.records", "tfdeploy.agent.protocol.record")
-    allowed = (*pure, *agent, "tfdeploy.release.gitignore")
+    shared = ("tfdeploy.shared.records", "tfdeploy.shared.protocol.record")
+    allowed = (*pure, *shared, "tfdeploy.release.gitignore")
     offenders = {}
     for name in PURE:
         files = [file for file in FILES if f"{module_of(file)}.".startswith(f"tfdeploy.{name}.")]
@@ -311,7 +320,7 @@ def test_a_pure_module_imports_only_pure_modules():
 
 def test_a_folder_has_few_entries():
     """`commands` has one file per command; the top folder has all packages and main modules."""
-    offenders, limits = {}, {".": 27, "commands": 22, "agent": 17, "agent/supervision": 16}
+    offenders, limits = {}, {".": 28, "commands": 22, "agent": 17, "agent/supervision": 16}
     for folder in {file.parent for file in FILES}:
         children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
         limit = limits.get(folder.as_posix(), 15)

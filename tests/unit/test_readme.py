@@ -4,18 +4,19 @@ import re
 from pathlib import Path
 
 from tfdeploy import cli
-from tfdeploy.agent import records
 from tfdeploy.agent.machine import grpc_health
 from tfdeploy.config import inventory
 from tfdeploy.planning import placing
+from tfdeploy.shared import records
 from unit.test_imports import AGENT_MAY_IMPORT, MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.name: path.read_text() for path in sorted(DOCS.glob("*.md"))}
+DECISIONS = {f"decisions/{path.name}": path.read_text() for path in DOCS.glob("decisions/*.md")}
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
-ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES}
+ALL = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING, **PAGES, **DECISIONS}
 WORD = re.compile(r"[A-Z][A-Z_]+")
 IDENTIFIER = re.compile(r"(?:\w+\.)?([A-Za-z_]\w+)(?:\(.*\))?")
 FOLDERS = "tfdeploy|docs|tests|examples"
@@ -71,7 +72,7 @@ def named_files():
 
 def linked_files():
     for name, text in ALL.items():
-        folder = ROOT if name in ("README.md", "CONTRIBUTING.md") else DOCS
+        folder = ROOT if name in ("README.md", "CONTRIBUTING.md") else (DOCS / name).parent
         for target in sorted(set(re.findall(r"\]\(([^)#]+)", text))):
             if "://" not in target:
                 yield name, (folder / target).resolve().relative_to(ROOT).as_posix()
@@ -86,8 +87,9 @@ def test_each_file_that_a_page_names_exists():
             and path not in GENERATED] == []  # fmt: skip
 
 
-def test_each_file_that_the_architecture_page_names_exists():
-    paths = set(re.findall(rf"\b((?:{TOP})/[\w/]+\.py)\b", PAGES["architecture.md"]))
+def test_each_file_that_the_architecture_page_and_the_decisions_name_exists():
+    text = "\n".join((PAGES["architecture.md"], *DECISIONS.values()))
+    paths = set(re.findall(rf"\b((?:{TOP})/[\w/]+\.py)\b", text))
     folders = (ROOT, ROOT / "tfdeploy", ROOT / "tests")
     assert {path for path in paths if not any((each / path).exists() for each in folders)} == set()
 
@@ -101,6 +103,11 @@ def test_the_picture_of_the_architecture_has_each_package():
 def test_the_index_lists_each_page():
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", PAGES["index.md"]))
     assert linked == {*PAGES} - {"index.md", "soak.md"}
+
+
+def test_the_index_of_decisions_lists_each_page():
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", DECISIONS["decisions/README.md"]))
+    assert {f"decisions/{page}" for page in linked} == {*DECISIONS} - {"decisions/README.md"}
 
 
 def named_identifiers():

@@ -9,7 +9,7 @@ from pathlib import Path
 import tfdeploy
 
 PACKAGE = Path(tfdeploy.__file__).parent
-HOST_SIDE = ("agent", "inside")
+HOST_SIDE = ("agent", "inside", "shared")
 # All modules of the controller that write or delete files, and where.
 WRITERS = {
     "own_folder.py": "runs/, sweep/, and the files that a user names",

@@ -36,7 +36,8 @@ import os
 import stat
 import sys
 
-from . import TYPE_CHECKING, own_folders
+from ..shared import TYPE_CHECKING
+from . import own_folders
 from .refusal import Refusal
 
 if TYPE_CHECKING:

@@ -11,9 +11,20 @@ import signal
 import sys
 from importlib import import_module
 
-from . import TYPE_CHECKING, paths
-from .protocol.message import Invalid, Message, arguments, parse
-from .protocol.record import to_json
+from ..shared import TYPE_CHECKING
+from ..shared.protocol.message import (
+    ABSENT,
+    ANOTHER_VERSION,
+    COMPRESSED,
+    MARK,
+    RECORD,
+    Invalid,
+    Message,
+    arguments,
+    parse,
+)
+from ..shared.protocol.record import to_json
+from . import paths
 from .refusal import Refusal
 
 if TYPE_CHECKING:
@@ -21,17 +32,8 @@ if TYPE_CHECKING:
 
     Body = Dict[str, Any]
 
-# The start of every line that is meant for the controller.
-MARK = "tfdeploy-answer:"
-ABSENT = 96
-# Instead of a verb: the request follows the line, compressed with zlib, in `size` bytes.
-COMPRESSED = "compressed"
-# A field of any request: the controller is of another version than this agent.
-ANOTHER_VERSION = "another_version"
-# Another one: the project, the run, and how often it was started as the controller knows it.
-RECORD = "of_record"
-# The request of each verb, in protocol/, and the function that answers it. A module is loaded when
-# it is first needed: together they take several times as long to load as Python itself.
+# The request of each verb, in shared/protocol/, and the function that answers it. A module is
+# loaded when it is first needed: together they take several times as long to load as Python.
 VERBS = {
     "offer": ("releases.FindRelease", "releases.receive.offer"),
     "lacks": ("releases.ListMissing", "releases.receive.lacks"),
@@ -93,9 +95,9 @@ VERBS = {
 # Most pushes are followed by a start, and it by a status or a stop. The modules of the next command
 # are loaded after this time without a request.
 START = (
-    *("records", "runs.start_and_follow", "runs.start"),
+    *("runs.start_and_follow", "runs.start"),
     *("supervision.detach", "supervision.supervisor"),
-    *("reports.follow", "preflight.reachability", "protocol.preflight"),
+    *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
 STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
 PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
@@ -248,7 +250,7 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
 def resolve(path: str) -> Any:
     """Import a function of the agent, or a request of the protocol, from its path in VERBS."""
     module, _, name = path.rpartition(".")
-    package = "." if name[0].islower() else ".protocol."
+    package = "." if name[0].islower() else "..shared.protocol."
     return getattr(import_module(package + module, __package__), name)
 
 

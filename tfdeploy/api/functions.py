@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.prune import PruneResult
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
+    from tfdeploy.shared.records import TaskReport
 
 NOTHING: Mapping[str, str] = {}
 

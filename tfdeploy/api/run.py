@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
+    from tfdeploy.shared.records import TaskReport
 
 R = TypeVar("R")
 OLD_LINES = 20  # of each log, when a run is followed

@@ -10,13 +10,7 @@ import typer
 
 from tfdeploy.cli import completion
 from tfdeploy.cli.command import WATCH, add_command
-from tfdeploy.cli.options import (
-    HOSTS,
-    Hosts,
-    RunId,
-    exit_if_failed,
-    find_run,
-)
+from tfdeploy.cli.options import HOSTS, Hosts, RunId, exit_if_failed, find_run
 from tfdeploy.cli.selecting import TASK_HELP, Tasks, TasksOn
 
 if TYPE_CHECKING:

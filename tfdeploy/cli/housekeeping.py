@@ -10,14 +10,7 @@ import typer
 
 from tfdeploy.cli.command import DISK, add_command
 from tfdeploy.cli.completion import propose_files
-from tfdeploy.cli.options import (
-    HOSTS,
-    Hosts,
-    Json,
-    exit_if_failed,
-    load_inventory,
-    require_yes,
-)
+from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory, require_yes
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
@@ -59,11 +52,13 @@ def runs(
 
 
 def _write_page(hosts: Path, out: Path | None) -> None:
+    from tfdeploy.environments import installation
     from tfdeploy.experiments.run_index import page
     from tfdeploy.experiments.run_report.page import check_file, write
     from tfdeploy.output.console import Console
     from tfdeploy.run import FOLDER, open_runs
 
+    installation.require("plots")
     own = None if out else open_runs(hosts.parent)
     console, file = Console(), out or hosts.parent / FOLDER / page.FILE
     if out:

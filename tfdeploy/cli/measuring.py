@@ -58,9 +58,11 @@ def tensorboard(
 ) -> None:  # fmt: skip
     """Show the events of runs in TensorBoard on this machine, as their tasks write them."""
     from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.environments import installation
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
+    installation.require("tensorboard")
     found, console = _find_runs(hosts, runs, offline), Console(for_json=json)
     with EventBoard(found, console, _reload, port, offline=offline) as board:
         console.print_starting_board(board)
@@ -91,9 +93,11 @@ def report(
                        help="Do not ask the hosts: use only what was collected.")] = False,
 ) -> None:  # fmt: skip
     """Write a page about a run, or about several side by side: one file, to be sent to anybody."""
+    from tfdeploy.environments import installation
     from tfdeploy.experiments.run_report import page
     from tfdeploy.output.console import Console
 
+    installation.require("plots")
     found = _find_runs(hosts, runs, offline)
     # `runs --html` takes report.html for the report of that run alone.
     name = "report.html" if len(found) == 1 else "side-by-side.html"
@@ -171,6 +175,7 @@ def compare(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Compare a scalar of collected runs, such as the loss, over steps, time and examples."""
+    from tfdeploy.environments import installation
     from tfdeploy.experiments import plots, scalars
     from tfdeploy.experiments.comparing import compare as command
     from tfdeploy.experiments.comparing import panels as plot
@@ -178,6 +183,7 @@ def compare(
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
+    installation.require("plots")
     folder = None if picture else command.default_folder(hosts)
     picture = picture or command.default_picture(hosts)
     plots.check_file(picture)
@@ -234,11 +240,13 @@ def sweep(
     """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
+    from tfdeploy.environments import installation
     from tfdeploy.experiments import grid, speedup_plot
     from tfdeploy.experiments import sweep as command
     from tfdeploy.experiments.speed import document, price
     from tfdeploy.output.console import Console, print_json
 
+    installation.require("plots")
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()

@@ -319,7 +319,7 @@ def _follow(
 def _has_screen(console: Console) -> bool:
     from tfdeploy.live.show import has_screen
 
-    return has_screen() and not console.is_quiet
+    return not console.is_quiet and has_screen(console)
 
 
 def _follow_on_screen(

@@ -22,21 +22,17 @@ from tfdeploy.formatting.humanize import format_count, format_duration, format_s
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
-from tfdeploy.transfer.shared_directory import (
-    DirectoryClaims,
-    errors_of_sharing,
-    group_by_store,
-)
+from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharing, group_by_store
 from tfdeploy.transport import rsync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.agent.records import Launch
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.shared.records import Launch
 
 MAX_CLOCK_OFFSET_S = 5.0
 SAFE_RSYNC = (3, 2, 5)

@@ -15,11 +15,7 @@ from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.transfer import artifacts
-from tfdeploy.transfer.checkpoints.fetch import (
-    BadCheckpoint,
-    Checkpoint,
-    fetch_checkpoints,
-)
+from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint, fetch_checkpoints
 from tfdeploy.transfer.outputs import Outputs, fetch_outputs
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 

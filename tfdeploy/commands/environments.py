@@ -8,14 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.environments import (
-    BuildEnvironment,
-    BuildStep,
-    Built,
-    EnvironmentState,
-    FindEnvironment,
-    NotInstalled,
-)
 from tfdeploy.environments import spec, wheelhouse
 from tfdeploy.environments.comparison import differences
 from tfdeploy.errors import (
@@ -29,6 +21,14 @@ from tfdeploy.errors import (
 )
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.shared.protocol.environments import (
+    BuildEnvironment,
+    BuildStep,
+    Built,
+    EnvironmentState,
+    FindEnvironment,
+    NotInstalled,
+)
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.send import send
 

@@ -11,22 +11,22 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.runs import Enter
 from tfdeploy.errors import AgentError, TaskFailed, TfdeployError, raise_all
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.parallel import each
 from tfdeploy.planning.task_selection import select_placement, select_placements
+from tfdeploy.shared.protocol.runs import Enter
 from tfdeploy.transport.ssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tfdeploy.agent.protocol.runs import TaskEntrance
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.runs import TaskEntrance
 
 MAX_WORDS_BYTES = 64 << 10  # Linux takes twice as much in one word, and base64 adds a third
 THREADS = 128

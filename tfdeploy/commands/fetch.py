@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.shared.protocol.outputs import FindFiles, MissingPath, OutputUnit
 from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.stored_results import FETCHED

@@ -6,23 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.reports import LogLines
 from tfdeploy.errors import AgentError, HostError, PlanError, TfdeployError, raise_all
 from tfdeploy.formatting import fold_lines
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.planning import task_selection
+from tfdeploy.shared.protocol.reports import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from datetime import datetime, timedelta
 
-    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 UNKNOWN_VERB = "KeyError: 'select'"
 

@@ -23,11 +23,11 @@ from tfdeploy.release.snapshot import Release
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfdeploy.agent.records import Launch
     from tfdeploy.config.inventory import Host, Inventory, Training
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.planning.plan import Placement, Plan
     from tfdeploy.release.modules import Module
+    from tfdeploy.shared.records import Launch
 
 SET_AT_START = "(set at start)"
 

@@ -10,22 +10,22 @@ import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.protocol.runs import Remove, Removed, Weigh
-from tfdeploy.agent.releases.receive import data_set_name
 from tfdeploy.commands.runs import is_run
 from tfdeploy.environments.wheelhouse import is_wheels
 from tfdeploy.errors import AgentError, RunError, TfdeployError
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.shared.protocol.releases import data_set_name
+from tfdeploy.shared.protocol.runs import Remove, Removed, Weigh
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
     from tfdeploy.commands.runs import HostDisk
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.shared.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
     from tfdeploy.transfer.stored_results import StoredResult
 
 TIMEOUT_S = 600.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.commands.environments import build_environments
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.transfer.send import send
 from tfdeploy.transfer.shared_directory import group_by_store
 

@@ -9,9 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent import parallel
-from tfdeploy.agent.protocol.releases import FindRelease
-from tfdeploy.agent.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
@@ -35,6 +32,9 @@ from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, launch, placing
 from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.shared import parallel
+from tfdeploy.shared.protocol.releases import FindRelease
+from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
 from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
 from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
 

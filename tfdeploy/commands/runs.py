@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun, MeasureDisk
-from tfdeploy.agent.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.run import FOLDER, ID, open_runs, run_json
+from tfdeploy.shared.protocol.runs import (
+    DiskUse,
+    HeldEnvironment,
+    HeldRelease,
+    HeldRun,
+    MeasureDisk,
+)
+from tfdeploy.shared.records import ENDED, FAILED, LOST, SUCCEEDED
 from tfdeploy.transfer.outputs import SavedElsewhere
 from tfdeploy.transfer.shared_directory import group_by_store
 from tfdeploy.transfer.stored_results import StoredResult, stored_results

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.preflight import Ports
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.following.launching import Launching
@@ -31,18 +30,19 @@ from tfdeploy.errors import (
 )
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.planning import launch, placing
+from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tfdeploy.agent.protocol.reports import Started
-    from tfdeploy.agent.records import Launch, TaskReport
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import Started
+    from tfdeploy.shared.records import Launch, TaskReport
 
 
 def start(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.protocol.reports import Status
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
 from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.protocol.reports import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
     Outcomes = Mapping[str, dict[str, TaskReport] | TfdeployError]
 

@@ -7,9 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Going
-from tfdeploy.agent.protocol.runs import Stop, StoppedTask
-from tfdeploy.agent.records import ENDED, STOPPED, UNKNOWN
 from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
 from tfdeploy.errors import TaskError, TfdeployError, raise_all
@@ -17,6 +14,9 @@ from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import frameworks
+from tfdeploy.shared.protocol.preflight import Going
+from tfdeploy.shared.protocol.runs import Stop, StoppedTask
+from tfdeploy.shared.records import ENDED, STOPPED, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

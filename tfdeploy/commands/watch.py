@@ -13,19 +13,19 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol import outcome
-from tfdeploy.agent.protocol.watching import HostSample
-from tfdeploy.agent.records import ENDED
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.shared import outcome
+from tfdeploy.shared.protocol.watching import HostSample
+from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.protocol.watching import GpuUse, HostUse
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.watching import GpuUse, HostUse
+    from tfdeploy.shared.records import TaskReport
 
     Event = HostSample | TfdeployError | HostIsBack
     Samples = Following[HostSample]

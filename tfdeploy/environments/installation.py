@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import marshal
 import shlex
@@ -11,20 +12,45 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfdeploy.errors import RunError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEADER_BYTES = 16  # of a .pyc file; source: PEP 552
 # The file in an environment that names its installer, and the installer's command.
+# What tfdeploy imports of each extra. A module's name is the package's in lower case.
+EXTRAS = {
+    "env": ("uv", "pip"),
+    "plots": ("matplotlib", "Jinja2"),
+    "tensorboard": ("TensorBoard",),
+    "watch": ("Textual",),
+}
 INSTALLERS = {"uv-receipt.toml": "uv tool install", "pipx_metadata.json": "pipx install --force"}
+
+
+def require(extra: str) -> None:
+    """Raise RunError with the command that installs an extra, if it is missing."""
+    if error := find_missing(extra):
+        raise error
+
+
+def find_missing(extra: str) -> RunError | None:
+    """Return what is missing of an extra, and the command that installs it; None if it is there."""
+    missing = [package for package in EXTRAS[extra] if not _is_installed(package)]
+    if not missing:
+        return None
+    return RunError(f"{missing[0]} is not installed beside tfdeploy", command_to_add(extra))
 
 
 def command_to_add(extra: str) -> str:
     """Return the command that adds an extra to this installation, with the installer that made it.
 
-    uv and pipx, which make an environment for tfdeploy alone, need to know where it is from.
+    uv and pipx make the environment of tfdeploy anew: they need to know where it is from, and all
+    extras.
     """
-    package = f"tfdeploy[{extra}]"
+    present = {name for name in EXTRAS if all(map(_is_installed, EXTRAS[name]))}
+    package = f"tfdeploy[{','.join(sorted({extra} | present))}]"
     for file, command in INSTALLERS.items():
         if Path(sys.prefix, file).is_file():
             return f"{command} {shlex.quote(package + _source())}"
@@ -42,6 +68,11 @@ def command_to_mend() -> str:
     if not folders:
         return ""
     return shlex.join([sys.executable, "-m", "compileall", "-q", "-f", *folders])
+
+
+def _is_installed(package: str) -> bool:
+    spec = importlib.util.find_spec(package.lower())
+    return spec is not None and spec.origin is not None  # None: a folder of that name
 
 
 def _source() -> str:

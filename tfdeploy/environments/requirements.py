@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.environments import program
 from tfdeploy.config import toml_text
 from tfdeploy.errors import PlanError
+from tfdeploy.shared.installer_output import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -160,7 +160,7 @@ def _without_local_path(line: _Line) -> str:
     is_path = name == "" and "://" not in value and RELATIVE_PATH.match(value)
     if name in ("-e", "--editable") or is_folder or is_path:
         raise PlanError(
-            f"{line.place}: {program.clean(line.text)} is a path on the controller, which the "
+            f"{line.place}: {clean(line.text)} is a path on the controller, which the "
             "hosts do not have",
             "push the code as source, and name packages of an index, or absolute paths on the "
             "hosts",

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.environments import program
 from tfdeploy.environments import requirements, tensorflow_rule
+from tfdeploy.shared import installer_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class EnvironmentSpec:
     @property
     def packages(self) -> list[str]:
         """Return the requirements without options, and without the passwords of URLs."""
-        return [program.clean(line) for line in self.lines if not line.startswith("-")]
+        return [installer_output.clean(line) for line in self.lines if not line.startswith("-")]
 
 
 def for_hosts(inventory: Inventory) -> dict[str, EnvironmentSpec]:

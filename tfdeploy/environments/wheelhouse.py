@@ -7,9 +7,11 @@ variables is refused.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.environments import index_settings, installers, program
+from tfdeploy.environments import installation
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.release import snapshot
+from tfdeploy.shared import index_settings, installer_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,18 +67,19 @@ class Target:
     libc: str
 
 
-def find_uv() -> Path | None:
-    """Return the path of the uv that is installed with tfdeploy; None if there is none."""
-    import uv  # rarely needed
+def packaged_uv() -> Path | None:
+    """Return the path of the uv of tfdeploy's extra `env`; None if there is none."""
+    with suppress(ImportError, FileNotFoundError):
+        import uv  # rarely needed
 
-    with suppress(FileNotFoundError):
         return Path(uv.find_uv_bin())
     return None
 
 
 def uv_release(machine: str, libc: str) -> Release | None:
-    """Return a release with the controller's uv, if it runs on hosts of this platform."""
-    found = find_uv()
+    """Return a release with the uv of the extra, if it runs on hosts of this platform; not with one
+    of PATH, which may be a script, or built for this machine alone."""
+    found = packaged_uv()
     same = (platform.system(), platform.machine()) == ("Linux", machine)
     if found is None or not same or not libc:
         return None
@@ -145,7 +149,7 @@ def _write_files(spec: EnvironmentSpec, work: Path) -> None:
 def _refuse_foreign(lines: Iterable[str]) -> None:
     """Raise NoWheels for what means a file or a variable of the host, or source code to build."""
     for line in lines:
-        shown = program.clean(line.partition(" --hash")[0])
+        shown = installer_output.clean(line.partition(" --hash")[0])
         if OF_THE_HOST.search(line):
             raise NoWheels(f"{shown} means a file or a variable of the host")
         if line.startswith("-") and not OPTION.fullmatch(line):
@@ -165,6 +169,8 @@ def _pin(target: Target, work: Path) -> None:
 
 
 def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str], None]) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise _not_installed("pip")
     pip = [sys.executable, "-m", "pip", "download", "--no-input", "--progress-bar", "off"]
     platforms = [word for name in _pip_platforms(target) for word in ("--platform", name)]
     python = ["--python-version", target.python, "--implementation", "cp"]
@@ -173,10 +179,15 @@ def _download(target: Target, work: Path, wheels: Path, on_step: Callable[[str],
 
 
 def _uv() -> list[str]:
-    found = find_uv()
+    found = packaged_uv() or shutil.which("uv")
     if found is None:
-        raise NoWheels("it has no uv: install tfdeploy again")
+        raise _not_installed("uv")
     return [str(found)]
+
+
+def _not_installed(package: str) -> NoWheels:
+    command = installation.command_to_add("env")
+    return NoWheels(f"it has no {package}, which this installs: {command}")
 
 
 def _run(
@@ -185,7 +196,7 @@ def _run(
     """Run an installer in `work`, where it reads no settings but the user's. Raises NoWheels."""
     own = {name: value for name, value in os.environ.items() if VARIABLES.fullmatch(name)}
     settings = index_settings.for_uv(os.environ, index_settings.read_file)
-    progress, lines = installers.Progress(), deque[str](maxlen=program.MAX_LINES)
+    progress, lines = installer_output.Progress(), deque[str](maxlen=installer_output.MAX_LINES)
     with subprocess.Popen(
         argv,
         cwd=work,
@@ -198,14 +209,14 @@ def _run(
     ) as process:
         try:
             for line in process.stdout or ():
-                lines.append(program.clean(line))
+                lines.append(installer_output.clean(line))
                 progress.take(lines[-1])
                 on_step(progress.text)
         except BaseException:  # Ctrl-C: a download may take minutes
             process.kill()
             raise
     if process.returncode != 0:
-        raise NoWheels(program.Failed(process.returncode, list(lines)).words)
+        raise NoWheels(installer_output.Failed(process.returncode, list(lines)).words)
 
 
 def _uv_platform(target: Target) -> str:

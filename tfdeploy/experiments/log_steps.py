@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.reports.logs.log_progress import BATCH, EPOCH, ESCAPE, STEP
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
+from tfdeploy.shared.log_patterns import BATCH, EPOCH, ESCAPE, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

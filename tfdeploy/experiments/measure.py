@@ -6,10 +6,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.reports import Load as HostLoad
-from tfdeploy.agent.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
-from tfdeploy.agent.records import ENDED as TASK_ENDED
-from tfdeploy.agent.records import FAILED, LOST, SUCCEEDED, TaskReport
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.following.signals import delay_signals
@@ -22,12 +18,15 @@ from tfdeploy.experiments.speed import load, results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.streams.following import may_return
+from tfdeploy.shared.protocol.reports import Load as HostLoad
+from tfdeploy.shared.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
+from tfdeploy.shared.records import ENDED as TASK_ENDED
+from tfdeploy.shared.records import FAILED, LOST, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.speed.load import Load
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 SAMPLE_EVERY_S = 1.0
 LOG_LINES = 20  # in the report of a failure

@@ -12,11 +12,9 @@ import struct
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfdeploy.agent.outputs.event_files import EVENTS
-from tfdeploy.agent.reports import progress
-from tfdeploy.agent.reports.progress import read_varint
 from tfdeploy.errors import RunError
 from tfdeploy.own_folder import read_file
+from tfdeploy.shared.event_records import EVENTS, events, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -176,7 +174,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:
 
 
 def _read_scalars(data: bytes) -> Iterator[tuple[str, Point]]:
-    for event in progress.events(data):
+    for event in events(data):
         try:
             yield from list(_read_event(event))
         except (AttributeError, LookupError, TypeError, ValueError, struct.error):

@@ -27,8 +27,9 @@ def bundle() -> bytes:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "__main__.py", package.joinpath("agent/__main__.py").read_bytes())
         _add(archive, "tfdeploy/__init__.py", b"")
-        for name, source in _modules(package, "agent"):
-            _add(archive, f"tfdeploy/agent/{name}", source)
+        for folder in ("agent", "shared"):
+            for name, source in _modules(package, folder):
+                _add(archive, f"tfdeploy/{folder}/{name}", source)
         for name, source in _modules(package, "inside"):
             _add(archive, f"inside/{name}", source)
         for processor in PROCESSORS:

@@ -10,13 +10,19 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tfdeploy.agent.protocol.message import Invalid, Request, first_that_fits
-from tfdeploy.agent.verbs import ABSENT, ANOTHER_VERSION, RECORD
 from tfdeploy.errors import AgentError, CommandFailed, HostError, LeaseConflict, OutdatedRecord
 from tfdeploy.hosts.agent_bundle import bundle, current_version, folder_check
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.hosts.streams.answer_stream import AnswerStream
+from tfdeploy.shared.protocol.message import (
+    ABSENT,
+    ANOTHER_VERSION,
+    RECORD,
+    Invalid,
+    Request,
+    first_that_fits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

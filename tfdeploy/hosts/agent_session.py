@@ -10,14 +10,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfdeploy.agent.protocol.record import to_json
-from tfdeploy.agent.verbs import COMPRESSED, MARK
 from tfdeploy.errors import AgentError, CommandTimedOut
+from tfdeploy.shared.protocol.message import COMPRESSED, MARK
+from tfdeploy.shared.protocol.record import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdeploy.agent.protocol.message import Request
+    from tfdeploy.shared.protocol.message import Request
     from tfdeploy.transport import CompletedCommand, Stream
 
 A = TypeVar("A")

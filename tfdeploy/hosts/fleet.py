@@ -7,9 +7,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
-from tfdeploy.agent.protocol.reports import Follow, RunEvent, SelectLines
-from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
@@ -20,6 +17,9 @@ from tfdeploy.hosts.streams.following import Following
 from tfdeploy.hosts.streams.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
 from tfdeploy.hosts.transports import has_daemon, make_transport
 from tfdeploy.hosts.waiting import Waiting
+from tfdeploy.shared.protocol.events import EventBatch, FollowEvents
+from tfdeploy.shared.protocol.reports import Follow, RunEvent, SelectLines
+from tfdeploy.shared.protocol.watching import HostSample, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,17 +6,17 @@ import json
 import zlib
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.record import to_json
-from tfdeploy.agent.protocol.runs import Start
-from tfdeploy.agent.protocol.shared_parts import SharedParts, leave_out
 from tfdeploy.hosts.agent_session import Query
+from tfdeploy.shared.protocol.record import to_json
+from tfdeploy.shared.protocol.runs import Start
+from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.agent.protocol.reports import RunEvent
-    from tfdeploy.agent.protocol.runs import RunRecord
-    from tfdeploy.agent.records import Launch
+    from tfdeploy.shared.protocol.reports import RunEvent
+    from tfdeploy.shared.protocol.runs import RunRecord
+    from tfdeploy.shared.records import Launch
 
 LEVEL = 9  # once for all hosts
 

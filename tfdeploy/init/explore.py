@@ -6,25 +6,21 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Explore, ImportFacts, Statement, Survey
 from tfdeploy.environments import packages
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
+from tfdeploy.shared.protocol.preflight import Explore, ImportFacts, Statement, Survey
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.preflight import (
-        HostFacts,
-        MachineFacts,
-        PythonFound,
-    )
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.init.program import Program
+    from tfdeploy.shared.protocol.preflight import HostFacts, MachineFacts, PythonFound
 
 EXPLORE_S = 180.0
 SURVEY_S = 240.0  # an import of TensorFlow, and a GPU driver may hang

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Address, Knock, OpenDoors
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.init.machine import AUTO
+from tfdeploy.shared.protocol.preflight import Address, Knock, OpenDoors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

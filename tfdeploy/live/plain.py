@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.watching import HostSample
 from tfdeploy.errors import HostError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.live import summary
 from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines
+from tfdeploy.shared.protocol.watching import HostSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,23 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, RUNNING, SUCCEEDED
 from tfdeploy.commands.watch import WatchedHost
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import (
-    escape_line,
-    format_count,
-    format_duration,
-    format_size,
-)
+from tfdeploy.formatting.humanize import escape_line, format_count, format_duration, format_size
 from tfdeploy.output.status_exit_code import is_healthy, is_stalled
+from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.agent.protocol.watching import GpuUse
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.watch import WatchedRun, WatchedTask
+    from tfdeploy.shared.protocol.watching import GpuUse
+    from tfdeploy.shared.records import TaskReport
 
 COLUMNS = ("HOST", "TASK", "STATE", "SINCE", "RESTARTS", "CPU", "MEMORY", "GPU", "GPU MEMORY",
            "NETWORK")  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.signals import restore_handlers
 from tfdeploy.commands.watch import Ending
+from tfdeploy.environments import installation
 from tfdeploy.live import plain
 
 if TYPE_CHECKING:
@@ -26,21 +27,24 @@ def show(
 ) -> Ending:
     """Show the run until it has ended, until `is_over()` or, on a terminal, until the user quits.
     Return which of these came first; QUIT if the run has ended."""
-    ending = Ending.QUIT
-    if json:
-        plain.print_documents(watched, following, console, is_over)
-    elif not has_screen():
-        plain.print_changes(watched, following, console, is_over)
-    else:
+    if not json and has_screen(console):
         from tfdeploy.live.app import WatchApp
 
         with restore_handlers():  # those of the view are not those of the command
-            ending = WatchApp(watched, following.events(), is_over=is_over).run() or ending
+            ending = WatchApp(watched, following.events(), is_over=is_over).run()
         plain.print_end(watched, console)
-    return Ending.OVER if ending is Ending.QUIT and not has_screen() and is_over() else ending
+        return ending or Ending.QUIT
+    print_ = plain.print_documents if json else plain.print_changes
+    print_(watched, following, console, is_over)
+    return Ending.OVER if is_over() else Ending.QUIT
 
 
-def has_screen() -> bool:
-    """Return whether there is a terminal that a view can be drawn on."""
+def has_screen(console: Console) -> bool:
+    """Return whether the view can be drawn: on a terminal, with Textual. If only Textual is
+    missing, print how to install it."""
     is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
+    if is_dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    missing = installation.find_missing("watch")
+    console.print_notes([missing] if missing else [])
+    return missing is None

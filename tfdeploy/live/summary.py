@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import STOPPED, SUCCEEDED, LogProgress
 from tfdeploy.formatting.humanize import escape_line, format_count, format_duration
 from tfdeploy.live.rows import AWAY, WAITING, state_text
 from tfdeploy.live.sparkline import sparkline
+from tfdeploy.shared.records import STOPPED, SUCCEEDED, LogProgress
 
 if TYPE_CHECKING:
     from tfdeploy.commands.watch import WatchedRun

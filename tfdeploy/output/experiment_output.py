@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tfdeploy.agent.protocol.events import UnreadableEvents
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.errors import TfdeployError
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
+    from tfdeploy.shared.protocol.events import UnreadableEvents
 
 MAX_TEXT = 200  # characters of what a host reports
 

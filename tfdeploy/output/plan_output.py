@@ -8,7 +8,6 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import GUARDED, OPEN, STRICT
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import (
     format_count,
@@ -20,12 +19,12 @@ from tfdeploy.formatting.humanize import (
 from tfdeploy.output import status_table
 from tfdeploy.output.terminal import Terminal
 from tfdeploy.planning.frameworks import title
+from tfdeploy.shared.records import GUARDED, OPEN, STRICT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from tfdeploy.agent.records import Launch
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.environments import BuildResult
     from tfdeploy.commands.init import Draft
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.output.progress.push import PushProgress
     from tfdeploy.release.snapshot import Release
+    from tfdeploy.shared.records import Launch
 
 HIDDEN = "***"
 MAX_PACKAGES = 5

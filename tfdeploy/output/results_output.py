@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import (
-    format_count,
-    format_size,
-    quote_path,
-    shorten_names,
-)
+from tfdeploy.formatting.humanize import format_count, format_size, quote_path, shorten_names
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:

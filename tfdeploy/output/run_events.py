@@ -6,23 +6,18 @@ import atexit
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED, UNKNOWN
 from tfdeploy.errors import FleetError, individual_errors
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import (
-    format_count,
-    format_duration,
-    shorten_names,
-)
+from tfdeploy.formatting.humanize import format_count, format_duration, shorten_names
 from tfdeploy.output import results_output, status_table
 from tfdeploy.output.batching import Batch
 from tfdeploy.output.terminal import STATE_STYLES, LogTerminal
+from tfdeploy.shared.records import BACKOFF, FAILED, LOST, STOPPED, SUCCEEDED, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.exec import Entrance
     from tfdeploy.commands.forward import Forwarding
     from tfdeploy.commands.resume import ResumeResult
@@ -31,6 +26,7 @@ if TYPE_CHECKING:
     from tfdeploy.errors import HostError, TfdeployError
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 ALARMING = (BACKOFF, FAILED, LOST)  # printed in quiet, too
 SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the rest in groups

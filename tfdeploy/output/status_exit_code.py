@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import ENDED, READY, RUNNING, STOPPED, SUCCEEDED
 from tfdeploy.commands.following.training_history import progress_age_s
+from tfdeploy.shared.records import ENDED, READY, RUNNING, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.shared.records import TaskReport
 
 HEALTHY, UNHEALTHY, OVER = 0, 1, 3
 PORTLESS = "-"

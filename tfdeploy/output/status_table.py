@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import READY, RUNNING, LogProgress
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
 from tfdeploy.output.status_exit_code import is_healthy, is_stalled
+from tfdeploy.shared.records import READY, RUNNING, LogProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.init.machine import Machine
     from tfdeploy.planning.plan import Placement
+    from tfdeploy.shared.records import TaskReport
 
     Row = dict[str, str]  # cells by column
 

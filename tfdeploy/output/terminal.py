@@ -11,13 +11,13 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.agent.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_log_line
 from tfdeploy.formatting.repeated_noise import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import Stream
+from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

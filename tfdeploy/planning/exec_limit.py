@@ -9,7 +9,7 @@ from tfdeploy.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.agent.records import Launch
+    from tfdeploy.shared.records import Launch
 
 # Of one argument, or of one variable with its name, without the byte 0 at its end. The limit is 32
 # pages of at least 4 KiB: execve(2), MAX_ARG_STRLEN.

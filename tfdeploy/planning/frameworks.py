@@ -6,8 +6,8 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import PROCESS, SERVER
 from tfdeploy.cluster import JOBS
+from tfdeploy.shared.records import PROCESS, SERVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,15 +6,6 @@ import hashlib
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.records import (
-    PEER_ERRORS,
-    HeartbeatSettings,
-    Launch,
-    Notify,
-    Outputs,
-    Policy,
-)
 from tfdeploy.config.types import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import fields, frameworks, roles
@@ -22,6 +13,8 @@ from tfdeploy.planning.checks import PYTHON_WORDS
 from tfdeploy.planning.exec_limit import refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.records import PEER_ERRORS, HeartbeatSettings, Launch, Notify, Outputs, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,9 +6,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent import records
 from tfdeploy.errors import PlanError
 from tfdeploy.planning.checks import PYTHON_WORDS
+from tfdeploy.shared import records
 
 if TYPE_CHECKING:
     from tfdeploy.config.inventory import Inventory

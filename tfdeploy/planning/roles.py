@@ -6,9 +6,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import TASK_DIRECTORY
 from tfdeploy.cluster import JOBS, Task, tf_config, to_json
 from tfdeploy.errors import PlanError
+from tfdeploy.shared.records import TASK_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.outputs import ListEvents
-from tfdeploy.agent.protocol.reports import Logs
 from tfdeploy.own_folder import Budget
+from tfdeploy.shared.protocol.outputs import ListEvents
+from tfdeploy.shared.protocol.reports import Logs
 from tfdeploy.transfer.fetch import FileFetch, announced, pull_files
 from tfdeploy.transfer.outputs import task_request
 

@@ -11,19 +11,19 @@ from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.protocol.reports import Piece, ReadFiles
 from tfdeploy.errors import AgentError, HostError, TransferFailed
 from tfdeploy.own_folder import MAX_NAMES, Budget
+from tfdeploy.shared.protocol.reports import Piece, ReadFiles
 from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.message import Done, Request
-    from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.shared.protocol.message import Done, Request
+    from tfdeploy.shared.protocol.outputs import HashedFile
 
 # From this size on, files are sent and fetched on a connection of their own; smaller ones go over
 # the agent's open session, which is faster.

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine import hashing
-from tfdeploy.agent.outputs.units import Walk
-from tfdeploy.agent.protocol.outputs import DeliveredUnit, DeliverUnits, ExpectUnits, ListReplicas
-from tfdeploy.agent.supervision.replication.output_replicas import TASK as REPLICAS
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.pipelines.rounds import run_alone
-from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts
-from tfdeploy.transfer.outputs import (
-    fetch_outputs,
-    list_outputs,
-    outputs_folder,
-    task_request,
+from tfdeploy.shared import hashing
+from tfdeploy.shared.protocol.outputs import (
+    REPLICAS,
+    DeliveredUnit,
+    DeliverUnits,
+    ExpectUnits,
+    ListReplicas,
 )
+from tfdeploy.shared.units import Walk
+from tfdeploy.transfer.checkpoints.handover import checkpoint_hosts
+from tfdeploy.transfer.outputs import fetch_outputs, list_outputs, outputs_folder, task_request
 from tfdeploy.transfer.run_folder import disk_errors, exclusive
 from tfdeploy.transfer.units import Unit, fetch_units, local_path, parse_units
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent import paths
-from tfdeploy.agent.outputs.hold import HELD
-from tfdeploy.agent.protocol.outputs import ListOutputs, TaskOutputs, Total
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs, Total
 from tfdeploy.transfer.checkpoints.stored_once import link_checkpoints
 from tfdeploy.transfer.run_folder import exclusive
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
@@ -124,7 +122,9 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
     request = task_request(run, placement)
     # An agent of another version holds them elsewhere, and says where.
-    held = paths.held(posixpath.dirname(answer.folder), HELD) if agent.is_current else ""
+    held = (
+        posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS) if agent.is_current else ""
+    )
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     why |= {special.path: f"it is {special.what}" for special in answer.special or ()}

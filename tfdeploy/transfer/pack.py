@@ -8,7 +8,7 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
-from tfdeploy.agent.releases.pack import BLOCK, FRAME
+from tfdeploy.shared.pack import BLOCK, FRAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,11 +10,11 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.releases import Fetch
-from tfdeploy.agent.protocol.releases import Share as ShareRelease
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import TfdeployError
 from tfdeploy.hosts.agent_session import query
+from tfdeploy.shared.protocol.releases import Fetch
+from tfdeploy.shared.protocol.releases import Share as ShareRelease
 from tfdeploy.transfer import tls_identity
 
 if TYPE_CHECKING:

@@ -7,8 +7,14 @@ from contextlib import ExitStack, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdeploy.agent.machine.filesystem import NO_SPACE
-from tfdeploy.agent.protocol.releases import (
+from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
+from tfdeploy.formatting.humanize import format_count
+from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
+from tfdeploy.hosts.agent_session import query
+from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.hosts.last_pushed import LastPushed
+from tfdeploy.shared.filesystem import NO_SPACE
+from tfdeploy.shared.protocol.releases import (
     AbandonRelease,
     FindRelease,
     ListMissing,
@@ -16,12 +22,6 @@ from tfdeploy.agent.protocol.releases import (
     ReceiveFiles,
     ReceiveLastFiles,
 )
-from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
-from tfdeploy.formatting.humanize import format_count
-from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
-from tfdeploy.hosts.agent_session import query
-from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.last_pushed import LastPushed
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.fetch import BULK
 from tfdeploy.transfer.pack import FileVanished, PackCache
@@ -29,10 +29,10 @@ from tfdeploy.transfer.pack import FileVanished, PackCache
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.release.snapshot import Release
+    from tfdeploy.shared.protocol.message import Request
     from tfdeploy.transfer.pack import Pack
     from tfdeploy.transfer.relay import Relay
 

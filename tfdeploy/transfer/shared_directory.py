@@ -13,10 +13,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy.agent.protocol.environments import EnvironmentSeen, SeeEnvironment
-from tfdeploy.agent.protocol.releases import Mark, Rename, SeeRelease, Unmark
 from tfdeploy.errors import AgentError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.shared.protocol.environments import EnvironmentSeen, SeeEnvironment
+from tfdeploy.shared.protocol.releases import Mark, Rename, SeeRelease, Unmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.outputs import ListResults, TaskResults
-from tfdeploy.agent.runs.results import CHECKPOINT, EVENTS
 from tfdeploy.cluster import Task
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.outputs import CHECKPOINT, EVENTS, ListResults, TaskResults
 from tfdeploy.transfer.checkpoints.state import read_state
 from tfdeploy.transfer.units import TIMEOUT_S, Unit, local_path, parse_units
 

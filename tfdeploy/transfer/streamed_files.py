@@ -12,9 +12,9 @@ from tfdeploy.transport import TOO_MUCH
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.shared.protocol.outputs import HashedFile
     from tfdeploy.transport import FileStream
 
 BLOCK = 1 << 20

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine import hashing
-from tfdeploy.agent.outputs.units import FOLDER, SAVED_MODEL
-from tfdeploy.agent.protocol.outputs import (
+from tfdeploy.errors import AgentError
+from tfdeploy.hosts import parallel
+from tfdeploy.shared import hashing
+from tfdeploy.shared.protocol.outputs import (
     HashedFile,
     HeldUnits,
     HoldUnits,
@@ -20,8 +21,7 @@ from tfdeploy.agent.protocol.outputs import (
     OutputUnit,
     UnitToHold,
 )
-from tfdeploy.errors import AgentError
-from tfdeploy.hosts import parallel
+from tfdeploy.shared.units import FOLDER, SAVED_MODEL
 from tfdeploy.transfer.fetch import (
     BULK,
     FileFetch,

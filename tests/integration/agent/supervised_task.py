@@ -11,9 +11,10 @@ from support import evidence
 from support.builders import eventually, make_launch, start_python
 from support.ports import free_port
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.records import TaskState
+from tfdeploy.shared import records
+from tfdeploy.shared.records import TaskState
 
 PACKAGE = os.fspath(Path(__file__).parents[3])
 # Intervals of seconds become tenths of a second; a tick is still shorter than all of them. Limits

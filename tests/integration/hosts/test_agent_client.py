@@ -18,17 +18,17 @@ import pytest
 from support.builders import NOBODY_UID, eventually, make_inventory, make_launch
 
 import tfdeploy
-from tfdeploy.agent import records, verbs
-from tfdeploy.agent.protocol.message import Request
-from tfdeploy.agent.protocol.preflight import Ports
-from tfdeploy.agent.protocol.releases import FindRelease, ListMissing
-from tfdeploy.agent.protocol.reports import Follow, ReadFiles, StateChange
-from tfdeploy.agent.protocol.runs import Start
-from tfdeploy.agent.verbs import MARK
+from tfdeploy.agent import verbs
 from tfdeploy.errors import AgentError, CommandFailed
 from tfdeploy.hosts import agent_bundle as bundles
 from tfdeploy.hosts import agent_session
 from tfdeploy.hosts.agent_client import Agent
+from tfdeploy.shared import records
+from tfdeploy.shared.protocol.message import MARK, Request
+from tfdeploy.shared.protocol.preflight import Ports
+from tfdeploy.shared.protocol.releases import FindRelease, ListMissing
+from tfdeploy.shared.protocol.reports import Follow, ReadFiles, StateChange
+from tfdeploy.shared.protocol.runs import Start
 from tfdeploy.transport.local import LocalTransport
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
@@ -80,7 +80,11 @@ def test_the_bundle_has_exactly_what_runs_on_hosts():
         [
             "__main__.py",
             "tfdeploy/__init__.py",
-            *(f"tfdeploy/{file.relative_to(package)}" for file in package.glob("agent/**/*.py")),
+            *(
+                f"tfdeploy/{file.relative_to(package)}"
+                for folder in ("agent", "shared")
+                for file in package.glob(f"{folder}/**/*.py")
+            ),
             *(f"inside/{file.name}" for file in package.glob("inside/*.py")),
             *(f"preload/{file.name}" for file in package.glob("inside/preload/*.so")),
         ]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from support.builders import make_inventory, start_python
 
-from tfdeploy.agent.protocol.releases import FindRelease
 from tfdeploy.hosts import fleet
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.shared.protocol.releases import FindRelease
 
 # Outcomes
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.own_folder import Budget, OwnFolder
+from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.transfer import fetch as fetch_module
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.fetch import FileFetch, pull_files

@@ -14,9 +14,7 @@ from support.builders import make_inventory
 from support.chief import TASK, save, start_task
 from support.waiting import until
 
-from tfdeploy.agent.machine.hashing import sha256
-from tfdeploy.agent.outputs import state_file, verify
-from tfdeploy.agent.protocol.outputs import Checkpoint, HashedFile, Pin, Pinned
+from tfdeploy.agent.outputs import verify
 from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
@@ -24,6 +22,9 @@ from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared import state_file
+from tfdeploy.shared.hashing import sha256
+from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile, Pin, Pinned
 from tfdeploy.transfer import fetch as files
 from tfdeploy.transfer.checkpoints import arrival, fetch
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch

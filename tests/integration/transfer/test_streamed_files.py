@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.agent.protocol.outputs import HashedFile
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared.protocol.outputs import HashedFile
 from tfdeploy.transfer.streamed_files import StreamedFiles
 from tfdeploy.transport.local import LocalTransport
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.agent.protocol.outputs import HashedFile, HeldUnit, HeldUnits
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits
 from tfdeploy.transfer.fetch import BULK, check_free_space
 from tfdeploy.transfer.run_folder import disk_errors
 from tfdeploy.transfer.units import Unit, fetch_units

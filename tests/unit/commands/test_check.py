@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from tfdeploy.agent.protocol.message import Invalid, parse
-from tfdeploy.agent.protocol.preflight import HostFacts, OpenPorts
 from tfdeploy.commands.check import CheckResult, _check_versions, _full_disk, _wrong_clock
 from tfdeploy.commands.preflight.host_facts import parse_facts
 from tfdeploy.commands.preflight.port_check import _parse_open_ports
 from tfdeploy.errors import AgentError
+from tfdeploy.shared.protocol.message import Invalid, parse
+from tfdeploy.shared.protocol.preflight import HostFacts, OpenPorts
 
 FACTS = {
     **{"version": "3.11.7", "imports": {}, "gpus": {}, "rsync": "", "here": ""},

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_plan
 
-from tfdeploy.agent.protocol.runs import TaskEntrance
 from tfdeploy.commands.exec import MAX_WORDS_BYTES, Entrance, execute, find_entrance
 from tfdeploy.commands.forward import Forwarding
 from tfdeploy.errors import AgentError, PlanError, TaskFailed
+from tfdeploy.shared.protocol.runs import TaskEntrance
 
 PLAN = make_plan("[hosts.a]\nps = 1\nworkers = 2\n")
 RUN = SimpleNamespace(id="r", plan=PLAN, inventory=SimpleNamespace(project="p"))

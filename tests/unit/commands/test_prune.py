@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
 from tfdeploy.environments.wheelhouse import PLACE
 from tfdeploy.release.snapshot import slug
+from tfdeploy.shared.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
 
 WHEELS = f"{slug(PLACE)}-"
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.protocol.reports import TaskReports
-from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.status import status
 from tfdeploy.errors import Unreachable
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.protocol.reports import TaskReports
+from tfdeploy.shared.records import LogProgress
 from unit.output.samples import make_report
 
 HOSTS = "".join(f'[hosts.gpu-{n}]\naddress = "10.0.0.{n}"\nworkers = 1\n' for n in range(1, 7))

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.agent.protocol.runs import StoppedTask
 from tfdeploy.commands.following import run_end
 from tfdeploy.commands.stop import StopResult, stop_reachable, unconfirmed_errors
 from tfdeploy.planning import placing
 from tfdeploy.run import Run
+from tfdeploy.shared.protocol.runs import StoppedTask
 
 HOSTS = '[hosts.a]\naddress = "10.0.0.1"\nworkers = 1\n[hosts.b]\naddress = "10.0.0.2"\nps = 1\n'
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.protocol.outcome import SIGTERM_EXIT
 from tfdeploy.commands.watch import MAX_LINES
 from tfdeploy.errors import AgentError, AuthenticationFailed, Unreachable
 from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.shared.outcome import SIGTERM_EXIT
 from unit.live.samples import host_use, keras, sample, task_use, watched_run
 
 LOST = Unreachable("w", "no route to host")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
-from tfdeploy.environments import wheelhouse
+from tfdeploy.environments import installation, wheelhouse
 from tfdeploy.environments.spec import EnvironmentSpec
 from tfdeploy.environments.wheelhouse import NoWheels, Target
 
@@ -86,6 +88,35 @@ def test_installers_on_the_controller_do_not_see_other_variables(name):
 )
 def test_installers_on_the_controller_see_the_settings_of_its_user(name):
     assert wheelhouse.VARIABLES.fullmatch(name)
+
+
+@pytest.fixture
+def without_extra(monkeypatch):
+    monkeypatch.setattr(wheelhouse, "packaged_uv", lambda: None)
+    monkeypatch.setattr(installation, "command_to_add", lambda extra: f"add {extra}")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+
+def test_without_uv_the_command_that_installs_it_is_the_reason(
+    tmp_path, monkeypatch, without_extra
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoWheels, match=r"^it has no uv, .* add env$"):
+        wheelhouse.versions(["numpy"], Target("3.11", "x86_64", "glibc 2.36"))
+    assert wheelhouse.uv_release("x86_64", "glibc 2.36") is None
+
+
+def test_without_pip_the_command_that_installs_it_is_the_reason(tmp_path, without_extra):
+    with pytest.raises(NoWheels, match=r"^it has no pip, .* add env$"):
+        wheelhouse._download(Target("3.11", "x86_64", "glibc 2.36"), tmp_path, tmp_path, print)
+
+
+def test_uv_of_path_is_used_here_and_sent_to_no_host(tmp_path, monkeypatch, without_extra):
+    uv = tmp_path / "uv"
+    uv.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert wheelhouse._uv() == [str(uv)]
+    assert wheelhouse.uv_release("x86_64", "glibc 2.36") is None
 
 
 def spec(*lines):

@@ -10,12 +10,7 @@ from support.events import record, scalar_event, write
 
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.measure import (
-    ended_reason,
-    failure_reason,
-    rate_result,
-    watch_then_stop,
-)
+from tfdeploy.experiments.measure import ended_reason, failure_reason, rate_result, watch_then_stop
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, Cell

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.protocol.preflight import PythonFound
 from tfdeploy.init.explore import count_pythons, rank_pythons
+from tfdeploy.shared.protocol.preflight import PythonFound
 
 DEFAULT = PythonFound("python3", "3.11.2", "2.16.1")
 NEW = PythonFound("~/new/bin/python", "3.12.1", "2.21.0")

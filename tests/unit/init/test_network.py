@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.agent.protocol.preflight import OpenPorts
 from tfdeploy.init.network import (
     Addresses,
     HostNetwork,
@@ -15,6 +14,7 @@ from tfdeploy.init.network import (
     targets_of,
     usable_addresses,
 )
+from tfdeploy.shared.protocol.preflight import OpenPorts
 
 BRIDGE = "172.17.0.1"
 HOSTS = {"a": Addresses("a", ["10.0.0.1", BRIDGE]), "b": Addresses("b", ["10.0.0.2", BRIDGE])}

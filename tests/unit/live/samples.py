@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfdeploy.agent.protocol.reports import LogLines
-from tfdeploy.agent.protocol.watching import GpuUse, HostSample, HostUse, TaskUse
-from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.watch import WatchedRun
+from tfdeploy.shared.protocol.reports import LogLines
+from tfdeploy.shared.protocol.watching import GpuUse, HostSample, HostUse, TaskUse
+from tfdeploy.shared.records import LogProgress
 from unit.output.samples import make_report, make_run
 
 GB = 10**9

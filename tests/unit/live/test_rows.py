@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.records import LogProgress
 from tfdeploy.errors import Unreachable
 from tfdeploy.live.columns import layout
 from tfdeploy.live.rows import COLUMNS, note_of, rows, state_text
+from tfdeploy.shared.records import LogProgress
 from unit.live.samples import GB, gpu, host_use, keras, sample, task_use, watched_run
 from unit.output.samples import make_report
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent.records import TaskReport
 from tfdeploy.run import Run
+from tfdeploy.shared.records import TaskReport
 
 RUN_ID = "20260101-000000-abcd"
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\ngpus = 2\nworkers = 1\ngpus_per_worker = 2"

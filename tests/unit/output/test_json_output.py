@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tfdeploy.agent.protocol.runs import HeldRelease
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.run import FinishedRun
 from tfdeploy.commands.runs import HostDisk, ProjectRuns
@@ -15,6 +14,7 @@ from tfdeploy.commands.status import RunStatus
 from tfdeploy.commands.stop import StopResult
 from tfdeploy.errors import FleetError, RunError, TaskFailed, Unreachable
 from tfdeploy.output import json_output
+from tfdeploy.shared.protocol.runs import HeldRelease
 
 from .samples import make_run
 

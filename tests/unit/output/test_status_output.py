@@ -7,12 +7,7 @@ import re
 import pytest
 
 from tfdeploy.commands.status import RunStatus, TaskStatus
-from tfdeploy.output.status_output import (
-    GAP,
-    OPTIONAL,
-    fitting_columns,
-    hidden_columns,
-)
+from tfdeploy.output.status_output import GAP, OPTIONAL, fitting_columns, hidden_columns
 from tfdeploy.output.status_table import COLUMNS
 
 from .samples import RUN_ID, make_report, make_run

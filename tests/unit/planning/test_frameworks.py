@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent.records import PORT, PROCESS, SERVER
 from tfdeploy.planning import frameworks, launch
 from tfdeploy.planning.fields import RunNames
+from tfdeploy.shared.records import PORT, PROCESS, SERVER
 
 TENSORFLOW = ("tensorflow",)
 

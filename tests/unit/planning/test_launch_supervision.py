@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent import records
-from tfdeploy.agent.protocol.record import field_types, replace
-from tfdeploy.agent.records import Launch, Policy
 from tfdeploy.config.inventory import RestartSettings
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch
 from tfdeploy.planning.fields import RunNames
+from tfdeploy.shared import records
+from tfdeploy.shared.protocol.record import field_types, replace
+from tfdeploy.shared.records import Launch, Policy
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\n[hosts.e]\nevaluator = true"
 SYNC = '[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1\naddress = "10.0.0.2"'

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.builders import FILE, hosts_toml
 
-from tfdeploy.agent.records import Notify
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import launch, placing
 from tfdeploy.planning.fields import RunNames
+from tfdeploy.shared.records import Notify
 
 HOSTS = '[hosts.a]\nps = 1\n[hosts.b]\nworkers = 1\npython = "/opt/python"\n'
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_plan
 
-from tfdeploy.agent.protocol.outputs import EventFiles
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared.protocol.outputs import EventFiles
 from tfdeploy.transfer import artifacts
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"

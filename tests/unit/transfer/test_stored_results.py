@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.agent.protocol.outputs import OutputUnit, TaskResults
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.shared.protocol.outputs import OutputUnit, TaskResults
 from tfdeploy.transfer.stored_results import stored_results
 
 CHECKPOINT = "model.ckpt-7"

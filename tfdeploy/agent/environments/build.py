@@ -5,17 +5,18 @@ from __future__ import annotations
 import glob
 import os
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem, shared_directory
-from ..protocol.environments import (
+from ...shared import TYPE_CHECKING, filesystem, index_settings, installer_output
+from ...shared.protocol.environments import (
     BuildReport,
     BuildStep,
     Built,
     EnvironmentState,
     NotInstalled,
 )
+from .. import paths
+from ..machine import shared_directory
 from ..refusal import Refusal
-from . import cache, index_settings, installers, lock, marker, program
+from . import cache, installers, lock, marker, program
 from . import uv as uv_program
 from .order import Order
 
@@ -95,7 +96,7 @@ def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
         yield from _create(order, descriptor)
         try:
             yield from _install(order, descriptor)
-        except program.Failed as failed:
+        except installer_output.Failed as failed:
             _refuse_full_disk(failed.lines)
             yield _not_installed(order.folder, failed.words)
             return
@@ -129,7 +130,7 @@ def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
     command = installers.create_command(order.folder, order.python, order.uv)
     try:
         yield from _run(order, command, "creating it", descriptor)
-    except program.Failed as failed:
+    except installer_output.Failed as failed:
         _refuse_full_disk(failed.lines)
         hint = "set env.python to a version that the host has" if order.python else (
             "install uv on the host, or what its Python needs for virtual environments"
@@ -138,7 +139,7 @@ def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
 
 
 def _install(order: Order, descriptor: int) -> Iterator[BuildReport]:
-    """Raises program.Failed."""
+    """Raises installer_output.Failed."""
     if order.is_empty:
         return
     if order.wheels:
@@ -154,7 +155,7 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
     for command in order.setup:
         try:
             yield from _run(order, ["sh", "-c", command], "setup", descriptor)
-        except program.Failed as failed:
+        except installer_output.Failed as failed:
             _refuse_full_disk(failed.lines)
             last = failed.lines[-1] if failed.lines else "it printed nothing"
             raise Refusal(
@@ -164,9 +165,9 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
 
 
 def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
-    """Run a program of the build; report what it prints. Raises program.Failed."""
+    """Run a program of the build; report what it prints. Raises installer_output.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
-    progress = installers.Progress()
+    progress = installer_output.Progress()
     with cache.in_use():
         for line in program.run(argv, env, order.work, descriptor):
             progress.take(line)

@@ -6,7 +6,8 @@ import fcntl
 import os
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Iterator

@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING, index_settings
+from .. import paths
 from ..refusal import Refusal
-from . import index_settings, marker
+from . import marker
 from .order import CONSTRAINTS, REQUIREMENTS
 
 if TYPE_CHECKING:
@@ -16,34 +17,6 @@ if TYPE_CHECKING:
 
 # Variables of the agent's own Python, or of another environment, that would mislead installers.
 MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CONDA_PREFIX")
-
-FILES = (".whl", ".gz", ".zip", ".metadata")  # pip names a file, and downloads one after the other
-
-
-class Progress:
-    """What an installer does now, as `text`, from the lines that it prints."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._downloads: Dict[str, str] = {}  # the package and its size, by package
-
-    def take(self, line: str) -> None:
-        """Take the next line; "" if there is none yet."""
-        verb, _, rest = line.strip().partition(" ")
-        name = rest.partition(" ")[0]
-        if verb == "Downloading" and not name.endswith(FILES):
-            self._downloads[name] = rest  # uv downloads many packages at once
-        elif verb == "Downloaded":
-            self._downloads.pop(name, None)
-        elif verb == "Installed":  # uv then compiles, which takes longer
-            self.text = "compiling"
-            return
-        if self._downloads:
-            first, *others = self._downloads.values()
-            more = " and {} more".format(len(others)) if others else ""
-            self.text = "downloading {}{}".format(first, more)
-        elif line:
-            self.text = line.strip()
 
 
 def create_command(folder: str, python: str, uv: str) -> List[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 from . import lock, marker
 from .order import WORK
 

@@ -7,7 +7,8 @@ import os
 import time
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Iterator

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, Optional, Tuple

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Dict, List

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.environments import EnvironmentSeen
+from .. import paths
 from ..machine import shared_directory
-from ..protocol.environments import EnvironmentSeen
 from . import marker
 from .build import libc
 

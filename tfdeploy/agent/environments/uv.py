@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Iterator, Tuple

@@ -14,22 +14,16 @@ import re
 import socket
 import struct
 
-from .. import TYPE_CHECKING
-from ..protocol.record import Record
-from ..records import SERVER
+from ...shared import TYPE_CHECKING
+from ...shared.health import FROZEN, NOT_GRPC, NOT_LISTENING, READY, UNREACHABLE, WRONG_TASK, Health
+from ...shared.records import SERVER
 from .sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
     from typing import Iterator, Optional, Sequence, Tuple
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
-READY = "READY"
-NOT_LISTENING = "NOT_LISTENING"
-UNREACHABLE = "UNREACHABLE"
-NOT_GRPC = "NOT_GRPC"
-FROZEN = "FROZEN"
-WRONG_TASK = "WRONG_TASK"
 
 GET_STATUS = b"/tensorflow.WorkerService/GetStatus"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -39,13 +33,6 @@ ACK, END_STREAM, END_HEADERS, PADDED = 1, 1, 4, 8
 MAX_FRAME = 1 << 24
 MAX_RESPONSE = 1 << 22
 TASK_NAME = re.compile(rb"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")
-
-
-class Health(Record):
-    """The result of a probe: one of the words above, and a description for people."""
-
-    verdict: str
-    detail: str = ""
 
 
 def task_health(launch: Launch, timeout_s: float = 3.0) -> str:

@@ -18,8 +18,8 @@ import socket
 import struct
 import time
 
-from .. import TYPE_CHECKING
-from ..protocol.record import Record
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import Record
 from ..refusal import Refusal
 from . import process
 

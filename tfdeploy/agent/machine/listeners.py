@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
-from .. import TYPE_CHECKING
-from ..protocol.record import Record
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import Record
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Tuple

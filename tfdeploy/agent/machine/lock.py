@@ -9,7 +9,8 @@ import fcntl
 import os
 import time
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Optional

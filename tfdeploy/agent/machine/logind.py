@@ -12,7 +12,7 @@ import os
 import pwd
 import re
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
 
 if TYPE_CHECKING:

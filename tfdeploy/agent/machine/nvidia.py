@@ -8,8 +8,8 @@ import resource
 import subprocess
 import time
 
-from .. import TYPE_CHECKING
-from ..protocol.watching import GpuUse
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.watching import GpuUse
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence

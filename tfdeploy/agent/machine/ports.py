@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..refusal import Refusal
 from . import leases, process
 

@@ -12,8 +12,7 @@ import resource
 import signal
 import time
 
-from .. import TYPE_CHECKING
-from . import filesystem
+from ...shared import TYPE_CHECKING, filesystem
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Set, Tuple

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import time
 
+from ...shared.protocol.message import Done
+from ...shared.protocol.releases import Marked, Renamed
 from .. import paths
-from ..protocol.message import Done
-from ..protocol.releases import Marked, Renamed
 
 VISIBLE_S = 90.0  # more than the 60 s for which a host may trust what it has cached (acdirmax)
 RETRY_S = 0.2
@@ -67,7 +67,7 @@ def wait_for_file(path: str, digest: str) -> str:
 
 
 def _hash(path: str) -> str:
-    from . import hashing  # loads OpenSSL, which costs 2 ms
+    from ...shared import hashing  # loads OpenSSL, which costs 2 ms
 
     try:
         os.listdir(os.path.dirname(path))

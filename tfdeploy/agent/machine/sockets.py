@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Sequence

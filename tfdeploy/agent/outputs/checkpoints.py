@@ -13,12 +13,19 @@ import os
 from contextlib import closing
 from itertools import islice, takewhile
 
-from .. import TYPE_CHECKING, parallel, paths, records
-from ..machine import filesystem, hashing
-from ..protocol.message import Done
-from ..protocol.outputs import BadCheckpoint, Checkpoint, HashedFile, Linked, PinAnswer, Pinned
-from ..records import Launch
-from . import held, state_file, verify
+from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, records, state_file
+from ...shared.protocol.message import Done
+from ...shared.protocol.outputs import (
+    BadCheckpoint,
+    Checkpoint,
+    HashedFile,
+    Linked,
+    PinAnswer,
+    Pinned,
+)
+from ...shared.records import Launch
+from .. import paths
+from . import held, verify
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union

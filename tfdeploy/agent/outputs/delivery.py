@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 
-from .. import TYPE_CHECKING, parallel, paths
-from ..machine import filesystem, hashing
-from ..protocol.message import Done
-from ..protocol.outputs import Arrival
+from ...shared import TYPE_CHECKING, filesystem, hashing, parallel
+from ...shared.protocol.message import Done
+from ...shared.protocol.outputs import Arrival
+from ...shared.units import FOLDER, SAVED_MODEL
+from .. import paths
 from ..refusal import Refusal
-from .units import FOLDER, SAVED_MODEL
 
 if TYPE_CHECKING:
     from typing import List, Tuple
 
-    from ..protocol.outputs import DeliveredUnit
+    from ...shared.protocol.outputs import DeliveredUnit
 
 
 def expect(project: str, run: str, task: str) -> Arrival:

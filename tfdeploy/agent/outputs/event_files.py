@@ -6,15 +6,15 @@ import os
 from collections import deque
 from itertools import islice
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.event_records import EVENTS
+from ...shared.units import MAX_ENTRIES
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
-    from ..protocol.outputs import EventFiles
-
-EVENTS = "events.out.tfevents."
-MAX_ENTRIES = 200_000
+    from ...shared.protocol.outputs import EventFiles
 
 
 class EventFile:
@@ -33,7 +33,8 @@ class EventFile:
 
 def events(project: str, run: str, task: str) -> EventFiles:
     """List a task's event files; none for a task that was never started on this host."""
-    from ..protocol.outputs import EventFiles  # `status` loads this module, and does not need it
+    # `status` loads this module, and does not need the message
+    from ...shared.protocol.outputs import EventFiles
 
     folders: Dict[str, List[str]] = {}
     for file in of_run(project, run, task):

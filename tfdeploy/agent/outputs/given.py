@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths, records
-from . import state_file
+from ...shared import TYPE_CHECKING, records, state_file
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Dict, Tuple

@@ -14,8 +14,7 @@ import atexit
 import os
 from contextlib import suppress
 
-from .. import TYPE_CHECKING
-from ..machine import filesystem
+from ...shared import TYPE_CHECKING, filesystem
 
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Tuple

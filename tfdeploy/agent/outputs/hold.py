@@ -10,16 +10,23 @@ from __future__ import annotations
 import os
 import time
 
-from .. import TYPE_CHECKING, parallel, paths
-from ..machine import filesystem, hashing, lock
-from ..protocol.message import Done
-from ..protocol.outputs import BadUnit, HashedFile, HeldUnit, HeldUnits, UnitToHold
+from ...shared import TYPE_CHECKING, filesystem, hashing, parallel
+from ...shared.protocol.message import Done
+from ...shared.protocol.outputs import (
+    HELD_OUTPUTS,
+    BadUnit,
+    HashedFile,
+    HeldUnit,
+    HeldUnits,
+    UnitToHold,
+)
+from .. import paths
+from ..machine import lock
 from . import held, integrity
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-HELD = "outputs"
 MAX_TRIES = 4
 PAUSE_S = 0.5
 
@@ -27,7 +34,7 @@ PAUSE_S = 0.5
 def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnits:
     """Copy or link units that `outputs` or `find` answered."""
     task_dir = paths.task(project, run, task)
-    work, held_dir = paths.work(task_dir), paths.held(task_dir, HELD)
+    work, held_dir = paths.work(task_dir), os.path.join(task_dir, HELD_OUTPUTS)
     held.begin(held_dir)
     try:
         held.add(held_dir, {})
@@ -44,7 +51,7 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
 
 def let_go(project: str, run: str, task: str) -> Done:
     """Delete what `hold` has copied and linked."""
-    held.release(paths.held(paths.task(project, run, task), HELD))
+    held.release(os.path.join(paths.task(project, run, task), HELD_OUTPUTS))
     return Done()
 
 

@@ -12,14 +12,14 @@ import json
 import os
 import struct
 
-from .. import TYPE_CHECKING
-from . import state_file, verify
-from .units import FILE, MODEL_FILES, SAVED_MODEL, SET
+from ...shared import TYPE_CHECKING, state_file
+from ...shared.units import FILE, MODEL_FILES, SAVED_MODEL, SET
+from . import verify
 
 if TYPE_CHECKING:
     from typing import Dict, List
 
-    from ..protocol.outputs import UnitToHold
+    from ...shared.protocol.outputs import UnitToHold
 
     Units = List[UnitToHold]
 

@@ -7,13 +7,14 @@ import re
 import stat
 import time
 
-from .. import TYPE_CHECKING, paths, records
-from ..protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
-from ..records import Launch
-from . import given, state_file
-from .event_files import EVENTS
+from ...shared import TYPE_CHECKING, records, state_file
+from ...shared.event_records import EVENTS
+from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, TaskOutputs, Total
+from ...shared.records import Launch
+from ...shared.units import ANY, SET, Unit, Walk
+from .. import paths
+from . import given
 from .saves import Saves
-from .units import ANY, SET, Unit, Walk
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple

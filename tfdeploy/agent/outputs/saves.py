@@ -10,15 +10,17 @@ import os
 import re
 import stat
 
-from .. import TYPE_CHECKING, paths
-from ..protocol.outputs import SavedPath
-from .event_files import EVENTS, walk
-from .units import SKIPPED_FOLDER
+from ...shared import TYPE_CHECKING
+from ...shared.event_records import EVENTS
+from ...shared.protocol.outputs import SavedPath
+from ...shared.units import SKIPPED_FOLDER
+from .. import paths
+from .event_files import walk
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Tuple
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
 MAX_PATHS = 64
 # Left out is what programs leave behind whatever they compute: files of the system, and paths with

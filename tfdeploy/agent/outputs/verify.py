@@ -11,14 +11,15 @@ import os
 import signal
 import sys
 
-from .. import TYPE_CHECKING, paths, records
-from ..protocol.record import to_json
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.record import to_json
+from .. import paths
 
 if TYPE_CHECKING:
     import subprocess
     from typing import Any, Generator, Iterator, List, Set, Tuple
 
-    from ..protocol.outputs import Checkpoint
+    from ...shared.protocol.outputs import Checkpoint
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"

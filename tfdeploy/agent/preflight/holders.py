@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.preflight import Holders, Taken
 from ..machine import leases, nvidia
 from ..machine import ports as tcp
-from ..protocol.preflight import Holders, Taken
 from ..refusal import Refusal
 
 if TYPE_CHECKING:

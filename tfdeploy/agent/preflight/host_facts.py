@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 
-from .. import TYPE_CHECKING, parallel, paths
+from ...shared import TYPE_CHECKING, parallel
+from ...shared.protocol.message import Invalid, parse
+from ...shared.protocol.preflight import HostFacts, ImportFacts
+from .. import paths
 from ..environments import marker
 from ..machine import leases, logind, nvidia, process, shared_directory
-from ..protocol.message import Invalid, parse
-from ..protocol.preflight import HostFacts, ImportFacts
 from ..refusal import Refusal
 from ..runs.start_checks import expand_home, guard_refusal, is_program, missing_program
 from .program import IMPORT_S, exit_name, try_program
@@ -21,7 +22,7 @@ from .program import IMPORT_S, exit_name, try_program
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
-    from ..protocol.preflight import Statement
+    from ...shared.protocol.preflight import Statement
 
 NOTIFY = "notify."  # the programs of [notify] are the host's own
 RSYNC_S = 30.0

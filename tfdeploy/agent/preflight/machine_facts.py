@@ -11,11 +11,11 @@ import socket
 import struct
 import subprocess
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.preflight import MachineFacts, PythonFound
 from ..environments.build import libc
 from ..machine import nvidia
 from ..machine.logind import login_shell
-from ..protocol.preflight import MachineFacts, PythonFound
 from .host_facts import GPU_NAME
 
 if TYPE_CHECKING:

@@ -7,17 +7,17 @@ import select
 import sys
 import time
 
-from .. import TYPE_CHECKING, parallel
+from ...shared import TYPE_CHECKING, parallel
+from ...shared.protocol.preflight import FreePorts, Knocked, OpenPorts
 from ..machine import leases, ports
 from ..machine.sockets import connect, listen
-from ..protocol.preflight import FreePorts, Knocked, OpenPorts
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
     import socket
     from typing import Dict, Iterator, List
 
-    from ..protocol.preflight import Address
+    from ...shared.protocol.preflight import Address
 
 OPEN_S = 60.0
 MAX_THREADS = 32

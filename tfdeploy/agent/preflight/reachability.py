@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING, parallel, paths, records
+from ...shared import TYPE_CHECKING, parallel, records
+from ...shared.protocol.preflight import PeerHealth, PeersAsked, StillRunning
+from ...shared.records import Launch, TaskState
+from .. import paths
 from ..machine import grpc_health
 from ..machine.guard import source_ports
-from ..protocol.preflight import PeerHealth, PeersAsked, StillRunning
-from ..records import Launch, TaskState
 from ..supervision import heartbeat, signing
 
 if TYPE_CHECKING:
     from typing import List, Sequence
 
-    from ..protocol.preflight import Peer
+    from ...shared.protocol.preflight import Peer
 
 MAX_THREADS = 32
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional

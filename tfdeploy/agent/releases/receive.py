@@ -11,12 +11,19 @@ import os
 import sys
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from ...shared.pack import BLOCK, InflatedStream, read_files
+from ...shared.protocol.message import Done
+from ...shared.protocol.releases import (
+    FilesReceived,
+    MissingFiles,
+    ReleaseState,
+    Seen,
+    data_set_name,
+)
+from .. import paths
 from ..machine import shared_directory
-from ..protocol.message import Done
-from ..protocol.releases import FilesReceived, MissingFiles, ReleaseState, Seen
 from ..refusal import Refusal
-from .pack import BLOCK, InflatedStream, read_files
 from .staging import StagedRelease, make_writable
 
 if TYPE_CHECKING:
@@ -113,11 +120,6 @@ def not_started(release: str) -> Refusal:
     return Refusal(
         "no push of release {} is in progress on this host".format(release), "run tfdeploy push"
     )
-
-
-def data_set_name(release: str) -> str:
-    """Return the name of the data set that a release is a version of; "" for code."""
-    return release.rpartition("-")[0]
 
 
 @contextmanager

@@ -13,18 +13,19 @@ import ssl
 import threading
 import time
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from ...shared.pack import BLOCK, FRAME, read_files
+from ...shared.protocol.releases import Sharing
+from .. import paths
 from ..machine.sockets import Places, connect, listen
-from ..protocol.releases import Sharing
 from ..refusal import Refusal
 from . import receive
-from .pack import BLOCK, FRAME, read_files
 
 if TYPE_CHECKING:
     import socket
     from typing import List
 
-    from ..protocol.releases import FilesReceived
+    from ...shared.protocol.releases import FilesReceived
 
 CONNECT_TIMEOUT_S = 5.0
 IDLE_TIMEOUT_S = 20.0

@@ -7,8 +7,7 @@ import json
 import os
 import stat
 
-from .. import TYPE_CHECKING
-from ..machine import filesystem, hashing
+from ...shared import TYPE_CHECKING, filesystem, hashing
 from .base_release import BaseRelease, fingerprint, mtime_ns
 
 if TYPE_CHECKING:

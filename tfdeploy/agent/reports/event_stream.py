@@ -8,10 +8,11 @@ import os
 import time
 import zlib
 
-from .. import TYPE_CHECKING, paths
-from ..outputs import event_files, event_records
-from ..protocol.events import EventBatch, EventPiece, UnreadableEvents
-from ..records import ENDED
+from ...shared import TYPE_CHECKING, event_records
+from ...shared.protocol.events import EventBatch, EventPiece, UnreadableEvents
+from ...shared.records import ENDED
+from .. import paths
+from ..outputs import event_files
 from . import status
 from .follow import caller_interrupts
 from .read_files import open_regular

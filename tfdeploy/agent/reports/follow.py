@@ -6,18 +6,19 @@ import select
 import sys
 import time
 
-from .. import TYPE_CHECKING, paths
-from ..protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
-from ..records import ENDED
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
+from ...shared.records import ENDED
+from .. import paths
 from . import status
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Optional, Union
 
+    from ...shared.protocol.reports import RunEvent
+    from ...shared.records import TaskReport
     from ..outputs.checkpoints import CheckpointWatch
     from ..outputs.listing import OutputWatch
-    from ..protocol.reports import RunEvent
-    from ..records import TaskReport
     from .logs.selected_lines import SelectedLines
     from .logs.tail import Tail
 

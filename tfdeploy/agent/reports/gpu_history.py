@@ -11,18 +11,18 @@ import json
 import select
 import time
 
-from .. import TYPE_CHECKING
-from ..machine.filesystem import append_line
+from ...shared import TYPE_CHECKING
+from ...shared.filesystem import append_line
+from ...shared.records import MAX_HISTORY_BYTES
 from ..machine.nvidia import GpuSampler
 
 if TYPE_CHECKING:
     from typing import List
 
-    from ..protocol.watching import GpuUse
+    from ...shared.protocol.watching import GpuUse
 
 EVERY_S = 30.0
 TICK_S = 1.0
-MAX_BYTES = 1 << 17  # with one GPU 17 hours at full resolution, with eight 5 hours
 MEBIBYTE = 1 << 20
 
 
@@ -34,7 +34,7 @@ def record(path: str, gpus: List[int], ended: int) -> None:
         if answer and answer is not written:
             written = answer
             try:
-                if append_line(path, line(time.time(), answer), MAX_BYTES, every_second):
+                if append_line(path, line(time.time(), answer), MAX_HISTORY_BYTES, every_second):
                     sampler.every_s *= 2
             except OSError:  # a full disk costs lines
                 pass

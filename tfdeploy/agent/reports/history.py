@@ -1,22 +1,22 @@
 """The history of a task's states, beside its log: one line of JSON for each change.
 
 It is for people who look at the run later; no decision depends on it. A full disk costs changes,
-which the next line counts, and never the task. Only the newest MAX_BYTES are kept.
+which the next line counts, and never the task. Only the newest MAX_HISTORY_BYTES are kept.
 """
 
 from __future__ import annotations
 
 import json
 
-from .. import TYPE_CHECKING
-from ..machine.filesystem import append_line
+from ...shared import TYPE_CHECKING
+from ...shared.filesystem import append_line
+from ...shared.records import MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from typing import List
 
-    from ..records import TaskState
+    from ...shared.records import TaskState
 
-MAX_BYTES = 1 << 17  # about a thousand changes
 MAX_REASON = 500
 
 
@@ -41,7 +41,7 @@ class History:
         }
         try:
             line = json.dumps(change).encode() + b"\n"
-            append_line(self.path, line, MAX_BYTES, newest_half)
+            append_line(self.path, line, MAX_HISTORY_BYTES, newest_half)
             self.lost = 0
         except OSError:
             self.lost += 1

@@ -15,14 +15,15 @@ import sys
 import threading
 import time
 
-from .. import TYPE_CHECKING, paths, records
-from ..records import is_url
+from ...shared import TYPE_CHECKING, records
+from ...shared.records import is_url
+from .. import paths
 from . import post, run_summary
 
 if TYPE_CHECKING:
     from typing import IO, Dict, List, Mapping
 
-    from ..records import Launch, TaskState
+    from ...shared.records import Launch, TaskState
 
 LIMIT_S = 30.0
 OUTPUT_BYTES = 2000  # of a command's output, the end of which is reported

@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import struct
 import time
 
-from .. import TYPE_CHECKING
-from ..outputs.event_records import masked_crc
-from ..protocol.record import Record
+from ...shared import TYPE_CHECKING
+from ...shared.event_records import events, read_varint
+from ...shared.protocol.record import Record
 
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, Tuple
+    from typing import List, Optional, Tuple
 
     from ..outputs.event_files import EventFile
 
 MAX_FILES = 4
 TAIL_SIZES = (1 << 16, 1 << 20)  # an image or a graph is one record and may fill the first
-# The length of a record below 4 GiB, its crc, and the first byte of an Event: field 1, 64 bits.
-RECORD_HEADER = re.compile(rb"(.{4}\0{4})(.{4})(?=\x09)", re.S)
 STEP_KEY, SUMMARY_KEY = b"\x10", b"\x2a"  # field 2, a varint; field 5, with a length
 
 
@@ -61,33 +58,6 @@ def quiet_s(log: str, files: List[EventFile]) -> Optional[float]:
     except OSError:
         pass
     return max(0.0, time.time() - max(changes)) if changes else None
-
-
-def events(data: bytes) -> Iterator[bytes]:
-    """Yield the complete events of a part of a chain, which may start and end within a record."""
-    header = RECORD_HEADER.search(data)
-    while header:
-        start = header.end()
-        end = start + int.from_bytes(header[1], "little")
-        complete = end + 4 <= len(data) and header[2] == masked_crc(header[1])
-        if complete and end - start > 9:
-            yield data[start:end]
-        header = RECORD_HEADER.search(data, end + 4 if complete else header.start() + 1)
-
-
-def read_varint(message: bytes, offset: int) -> Tuple[int, int]:
-    """Return the integer that is encoded at `offset` in groups of seven bits, and where it ends.
-
-    Raises IndexError if the message ends before it, ValueError if it has more than ten bytes.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = message[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-    raise ValueError("a varint has more than ten bytes")
 
 
 def read_end(path: str, size: int) -> bytes:

@@ -6,10 +6,10 @@ import base64
 import os
 import zlib
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem
+from ...shared import TYPE_CHECKING, filesystem
+from ...shared.protocol.reports import LogFiles, Piece
+from .. import paths
 from ..outputs import held
-from ..protocol.reports import LogFiles, Piece
 from .logs import log_times
 
 if TYPE_CHECKING:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 
-from .. import TYPE_CHECKING, paths
-from ..outputs import state_file
-from ..protocol import outcome
-from ..protocol.record import Record, to_json
-from ..records import ENDED
+from ...shared import TYPE_CHECKING, outcome, state_file
+from ...shared.protocol.record import Record, to_json
+from ...shared.records import ENDED
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Mapping, Optional
 
-    from ..records import Launch, TaskState
+    from ...shared.records import Launch, TaskState
 
 HIDDEN = "***"
 # What a sentence says of a run, by its result.

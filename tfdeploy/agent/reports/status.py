@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 
-from .. import TYPE_CHECKING, parallel, paths, records
+from ...shared import TYPE_CHECKING, parallel, records
+from ...shared.protocol.record import replace
+from ...shared.protocol.reports import TaskReports
+from ...shared.records import ENDED, LOST, Launch, TaskReport, TaskState
+from .. import paths
 from ..machine import lock
-from ..protocol.record import replace
-from ..protocol.reports import TaskReports
-from ..records import ENDED, LOST, Launch, TaskReport, TaskState
 
 if TYPE_CHECKING:
     from typing import List

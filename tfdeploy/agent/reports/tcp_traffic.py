@@ -11,7 +11,7 @@ import os
 import re
 import struct
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..machine import listeners
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.reports import Connection, Load
+from ...shared.protocol.watching import HostUse
 from ..machine import metrics, process
-from ..protocol.reports import Connection, Load
-from ..protocol.watching import HostUse
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 
-from .. import TYPE_CHECKING, parallel, paths, records
-from ..outputs import state_file
-from ..protocol.reports import LogLines
-from ..protocol.watching import HostSample, TaskUse
-from ..records import ENDED, Launch
+from ...shared import TYPE_CHECKING, parallel, records, state_file
+from ...shared.protocol.reports import LogLines
+from ...shared.protocol.watching import HostSample, TaskUse
+from ...shared.records import ENDED, Launch
+from .. import paths
 from . import status, usage
 from .follow import caller_interrupts
 from .logs.tail import HISTORY_BYTES, Tail

@@ -6,18 +6,19 @@ import os
 import stat
 import time
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
+from .. import paths
 from ..environments import leftovers as half_built
 from ..environments import marker
 from ..machine import lock
-from ..protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from ..reports import status
 from ..supervision import termination
 
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Tuple, TypeVar
 
-    from ..records import TaskState
+    from ...shared.records import TaskState
 
     T = TypeVar("T")
 

@@ -13,16 +13,17 @@ import os
 import signal
 import sys
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.runs import TaskEntrance
+from .. import paths
 from ..machine.logind import login_shell
-from ..protocol.runs import TaskEntrance
 from ..refusal import Refusal
 from ..supervision import spawn
 
 if TYPE_CHECKING:
     from typing import Dict, List
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
 PYTHON_WORDS = ("python", "python3")
 NOT_RUNNABLE, NOT_FOUND = 126, 127  # exit codes of a shell

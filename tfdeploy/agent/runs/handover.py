@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem
+from ...shared import TYPE_CHECKING, filesystem
+from ...shared.protocol.message import Done
+from ...shared.protocol.outputs import Arrival, CheckpointCopy
+from ...shared.protocol.runs import CheckpointCopies
+from .. import paths
 from ..outputs import checkpoints, held
-from ..protocol.message import Done
-from ..protocol.outputs import Arrival, CheckpointCopy
-from ..protocol.runs import CheckpointCopies
 from ..supervision.replication import replicas
 from . import disk
 

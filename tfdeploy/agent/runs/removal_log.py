@@ -7,8 +7,8 @@ import os
 import time
 from contextlib import suppress
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem
+from ...shared import TYPE_CHECKING, filesystem
+from .. import paths
 from ..refusal import Refusal
 
 if TYPE_CHECKING:

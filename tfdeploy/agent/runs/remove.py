@@ -10,11 +10,12 @@ import os
 import secrets
 import stat
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.runs import Kept, Removed, Weight
+from .. import paths
 from ..environments import cache as environment_cache
 from ..environments import lock as environment_lock
 from ..machine import lock, process
-from ..protocol.runs import Kept, Removed, Weight
 from ..refusal import Refusal
 from ..releases.staging import make_writable
 from . import disk, removal_log

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths, records
-from ..outputs import event_files, listing, state_file
+from ...shared import TYPE_CHECKING, records, state_file
+from ...shared.protocol.outputs import CHECKPOINT, EVENTS, ResultsAnswer, SavedPath, TaskResults
+from ...shared.records import Launch
+from ...shared.units import Unit, Walk
+from .. import paths
+from ..outputs import event_files, listing
 from ..outputs.saves import MAX_PATHS, Saves
-from ..outputs.units import Unit, Walk
-from ..protocol.outputs import ResultsAnswer, SavedPath, TaskResults
-from ..records import Launch
 from ..supervision.replication import output_replicas, replicas
 from . import disk
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Tuple
-
-CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 def results(project: str, runs: List[str]) -> Iterator[ResultsAnswer]:

@@ -6,16 +6,17 @@ import json
 import os
 import re
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.record import to_json
+from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts
+from .. import paths
 from ..machine import lock
-from ..protocol.record import to_json
-from ..protocol.runs import KnownRun, KnownRuns, RecordTexts
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
     from typing import List, Optional
 
-    from ..protocol.runs import RunRecord
+    from ...shared.protocol.runs import RunRecord
 
 MAX_RUNS = 100
 # The file begins with the number of starts and the last launch; what follows may be large.
@@ -93,18 +94,11 @@ def _folder(run_json: str) -> str:
     return str(json.loads(run_json).get("folder", ""))
 
 
-def digest(run: str, hosts: str) -> str:
-    """Return a hash that is equal for equal records."""
-    import hashlib  # loads OpenSSL, which costs 2 ms
-
-    return hashlib.sha256("{}\0{}".format(run, hosts).encode()).hexdigest()
-
-
 def _summary(project: str, run: str) -> Optional[KnownRun]:
     """Return None if the run has no valid record."""
     try:
         found = records.read(paths.record(project, run))
-        run_digest = digest(found["run"], found["hosts"])
+        run_digest = RecordTexts(found["run"], found["hosts"]).digest
         tasks = [paths.task(project, run, task) for task in paths.tasks(project, run)]
         live = any(lock.is_live(task_dir) for task_dir in tasks)
         return KnownRun(id=run, starts=int(found["starts"]), digest=run_digest, live=live)

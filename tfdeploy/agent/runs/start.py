@@ -8,17 +8,18 @@ import sys
 import time
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.protocol.record import replace
+from .. import paths
 from ..machine import leases, lock, logind, nvidia, ports
-from ..protocol.record import replace
 from ..refusal import Refusal
 from . import run_record, start_checks, work_directory
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
 
-    from ..protocol.runs import RunRecord
-    from ..records import Launch
+    from ...shared.protocol.runs import RunRecord
+    from ...shared.records import Launch
 
 LEASE_WAIT_S = 5.0
 PRIVATE = 0o600  # a launch has secrets

@@ -6,20 +6,20 @@ from __future__ import annotations
 import select
 import sys
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.reports import Started
+from ...shared.protocol.shared_parts import put_back
 from ..machine import nvidia
-from ..protocol.reports import Started
-from ..protocol.shared_parts import put_back
 from ..refusal import Refusal
 from . import run_record, start, start_lease
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
 
-    from ..protocol.reports import RunEvent
-    from ..protocol.runs import RunRecord
-    from ..protocol.shared_parts import SharedParts
-    from ..records import Launch
+    from ...shared.protocol.reports import RunEvent
+    from ...shared.protocol.runs import RunRecord
+    from ...shared.protocol.shared_parts import SharedParts
+    from ...shared.records import Launch
 
 
 def start_and_follow(

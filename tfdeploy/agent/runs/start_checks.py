@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from ...shared.records import OPEN, is_url
+from .. import paths
 from ..environments import marker
 from ..machine import lock
 from ..machine.guard import preload
-from ..records import OPEN, is_url
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
     from typing import Dict, Optional
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
 
 def check(launch: Launch, gpus: Dict[int, str]) -> None:

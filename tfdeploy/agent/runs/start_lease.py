@@ -6,8 +6,8 @@ import os
 import time
 from contextlib import contextmanager
 
-from .. import TYPE_CHECKING, paths
-from ..machine import filesystem
+from ...shared import TYPE_CHECKING, filesystem
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import Iterator, List

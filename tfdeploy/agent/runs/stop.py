@@ -7,11 +7,11 @@ import signal
 import time
 from contextlib import suppress
 
-from .. import TYPE_CHECKING, parallel, paths, records
+from ...shared import TYPE_CHECKING, parallel, records, state_file
+from ...shared.protocol.runs import SavedCheckpoint, Stopped, StoppedTask
+from ...shared.records import ENDED, UNKNOWN, Launch, TaskState
+from .. import paths
 from ..machine import lock, process
-from ..outputs import state_file
-from ..protocol.runs import SavedCheckpoint, Stopped, StoppedTask
-from ..records import ENDED, UNKNOWN, Launch, TaskState
 from . import start_lease
 
 if TYPE_CHECKING:

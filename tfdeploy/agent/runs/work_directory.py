@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from .. import paths
 
 if TYPE_CHECKING:
     from typing import List
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
 
 def fill(launch: Launch, work: str) -> None:

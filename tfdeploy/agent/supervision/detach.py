@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..machine import process
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..machine import listeners, process
 from ..machine.guard import preload
 

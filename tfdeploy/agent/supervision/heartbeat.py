@@ -12,11 +12,11 @@ import os
 import threading
 import time
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import Record, field, replace
+from ...shared.records import ENDED, HeartbeatSettings, TaskState
 from ..machine.guard.peers import plain
 from ..machine.sockets import ConnectionServer
-from ..protocol.record import Record, field, replace
-from ..records import ENDED, HeartbeatSettings, TaskState
 from . import messages, signing
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import sys
 import time
 from functools import partial
 
-from .. import TYPE_CHECKING
-from ..records import FAILED, SERVER
+from ...shared import TYPE_CHECKING
+from ...shared.records import FAILED, SERVER
 from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -19,7 +19,7 @@ from .run_progress import RunProgress
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-    from ..records import Launch, TaskState
+    from ...shared.records import Launch, TaskState
     from .termination import Order
 
     GetState = Callable[[], TaskState]

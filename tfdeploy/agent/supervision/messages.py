@@ -6,10 +6,10 @@ Untrusted: none of them may end a supervisor.
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.message import Invalid, Message, parse
+from ...shared.protocol.record import field
 from ..machine.guard.peers import as_source
-from ..protocol.message import Invalid, Message, parse
-from ..protocol.record import field
 from .signing import Untrusted
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 
-from .. import TYPE_CHECKING
-from ..protocol.record import Record, replace
-from ..records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
+from ...shared import TYPE_CHECKING
+from ...shared.outcome import describe_exit, signal_name
+from ...shared.protocol.record import Record, replace
+from ...shared.records import BACKOFF, FAILED, PEER_ERRORS, STOPPED, SUCCEEDED, Policy
 from . import shortage
 
 if TYPE_CHECKING:
@@ -109,13 +109,6 @@ def not_started(program: str, error: OSError) -> Exit:
     if lacking and shortage.is_temporary(error):
         return Exit(127, reason="{0.message}; {0.hint}".format(lacking))
     return Exit(127, reason="cannot run {}: {}".format(program, error.strerror), final=True)
-
-
-def describe_exit(code: int) -> str:
-    """Return `exit 1`, or `killed by SIGKILL` for Popen's negative codes."""
-    if code >= 0:
-        return "exit {}".format(code)
-    return "killed by {}".format(_signal_name(-code))
 
 
 def last_traceback(output: bytes) -> str:
@@ -244,7 +237,7 @@ def _is_retried(exits: Sequence[object], ended: Exit) -> bool:
     number = -code if code < 0 else code - 128 if code in SHELL_SIGNALS else None
     if code in exits or ended.error in exits:
         return True
-    return number is not None and ("signals" in exits or _signal_name(number) in exits)
+    return number is not None and ("signals" in exits or signal_name(number) in exits)
 
 
 def _restarts_within(window_s: float, history: Sequence[Attempt], now: float) -> int:
@@ -256,10 +249,3 @@ def _delay_s(policy: Policy, nth: int, jitter: float) -> float:
     """Return the delay of the nth restart: doubled each time, shortened by up to half."""
     full = min(policy.max_delay_s, policy.delay_s * 2.0 ** min(nth - 1, 60))
     return full * (1.0 - jitter / 2)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "signal {}".format(number)

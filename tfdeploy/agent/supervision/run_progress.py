@@ -12,9 +12,11 @@ import os
 import threading
 from itertools import islice
 
-from .. import TYPE_CHECKING, paths
-from ..machine import hashing
-from ..outputs import event_files, state_file
+from ...shared import TYPE_CHECKING, hashing, state_file
+from ...shared.event_records import EVENTS
+from ...shared.units import MAX_ENTRIES
+from .. import paths
+from ..outputs import event_files
 
 if TYPE_CHECKING:
     from typing import Iterator, Set, Tuple
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 MODELS = (".keras", ".h5", ".index", ".npz", ".pt", ".pth", ".safetensors")
 TIME_OF_SAVE = "metadata.json"  # a member of a .keras file
 MAX_READ_BYTES = 1 << 26  # a larger file is compared by size and time
-ENTRIES = event_files.MAX_ENTRIES
 
 
 class RunProgress:
@@ -59,7 +60,7 @@ class RunProgress:
         work = paths.work(self._task_dir)
         folders = dict.fromkeys([work, paths.checkpoints(self._task_dir, self._checkpoint_dir)])
         for folder in folders:
-            for entry in islice(event_files.walk(folder), ENTRIES):
+            for entry in islice(event_files.walk(folder), MAX_ENTRIES):
                 try:
                     if entry.is_file(follow_symlinks=False) and _counts(entry):
                         yield _file_version(entry)
@@ -73,7 +74,7 @@ def _counts(entry: os.DirEntry[str]) -> bool:
     Event files and profiles get a new name at each restart.
     """
     is_profile = os.sep + "plugins" + os.sep in entry.path
-    return not (is_profile or event_files.EVENTS in entry.name)
+    return not (is_profile or EVENTS in entry.name)
 
 
 def _file_version(entry: os.DirEntry[str]) -> FileVersion:

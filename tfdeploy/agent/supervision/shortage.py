@@ -7,8 +7,8 @@ import errno
 import os
 import re
 
-from .. import TYPE_CHECKING
-from ..machine.filesystem import read_bytes
+from ...shared import TYPE_CHECKING
+from ...shared.filesystem import read_bytes
 from ..refusal import Refusal
 
 if TYPE_CHECKING:

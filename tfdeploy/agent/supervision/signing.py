@@ -17,13 +17,13 @@ import json
 import os
 import zlib
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Tuple
 
-    from ..records import HeartbeatSettings
+    from ...shared.records import HeartbeatSettings
 
     Body = Dict[str, Any]
 

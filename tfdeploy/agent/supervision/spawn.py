@@ -7,15 +7,16 @@ import os
 import signal
 import subprocess
 
-from .. import TYPE_CHECKING, paths
+from ...shared import TYPE_CHECKING
+from ...shared.records import OPEN, STRICT
+from .. import paths
 from ..machine import process
 from ..machine.guard import preload, source_ports
-from ..records import OPEN, STRICT
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
 
-    from ..records import Launch
+    from ...shared.records import Launch
 
 PR_SET_PDEATHSIG = 1  # source: linux/prctl.h
 SAVES = "TFDEPLOY_SAVES"

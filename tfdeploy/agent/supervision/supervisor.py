@@ -9,13 +9,15 @@ import sys
 import threading
 import time
 
-from .. import TYPE_CHECKING, own_folders, paths, records
+from ...shared import TYPE_CHECKING, records
+from ...shared.filesystem import NO_SPACE
+from ...shared.outcome import describe_exit
+from ...shared.protocol.record import replace
+from ...shared.records import BACKOFF, FAILED, STRICT, Launch, TaskState
+from .. import own_folders, paths
 from ..machine import leases, lock, process
-from ..machine.filesystem import NO_SPACE
 from ..machine.guard import source_ports
 from ..machine.guard.peers import PeerList
-from ..protocol.record import replace
-from ..records import BACKOFF, FAILED, STRICT, Launch, TaskState
 from ..reports.history import History
 from . import detach, membership, restart, shortage
 from .log import TaskLog
@@ -199,7 +201,7 @@ class Supervisor:
             return Exit(code, detail=restart.note_of_traceback(self.log.tail))
         reason = self._final_reason(code, survivors)
         if reason:
-            return Exit(code, reason="{}{}".format(restart.describe_exit(code), reason), final=True)
+            return Exit(code, reason="{}{}".format(describe_exit(code), reason), final=True)
         is_final, (failed, why) = self.membership.run_has_ended(), self.membership.failed_task()
         if code < 0:
             return Exit(code, final=is_final, detail=self._memory_detail(code))

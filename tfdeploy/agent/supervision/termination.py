@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .. import TYPE_CHECKING
-from ..protocol.record import Record
-from ..records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
+from ...shared import TYPE_CHECKING
+from ...shared.protocol.record import Record
+from ...shared.records import ENDED, FAILED, STOPPED, SUCCEEDED, Launch
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Tuple

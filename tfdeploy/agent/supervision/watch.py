@@ -6,10 +6,10 @@ import os
 import signal
 import time
 
-from .. import TYPE_CHECKING
+from ...shared import TYPE_CHECKING, health
+from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
 from ..machine import grpc_health, process
 from ..machine.guard import preload
-from ..records import BACKOFF, FAILED, OPEN, STRICT
 from .exposed_ports import ExposedPorts
 from .termination import Order
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Callable, Dict, List, Optional, Tuple
 
-    from ..records import Launch
+    from ...shared.records import Launch
     from .log import TaskLog
 
 STOP = Order("on request")
@@ -125,7 +125,7 @@ class Watch:
         verdict = grpc_health.task_health(self.launch, PROBE_TIMEOUT_S)
         if not self._is_ready:
             return self._check_first_ready(verdict, now)
-        if verdict != grpc_health.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
+        if verdict != health.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
             self._frozen_since = []
         else:
             self._frozen_since.append(now)
@@ -134,7 +134,7 @@ class Watch:
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
         port = self.launch.health_port
         holder = None
-        if verdict == grpc_health.READY and port is not None:
+        if verdict == health.READY and port is not None:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):

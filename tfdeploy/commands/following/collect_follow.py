@@ -6,16 +6,11 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy.agent.protocol.reports import NewCheckpoint, NewOutputs, StateChange
-from tfdeploy.agent.records import ENDED
-from tfdeploy.commands.collect import (
-    CollectResult,
-    collect,
-    collect_checkpoint,
-    collect_outputs,
-)
+from tfdeploy.commands.collect import CollectResult, collect, collect_checkpoint, collect_outputs
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.shared.protocol.reports import NewCheckpoint, NewOutputs, StateChange
+from tfdeploy.shared.records import ENDED
 from tfdeploy.transfer.checkpoints.fetch import remove_checkpoint
 from tfdeploy.transfer.outputs import remove_output
 from tfdeploy.transfer.units import local_path

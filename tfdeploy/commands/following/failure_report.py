@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import FAILED, LOST, STOPPED
-from tfdeploy.agent.supervision.restart import describe_exit
 from tfdeploy.errors import FleetError, TaskFailed, TfdeployError
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.formatting.known_messages import first_meaning
 from tfdeploy.formatting.terminal_text import plain_text
+from tfdeploy.shared.outcome import describe_exit
+from tfdeploy.shared.records import FAILED, LOST, STOPPED
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus, TaskStatus
+    from tfdeploy.shared.records import TaskReport
 
 BAD_ENDS = (FAILED, LOST)
 

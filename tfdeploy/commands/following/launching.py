@@ -6,22 +6,22 @@ import time
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.reports import Started
-from tfdeploy.agent.protocol.runs import RunRecord
 from tfdeploy.errors import AgentError, LeaseConflict
 from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import roles
+from tfdeploy.shared.protocol.reports import Started
+from tfdeploy.shared.protocol.runs import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.reports import RunEvent
-    from tfdeploy.agent.records import Launch
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
+    from tfdeploy.shared.records import Launch
 
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.reports import StateChange
-from tfdeploy.agent.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskNotReady, raise_all
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.shared.protocol.reports import StateChange
+from tfdeploy.shared.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 LOG_LINES = 20  # of each log that an error shows
 

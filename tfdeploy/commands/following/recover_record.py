@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.runs import KnownRun, ListRecords, ReadRecord
-from tfdeploy.agent.runs.run_record import digest
 from tfdeploy.errors import AgentError, OutdatedRecord, RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.hosts.fleet import Fleet, errors_of
+from tfdeploy.shared.protocol.runs import KnownRun, ListRecords, ReadRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -131,9 +130,7 @@ def _fetch(
     text = runs.Record(answer.run, answer.hosts)
     folder = inventory.file.parent / runs.FOLDER / wanted.id
     run = runs.from_record(text, folder, inventory.file)
-    if digest(text.run_json, text.hosts_toml) != wanted.digest or not AGENT_VERSION.fullmatch(
-        run.agent
-    ):
+    if answer.digest != wanted.digest or not AGENT_VERSION.fullmatch(run.agent):
         raise RunError(f"the record of run {wanted.id} on {agent.host} is invalid")
     differing = (host for host in run.plan.hosts if host in by_host and host not in hosts)
     merged = replace(run, inventory=_merge_inventory(run.inventory, inventory))

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.records import ENDED
+from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol import outcome
-from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
-from tfdeploy.agent.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
@@ -17,17 +14,20 @@ from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.planning import launch
+from tfdeploy.shared import outcome
+from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
+from tfdeploy.shared.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.outcome import Result
-    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Event, Following
     from tfdeploy.run import Run
+    from tfdeploy.shared.outcome import Result
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 LOG_LINES = 20  # of each log that an error shows
 TICK_S = 0.5

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfdeploy.agent.records import LogProgress, TaskReport
+    from tfdeploy.shared.records import LogProgress, TaskReport
 
 RATE_WINDOW_S = 60.0
 MIN_WINDOW_S = 3.0  # in less, the time that a report travels would distort the rate

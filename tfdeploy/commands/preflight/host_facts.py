@@ -6,20 +6,20 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import HostFacts as Facts
-from tfdeploy.agent.protocol.preflight import Survey
-from tfdeploy.agent.records import is_url
 from tfdeploy.commands.preflight import program
 from tfdeploy.errors import AgentError
+from tfdeploy.shared.protocol.preflight import HostFacts as Facts
+from tfdeploy.shared.protocol.preflight import Survey
+from tfdeploy.shared.records import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdeploy.agent.protocol.preflight import ImportFacts, ProgramError
-    from tfdeploy.agent.records import Launch
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Host
     from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.shared.protocol.preflight import ImportFacts, ProgramError
+    from tfdeploy.shared.records import Launch
 
 TIMEOUT_S = 240.0  # the host imports a framework, and a GPU driver may hang
 

@@ -6,11 +6,11 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.runs import ListRecords
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.shared.protocol.runs import ListRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

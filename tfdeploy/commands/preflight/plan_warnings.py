@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.records import OPEN
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count, shorten_names
+from tfdeploy.shared.records import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

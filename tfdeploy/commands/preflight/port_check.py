@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Address, Knock, OpenDoors
-from tfdeploy.agent.protocol.preflight import OpenPorts as Opened
-from tfdeploy.agent.records import PROCESS
 from tfdeploy.errors import AgentError, TaskNotReady, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning import frameworks
+from tfdeploy.shared.protocol.preflight import Address, Knock, OpenDoors
+from tfdeploy.shared.protocol.preflight import OpenPorts as Opened
+from tfdeploy.shared.records import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

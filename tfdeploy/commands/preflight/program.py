@@ -6,21 +6,21 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.protocol.preflight import Statement
 from tfdeploy.environments import packages
 from tfdeploy.errors import AgentError
 from tfdeploy.planning import frameworks
 from tfdeploy.planning.frameworks import title
 from tfdeploy.release import modules
+from tfdeploy.shared.protocol.preflight import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.preflight import ProgramError
-    from tfdeploy.agent.records import Launch
     from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.release.modules import Module
+    from tfdeploy.shared.protocol.preflight import ProgramError
+    from tfdeploy.shared.records import Launch
 
 NOT_FOUND = "ModuleNotFoundError"
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine.grpc_health import FROZEN, NOT_GRPC, WRONG_TASK
-from tfdeploy.agent.protocol.preflight import Peer, Peers, PeersAsked
-from tfdeploy.agent.records import PORT, PROCESS, READY, SUCCEEDED
 from tfdeploy.commands.status import status
 from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
+from tfdeploy.shared.health import FROZEN, NOT_GRPC, WRONG_TASK
+from tfdeploy.shared.protocol.preflight import Peer, Peers, PeersAsked
+from tfdeploy.shared.records import PORT, PROCESS, READY, SUCCEEDED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from tfdeploy.agent.protocol.reports import RunEvent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.streams.following import Following
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the start
 # Verdicts that show that a port is reached, whatever server answers there.

@@ -11,19 +11,19 @@ import re
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdeploy.agent.protocol.preflight import FindHolders
 from tfdeploy.errors import HostError, LeaseConflict, TfdeployError, individual_errors, raise_all
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.hosts.streams.following import may_return
+from tfdeploy.shared.protocol.preflight import FindHolders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from tfdeploy.agent.records import Launch
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Plan
+    from tfdeploy.shared.records import Launch
 
     Show = Callable[[Sequence[TfdeployError]], None]
 

@@ -15,13 +15,7 @@ from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.comparing.collected_runs import find_groups, read_scalars
-from tfdeploy.experiments.comparing.comparison import (
-    LOSS,
-    Comparison,
-    Group,
-    RunSeries,
-    is_rising,
-)
+from tfdeploy.experiments.comparing.comparison import LOSS, Comparison, Group, RunSeries, is_rising
 from tfdeploy.experiments.comparing.smoothing import DEFAULT_WINDOWS, SPEED, smooth_series
 from tfdeploy.experiments.run_report.redact import show_words
 from tfdeploy.experiments.training import metrics

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent.environments import program
 from tfdeploy.experiments.run_report import redact
+from tfdeploy.shared import installer_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,4 +82,4 @@ def _show(value: Any, path: tuple[str, ...]) -> str:
 def _show_requirements(value: Any) -> str:
     """Return the packages, or the version of Python, without the passwords of URLs."""
     lines = value if isinstance(value, list) else [value]
-    return ", ".join(program.clean(str(line)) for line in lines)[:MAX_VALUE]
+    return ", ".join(installer_output.clean(str(line)) for line in lines)[:MAX_VALUE]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.agent import records
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments.run_report import files
 from tfdeploy.experiments.run_report.redact import Redactor
@@ -17,6 +16,7 @@ from tfdeploy.experiments.run_report.training import gpu_use
 from tfdeploy.experiments.training import course
 from tfdeploy.experiments.training.course import Course
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.shared import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine import hashing
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
+from tfdeploy.shared import hashing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy.agent import records
-from tfdeploy.agent.machine.grpc_health import FROZEN
-from tfdeploy.agent.reports.history import MAX_BYTES
 from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.shared import records
+from tfdeploy.shared.health import FROZEN
+from tfdeploy.shared.records import MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ def read(file: Path) -> tuple[Change, ...]:
     if not file.is_file() or file.is_symlink():
         return ()
     with file.open("rb") as content:
-        lines = content.read(MAX_BYTES).splitlines()
+        lines = content.read(MAX_HISTORY_BYTES).splitlines()
     return tuple(change for line in lines for change in _parse(line))
 
 

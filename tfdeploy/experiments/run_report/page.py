@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import (
-    again,
-    differences,
-    plan_picture,
-    side_by_side,
-    timeline,
-)
+from tfdeploy.experiments.run_report import again, differences, plan_picture, side_by_side, timeline
 from tfdeploy.experiments.run_report.summary import (
     format_length,
     format_number,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent import records
-from tfdeploy.agent.machine.grpc_health import FROZEN
 from tfdeploy.experiments.run_report.history import Span, spans
 from tfdeploy.formatting.humanize import format_count, format_duration
+from tfdeploy.shared import records
+from tfdeploy.shared.health import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.agent.protocol.reports import Connection
-    from tfdeploy.agent.protocol.reports import Load as HostLoad
+    from tfdeploy.shared.protocol.reports import Connection
+    from tfdeploy.shared.protocol.reports import Load as HostLoad
 
 PS = "ps:"
 

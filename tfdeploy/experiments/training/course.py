@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent import records
 from tfdeploy.commands.following import run_end
 from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.experiments import scalars
@@ -18,16 +17,17 @@ from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
 from tfdeploy.experiments.training.pauses import pauses
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.run import made_at
+from tfdeploy.shared import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.experiments.run_report.training.log_losses import LogLosses
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.training.pauses import Pause
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 UNKNOWN = "unknown"
 

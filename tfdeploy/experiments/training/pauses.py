@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.agent import records
+from tfdeploy.shared import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,9 @@ from tfdeploy.hosts.agent_session import SMALL, TIMEOUT_S, AgentExited
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.agent_session import Answer, Query, Session
+    from tfdeploy.shared.protocol.message import Request
 
 A = TypeVar("A")
 

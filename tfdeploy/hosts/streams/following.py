@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from tfdeploy.agent.protocol.reports import RunEvent
 from tfdeploy.errors import (
     AgentError,
     AuthenticationFailed,
@@ -21,14 +20,15 @@ from tfdeploy.errors import (
 )
 from tfdeploy.hosts.cancellation import Cancellation
 from tfdeploy.hosts.streams.event_queue import EventQueue
+from tfdeploy.shared.protocol.reports import RunEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.streams.answer_stream import AnswerStream
     from tfdeploy.hosts.streams.subscriptions import Subscription
+    from tfdeploy.shared.protocol.message import Request
 
 E = TypeVar("E")
 L = TypeVar("L")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tfdeploy.agent.protocol.events import EventBatch, FollowEvents
-from tfdeploy.agent.protocol.reports import Follow, LogLines, RunEvent, SelectLines, StateChange
-from tfdeploy.agent.protocol.watching import HostSample, Watch
 from tfdeploy.errors import AgentError
+from tfdeploy.shared.protocol.events import EventBatch, FollowEvents
+from tfdeploy.shared.protocol.reports import Follow, LogLines, RunEvent, SelectLines, StateChange
+from tfdeploy.shared.protocol.watching import HostSample, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.message import Request
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.shared.protocol.message import Request
 
 E = TypeVar("E")
 SAMPLE_SILENCE_S = 30.0  # three times the longest pause between two samples

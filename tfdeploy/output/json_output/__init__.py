@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdeploy.output.json_output.comparing import compare_document
-    from tfdeploy.output.json_output.disks import (
-        prune_document,
-        runs_document,
-    )
+    from tfdeploy.output.json_output.disks import prune_document, runs_document
     from tfdeploy.output.json_output.live import watch_document
-    from tfdeploy.output.json_output.planning import (
-        check_document,
-        plan_document,
-        push_document,
-    )
+    from tfdeploy.output.json_output.planning import check_document, plan_document, push_document
     from tfdeploy.output.json_output.problems import failure_document
     from tfdeploy.output.json_output.results import (
         collect_document,

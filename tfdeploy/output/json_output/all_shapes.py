@@ -7,11 +7,7 @@ from tfdeploy.output.json_output.disks import PruneDocument, RunsDocument
 from tfdeploy.output.json_output.live import WatchDocument
 from tfdeploy.output.json_output.planning import CheckDocument, PlanDocument, PushDocument
 from tfdeploy.output.json_output.problems import FailureDocument
-from tfdeploy.output.json_output.results import (
-    CollectDocument,
-    FetchDocument,
-    TensorBoardDocument,
-)
+from tfdeploy.output.json_output.results import CollectDocument, FetchDocument, TensorBoardDocument
 from tfdeploy.output.json_output.runs import (
     ResumeDocument,
     RunDocument,

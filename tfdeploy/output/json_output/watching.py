@@ -13,10 +13,10 @@ from tfdeploy.output.json_output.shape import Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tfdeploy.agent.records import TaskReport
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.planning.plan import Placement
+    from tfdeploy.shared.records import TaskReport
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.machine import hashing
 from tfdeploy.hosts import parallel
+from tfdeploy.shared import hashing
 from tfdeploy.transfer.checkpoints.state import write_state
 from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs
 from tfdeploy.transfer.fetch import (
@@ -20,9 +20,9 @@ from tfdeploy.transfer.fetch import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tfdeploy.agent.protocol.outputs import Checkpoint, Pinned
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.outputs import Checkpoint, Pinned
     from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
     from tfdeploy.transfer.streamed_files import StreamedFiles
 

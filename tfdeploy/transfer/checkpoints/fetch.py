@@ -10,10 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.outputs import Checkpoint as PinnedCheckpoint
-from tfdeploy.agent.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
 from tfdeploy.errors import AgentError
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.outputs import Checkpoint as PinnedCheckpoint
+from tfdeploy.shared.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
 from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch

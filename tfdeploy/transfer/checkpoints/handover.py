@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.runs import (
+from tfdeploy.planning import launch
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.runs import (
     AdoptCheckpoint,
     FindNewest,
     LetGoOfCopies,
     ReceiveCheckpoint,
 )
-from tfdeploy.planning import launch
 from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
 from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
 from tfdeploy.transfer.checkpoints.state import read_state
@@ -24,12 +24,12 @@ from tfdeploy.transfer.streamed_files import StreamedFiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.agent.protocol.outputs import CheckpointCopy as HeldCopy
-    from tfdeploy.agent.protocol.outputs import HashedFile
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.outputs import CheckpointCopy as HeldCopy
+    from tfdeploy.shared.protocol.outputs import HashedFile
 
 READ_TIMEOUT_S = PIN_TIMEOUT_S  # the hosts do the same work as for `pin`
 CONTROLLER = ""

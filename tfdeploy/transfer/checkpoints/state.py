@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs import state_file
+from tfdeploy.shared import state_file
 
 if TYPE_CHECKING:
     from tfdeploy.own_folder import OwnFolder

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs.units import SET
+from tfdeploy.shared.units import SET
 from tfdeploy.transfer.units import Unit, local_path
 
 if TYPE_CHECKING:

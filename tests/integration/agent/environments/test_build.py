@@ -15,8 +15,8 @@ from support.waiting import until
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import build as builds
 from tfdeploy.agent.environments import leftovers, marker
-from tfdeploy.agent.protocol.environments import Built, NotInstalled
 from tfdeploy.agent.refusal import Refusal
+from tfdeploy.shared.protocol.environments import Built, NotInstalled
 
 TESTS = Path(__file__).parents[3]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.builders import eventually, start_python
 
-from tfdeploy.agent import records
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.reports import status
+from tfdeploy.shared import records
 
 PACKAGE = Path(__file__).parents[4]
 HOLD = """

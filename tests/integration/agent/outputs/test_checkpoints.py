@@ -12,7 +12,7 @@ import pytest
 from support.chief import TASK, save, seen_by_programs, start_task
 
 from tfdeploy.agent.outputs import checkpoints, held
-from tfdeploy.agent.protocol.outputs import BadCheckpoint, Pinned
+from tfdeploy.shared.protocol.outputs import BadCheckpoint, Pinned
 
 
 @pytest.fixture

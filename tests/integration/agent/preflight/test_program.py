@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tfdeploy.agent.preflight.program import try_program
-from tfdeploy.agent.protocol.preflight import Statement
+from tfdeploy.shared.protocol.preflight import Statement
 
 
 def test_what_can_not_be_compiled_or_imported_is_reported_with_its_place(tmp_path):

@@ -11,10 +11,10 @@ import pytest
 from support.chief import save, seen_by_programs
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.outputs import state_file
-from tfdeploy.agent.protocol.message import Done
 from tfdeploy.agent.runs import handover
 from tfdeploy.agent.supervision.replication import replicas
+from tfdeploy.shared import state_file
+from tfdeploy.shared.protocol.message import Done
 
 RUN = ("p", "r")
 CHIEF = "worker:0"

@@ -15,15 +15,15 @@ import pytest
 from support.builders import eventually, make_heartbeat_settings, make_inventory, make_launch
 from support.ports import free_port
 
-from tfdeploy.agent.protocol.preflight import Ports
-from tfdeploy.agent.protocol.reports import Started, StateChange
-from tfdeploy.agent.protocol.runs import RunRecord, Start, Stop
-from tfdeploy.agent.records import READY
-from tfdeploy.agent.verbs import MARK
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import query
+from tfdeploy.shared.protocol.message import MARK
+from tfdeploy.shared.protocol.preflight import Ports
+from tfdeploy.shared.protocol.reports import Started, StateChange
+from tfdeploy.shared.protocol.runs import RunRecord, Start, Stop
+from tfdeploy.shared.records import READY
 from tfdeploy.transport.local import LocalTransport
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from support.ports import free_port
 
 from integration.agent.supervised_task import RUN_FOREVER
 from tfdeploy.agent.machine import leases
-from tfdeploy.agent.protocol.record import replace
+from tfdeploy.shared.protocol.record import replace
 
 CRASH = "become_ready(); sys.exit(7)"
 NEVER = make_policy(attempts=0, exits=[7])

@@ -15,7 +15,7 @@ import pytest
 
 from tfdeploy.agent.machine import grpc_health
 from tfdeploy.agent.preflight import reachability
-from tfdeploy.agent.protocol.preflight import Peer, PeerHealth
+from tfdeploy.shared.protocol.preflight import Peer, PeerHealth
 
 # An address for documentation (RFC 3849): no host has it and no route leads to it.
 UNROUTABLE = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 1, 0, 0))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import event_files
+from tfdeploy.shared import records
 
 NAME = "events.out.tfevents.1.host"
 

@@ -14,9 +14,10 @@ import pytest
 from support.chief import TASK, save, seen_by_programs
 from support.host_outputs import ODD_NAMES, errors, hold_outputs, start_task
 
-from tfdeploy.agent.outputs import hold, listing, units
-from tfdeploy.agent.protocol.outputs import MissingPath, UnitToHold
-from tfdeploy.agent.protocol.record import to_json
+from tfdeploy.agent.outputs import hold, listing
+from tfdeploy.shared import units
+from tfdeploy.shared.protocol.outputs import MissingPath, UnitToHold
+from tfdeploy.shared.protocol.record import to_json
 
 HDF5 = b"\x89HDF\r\n\x1a\n" + bytes([0, 0, 0, 0, 0, 8, 8, 0]) + bytes(24)
 

@@ -9,8 +9,9 @@ import pytest
 from support.builders import make_launch
 from support.chief import TASK, start_task
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing, saves
+from tfdeploy.shared import records
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import socket
 from support.ports import free_ports
 
 from tfdeploy.agent.preflight import port_check
-from tfdeploy.agent.protocol.preflight import Address
+from tfdeploy.shared.protocol.preflight import Address
 
 
 def test_a_closed_port_is_reported_with_the_reason(tmp_path):

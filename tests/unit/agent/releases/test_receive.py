@@ -14,11 +14,11 @@ import pytest
 from support.builders import as_unprivileged_user
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.protocol.releases import MissingFiles
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.releases import receive
-from tfdeploy.agent.releases.pack import BLOCK
 from tfdeploy.release import snapshot
+from tfdeploy.shared.pack import BLOCK
+from tfdeploy.shared.protocol.releases import MissingFiles
 from tfdeploy.transfer.pack import PackCache
 
 ID = "f00d"

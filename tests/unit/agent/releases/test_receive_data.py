@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfdeploy.agent.machine import hashing
 from tfdeploy.agent.releases import receive
 from tfdeploy.release import snapshot
+from tfdeploy.shared import hashing
 from tfdeploy.transfer.pack import PackCache
 
 SECOND = 10**9

@@ -16,8 +16,8 @@ from support.ports import free_port
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.releases import receive, relay
-from tfdeploy.agent.releases.pack import FRAME
 from tfdeploy.release import snapshot
+from tfdeploy.shared.pack import FRAME
 from tfdeploy.transfer import tls_identity
 from unit.agent.releases.test_receive import manifest, push, source, start_release  # noqa: F401 - a fixture
 

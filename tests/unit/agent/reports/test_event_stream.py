@@ -12,14 +12,14 @@ import pytest
 from support.builders import make_launch
 from support.events import NAME, record, scalar, version
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.outputs import event_records
-from tfdeploy.agent.protocol.events import FollowEvents
-from tfdeploy.agent.protocol.record import to_json
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import event_stream
 from tfdeploy.agent.reports.event_stream import follow_events
+from tfdeploy.shared import event_records, records
+from tfdeploy.shared.protocol.events import FollowEvents
+from tfdeploy.shared.protocol.record import to_json
+from tfdeploy.shared.records import TaskState
 
 TASK = "worker:0"
 

@@ -6,12 +6,13 @@ import os
 
 import pytest
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.protocol.reports import LogLines, NewCheckpoint, StateChange
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.logs.tail import CHUNK
+from tfdeploy.shared import records
+from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, StateChange
+from tfdeploy.shared.records import TaskState
 
 
 def follow_events(lines=None, forever=True, logs=True, tasks=("worker:0",), **more):

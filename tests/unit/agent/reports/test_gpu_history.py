@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from tfdeploy.agent.protocol.watching import GpuUse
 from tfdeploy.agent.reports import gpu_history
+from tfdeploy.shared.protocol.watching import GpuUse
 
 MEBIBYTE = 1 << 20
 MAX_BYTES = 2000
@@ -42,7 +42,7 @@ def recorded(tmp_path, monkeypatch):
         sampler = Answers(count, pipe)
         monkeypatch.setattr(gpu_history, "GpuSampler", lambda gpus, every_s: sampler)
         monkeypatch.setattr(gpu_history, "TICK_S", 0.0)
-        monkeypatch.setattr(gpu_history, "MAX_BYTES", MAX_BYTES)
+        monkeypatch.setattr(gpu_history, "MAX_HISTORY_BYTES", MAX_BYTES)
         seconds = iter(range(count))
         monkeypatch.setattr(gpu_history.time, "time", lambda: float(next(seconds)))
         gpu_history.record(str(file), [0], ended)

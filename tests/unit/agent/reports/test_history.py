@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import history
 from tfdeploy.agent.reports.history import History
+from tfdeploy.shared.records import TaskState
 
 
 def state(at, name="READY", **changes):
@@ -46,7 +46,7 @@ def test_a_later_supervisor_continues_the_file_and_only_its_user_can_read_it(fil
 
 
 def test_the_oldest_changes_are_dropped_when_the_file_is_full(file, monkeypatch):
-    monkeypatch.setattr(history, "MAX_BYTES", 2000)
+    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 2000)
     written = History(str(file))
     for number in range(100):
         written.add(state(number))

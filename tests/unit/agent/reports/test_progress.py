@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.events import NAME, VERSION, event, masked_crc, record, varint, write
 
-from tfdeploy.agent.outputs import event_files, event_records
+from tfdeploy.agent.outputs import event_files
 from tfdeploy.agent.reports import progress
 from tfdeploy.agent.reports.progress import Progress
+from tfdeploy.shared import event_records
 
 
 def steps(*numbers, age_s=100.0):

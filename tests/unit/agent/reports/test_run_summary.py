@@ -7,8 +7,8 @@ import json
 import pytest
 from support.builders import make_heartbeat_settings, make_launch
 
-from tfdeploy.agent.records import Notify, TaskState
 from tfdeploy.agent.reports import run_summary
+from tfdeploy.shared.records import Notify, TaskState
 
 HOSTS = {"ps:0": "cpu-01", "worker:0": "gpu-01", "worker:1": "gpu-02"}
 LAUNCH = make_launch(

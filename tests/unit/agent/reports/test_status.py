@@ -8,10 +8,11 @@ import time
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.reports import status
+from tfdeploy.shared import records
+from tfdeploy.shared.records import TaskState
 
 KILLED = "its supervisor was killed"
 

@@ -8,9 +8,9 @@ import pytest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import nvidia
-from tfdeploy.agent.protocol.watching import GpuUse
 from tfdeploy.agent.reports import usage, watching
 from tfdeploy.agent.reports.watching import CPU_SHARE, EVERY_S, MAX_CHARS, MAX_LINES, MAX_PAUSE_S
+from tfdeploy.shared.protocol.watching import GpuUse
 
 MEMORY = "MemTotal:       16000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\nHugePages_Total: 0\n"
 USE = """\

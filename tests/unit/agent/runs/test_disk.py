@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from support.host_runs import OLD_S, create_run
 
-from tfdeploy.agent import paths, records
+from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.records import TaskState
 from tfdeploy.agent.runs import disk
+from tfdeploy.shared import records
+from tfdeploy.shared.records import TaskState
 
 
 def held_runs():

@@ -18,10 +18,10 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.environments import cache as environment_cache
 from tfdeploy.agent.environments import lock as environment_lock
 from tfdeploy.agent.machine import lock
-from tfdeploy.agent.protocol.runs import Removed
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import disk, removal_log
 from tfdeploy.agent.runs.remove import remove, weigh
+from tfdeploy.shared.protocol.runs import Removed
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.protocol.runs import RunRecord
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import run_record
+from tfdeploy.shared.protocol.runs import RunRecord
 
 
 def test_an_older_record_is_refused_and_an_equal_or_unknown_one_is_not(root):

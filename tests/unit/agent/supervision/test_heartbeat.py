@@ -17,9 +17,9 @@ from support.ports import free_port
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
-from tfdeploy.agent.protocol.record import replace
 from tfdeploy.agent.supervision import heartbeat, messages, signing
 from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
+from tfdeploy.shared.protocol.record import replace
 
 NO_ANSWER = (OSError, signing.Untrusted)
 

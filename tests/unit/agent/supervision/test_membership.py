@@ -8,9 +8,9 @@ import time
 import pytest
 from support.builders import make_heartbeat_settings, make_launch
 
-from tfdeploy.agent.records import Notify, TaskState
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
+from tfdeploy.shared.records import Notify, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
 

@@ -226,7 +226,9 @@ def test_a_lost_peer_is_not_recorded_as_a_failure_of_the_script(error):
 
 
 def test_a_success_after_a_traceback_is_noted_but_not_what_python_ignores():
-    printed = b'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: a trial\nok\n'
+    printed = (
+        b'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: a trial\nok\n'
+    )
     note = ", with a traceback in its last lines: ValueError: a trial"
     assert restart.note_of_traceback(printed) == note
     assert restart.note_of_traceback(b"done\n") == ""

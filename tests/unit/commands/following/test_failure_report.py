@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent.records import TaskReport
 from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.run import Run
+from tfdeploy.shared.records import TaskReport
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2"
 TASKS = ("ps:0", "worker:0", "worker:1")

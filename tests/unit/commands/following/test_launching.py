@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_inventory, make_plan
 
-from tfdeploy.agent.protocol.reports import Started
 from tfdeploy.commands.following import launching as module
 from tfdeploy.commands.following.launching import Launching
 from tfdeploy.errors import LeaseConflict
 from tfdeploy.planning import launch
 from tfdeploy.run import Run
+from tfdeploy.shared.protocol.reports import Started
 
 HOSTS = "[hosts.a]\nworkers = 1\n[hosts.b]\nworkers = 1"
 OTHER_RUN = "r-9"  # greater than r-1, so r-1 waits for it

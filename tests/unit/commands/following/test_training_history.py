@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.records import LogProgress
 from tfdeploy.commands.following.training_history import Position, TrainingHistory, position_of
+from tfdeploy.shared.records import LogProgress
 from unit.live.samples import keras
 from unit.output.samples import make_report
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.protocol.preflight import Holders, Taken
 from tfdeploy.commands.preflight import wait
 from tfdeploy.errors import AgentError, FleetError, LeaseConflict, PlanError, Unreachable
+from tfdeploy.shared.protocol.preflight import Holders, Taken
 
 MINE = "port 2222 is taken by ps:0 of run r-7 of digits, started by ada {}s ago"
 

@@ -49,7 +49,11 @@ def test_arbitrary_bytes_are_read_or_skipped(tmp_path_factory, data):
 
 def test_texts_of_a_host_are_short_and_without_control_characters(tmp_path):
     line = json.dumps({"at": 1, "state": "READY", "reason": "\x1b[31m\n" + "x" * 10**6})
-    line = line[: history.MAX_BYTES // 2] + '"}' if len(line) > history.MAX_BYTES else line
+    line = (
+        line[: history.MAX_HISTORY_BYTES // 2] + '"}'
+        if len(line) > history.MAX_HISTORY_BYTES
+        else line
+    )
     [change] = read(written(tmp_path, line))
     assert change.reason.startswith("\\x1b[31m\\n")
     assert len(change.reason) < 2 * history.MAX_TEXT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.protocol.reports import Connection
-from tfdeploy.agent.protocol.reports import Load as HostLoad
 from tfdeploy.experiments.speed.load import Load, of_run, typical
+from tfdeploy.shared.protocol.reports import Connection
+from tfdeploy.shared.protocol.reports import Load as HostLoad
 
 
 def sample(at, *connections, busy_s=0.0, **cpu_s):

@@ -7,14 +7,14 @@ import time
 
 from support.builders import eventually
 
-from tfdeploy.agent.protocol.preflight import FreePorts, Ports
-from tfdeploy.agent.protocol.reports import Follow, StateChange
-from tfdeploy.agent.records import TaskReport
 from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
 from tfdeploy.hosts.streams import following as following_module
 from tfdeploy.hosts.streams.event_queue import EVENT_BYTES, MAX_WAITING_BYTES
 from tfdeploy.hosts.streams.following import Following
 from tfdeploy.hosts.streams.subscriptions import RunEvents
+from tfdeploy.shared.protocol.preflight import FreePorts, Ports
+from tfdeploy.shared.protocol.reports import Follow, StateChange
+from tfdeploy.shared.records import TaskReport
 
 
 class Stream:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfdeploy.agent.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
-from tfdeploy.agent.protocol.watching import Watch
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts.streams.subscriptions import HostSamples, RunEvents
+from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
+from tfdeploy.shared.protocol.watching import Watch
 from unit.live.samples import sample, task_use
 from unit.output.samples import make_report
 

@@ -12,8 +12,7 @@ import socket
 import sys
 import threading
 
-from ... import TYPE_CHECKING, parallel
-from .. import filesystem
+from ....shared import TYPE_CHECKING, filesystem, parallel
 
 if TYPE_CHECKING:
     from typing import Iterable, List, Optional, Sequence, Set, Tuple

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import socket
 
-from ... import TYPE_CHECKING, paths
-from .. import filesystem
+from ....shared import TYPE_CHECKING, filesystem
+from ... import paths
 
 if TYPE_CHECKING:
     from typing import List, Optional, Tuple

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 
-from ... import TYPE_CHECKING
-from ...records import LogProgress
+from ....shared import TYPE_CHECKING
+from ....shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
+from ....shared.records import LogProgress
 from ..progress import read_end
 
 if TYPE_CHECKING:
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 1 << 16
 WAITING_LINES = 100  # TensorFlow repeats the lines for all tasks that it waits for every 10 s
-ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-EPOCH = re.compile(r"^Epoch (\d{1,9})/(\d{1,9})\s*$")
-BATCH = re.compile(r"^\s*(\d{1,9})/(?:(\d{1,9}) [━╸ \[-]|Unknown )")
-# Not TensorFlow's own "Step 92257989966918359 cancelled": it numbers the calls of a session, too.
-STEP = re.compile(r"\b(?:global_?)?step[ =:]{1,3}(\d{1,15})\b(?! (?:was )?cancel)", re.I)
-LOSS = re.compile(r"(?<![\w/])loss[ =:]{1,3}([-+]?\d[\d.]*(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])", re.I)
 # Source: tensorflow/core/distributed_runtime/master.cc, RemoteWorkerCreate.
 WAITING = re.compile(
     r"CreateSession still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)"

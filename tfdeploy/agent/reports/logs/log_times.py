@@ -13,8 +13,7 @@ import math
 import os
 import time
 
-from ... import TYPE_CHECKING
-from ...machine import filesystem
+from ....shared import TYPE_CHECKING, filesystem
 
 if TYPE_CHECKING:
     from typing import List, Optional, Tuple

@@ -13,7 +13,8 @@ from collections import deque
 from contextlib import contextmanager
 from itertools import chain
 
-from ... import TYPE_CHECKING, paths
+from ....shared import TYPE_CHECKING
+from ... import paths
 from ...refusal import Refusal
 from ..follow import Follower, follow_to_end
 from . import log_times
@@ -22,7 +23,7 @@ from .tail import LINES_LOST, Tail, cursor_at_line
 if TYPE_CHECKING:
     from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
-    from ...protocol.reports import RunEvent
+    from ....shared.protocol.reports import RunEvent
 
 PATTERN_CPU_S = 2.0  # for a chunk of a log, which takes a few milliseconds
 MAX_PATTERN_CHARS = 1000

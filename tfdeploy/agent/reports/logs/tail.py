@@ -13,7 +13,7 @@ import sys
 import time
 import zlib
 
-from ... import TYPE_CHECKING
+from ....shared import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Iterator, List, Optional

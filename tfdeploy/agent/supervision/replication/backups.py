@@ -13,18 +13,18 @@ import os
 import sys
 import time
 
-from ... import TYPE_CHECKING, paths
-from ...machine import filesystem
-from ...outputs import given, state_file
-from ...outputs.units import SET, Walk
+from ....shared import TYPE_CHECKING, filesystem, state_file
+from ....shared.units import SET, Walk
+from ... import paths
+from ...outputs import given
 from .. import heartbeat, signing
 from . import offered_files
 
 if TYPE_CHECKING:
     from typing import Any, Dict
 
-    from ...protocol.outputs import OutputUnit
-    from ...records import Launch
+    from ....shared.protocol.outputs import OutputUnit
+    from ....shared.records import Launch
 
     Json = Dict[str, Any]
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 
-from ... import TYPE_CHECKING
-from ...machine import filesystem
-from ...outputs import delivery, state_file
-from ...outputs.units import ANY, FOLDER, SAVED_MODEL
+from ....shared import TYPE_CHECKING, filesystem, state_file
+from ....shared.units import ANY, FOLDER, SAVED_MODEL
+from ...outputs import delivery
 from . import replicas
 
 if TYPE_CHECKING:
-    from ...protocol.outputs import OutputUnit
-    from ...records import Launch
+    from ....shared.protocol.outputs import OutputUnit
+    from ....shared.records import Launch
 
 INCOMING = ".incoming-links"
 

@@ -11,17 +11,17 @@ import io
 import json
 import os
 
-from ... import TYPE_CHECKING
+from ....shared import TYPE_CHECKING
+from ....shared.protocol.message import parse
+from ....shared.protocol.outputs import OutputUnit
+from ....shared.protocol.record import to_json
 from ...outputs import delivery, integrity
-from ...protocol.message import parse
-from ...protocol.outputs import OutputUnit
-from ...protocol.record import to_json
 from .. import heartbeat
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-    from ...records import HeartbeatSettings
+    from ....shared.records import HeartbeatSettings
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 
-from ... import TYPE_CHECKING, paths
-from ...machine import filesystem
+from ....shared import TYPE_CHECKING, filesystem
+from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
+from ....shared.units import Unit, Walk
+from ... import paths
 from ...outputs import listing
-from ...outputs.units import Unit, Walk
-from ...protocol.outputs import OutputUnit, ReplicatedOutputs
 from .. import signing
 from . import evaluator_files
 from .offered_files import OfferedFiles, fetch_list, fetch_unit, is_current, paths_of
@@ -21,12 +21,10 @@ from .offered_files import OfferedFiles, fetch_list, fetch_unit, is_current, pat
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List
 
-    from ...records import Launch
+    from ....shared.records import Launch
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]
-
-TASK = "replica-outputs"
 
 
 class OutputsOffer:
@@ -58,7 +56,7 @@ def fetch(launch: Launch, offer: Json) -> None:
     A unit that changes meanwhile does not delay the others. Raises OSError; for the first unit that
     has changed, after all others have arrived, ValueError or signing.Untrusted.
     """
-    folder = paths.work(paths.task(launch.project, launch.run, TASK))
+    folder = paths.work(paths.task(launch.project, launch.run, REPLICAS))
     incoming = os.path.join(os.path.dirname(folder), ".incoming-work")
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
@@ -79,13 +77,13 @@ def fetch(launch: Launch, offer: Json) -> None:
 
 
 def replicated_outputs(project: str, run: str) -> ReplicatedOutputs:
-    """List this host's replica. The verb `hold` takes its units as those of a task called TASK."""
+    """List this host's replica. `hold` takes its units as those of a task REPLICAS."""
     return ReplicatedOutputs([unit.to_message() for unit in replica_units(Walk(), project, run)])
 
 
 def replica_units(walk: Walk, project: str, run: str) -> Iterator[Unit]:
     """Yield the units of this host's replica."""
-    return walk.units(paths.work(paths.task(project, run, TASK)), "")
+    return walk.units(paths.work(paths.task(project, run, REPLICAS)), "")
 
 
 def _newest(units: Units, limit_bytes: int) -> Units:

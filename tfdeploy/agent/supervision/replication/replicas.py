@@ -12,15 +12,15 @@ import os
 import threading
 import time
 
-from ... import TYPE_CHECKING, paths, records
-from ...machine import filesystem
-from ...outputs import checkpoints, state_file
+from ....shared import TYPE_CHECKING, filesystem, records, state_file
+from ... import paths
+from ...outputs import checkpoints
 from .. import heartbeat, signing
 
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
-    from ...records import Launch
+    from ....shared.records import Launch
     from ..heartbeat import HeartbeatClient, HeartbeatServer
     from . import backups, output_replicas
 

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
-from tfdeploy.commands.following.tensorboard.server import (
-    TensorBoard,
-    require_free,
-    require_tensorboard,
-)
+from tfdeploy.commands.following.tensorboard.server import TensorBoard, require_free
 from tfdeploy.errors import RunError, raise_all
 
 if TYPE_CHECKING:
@@ -38,7 +34,6 @@ class EventBoard:
         *,
         offline: bool,
     ) -> None:
-        require_tensorboard()
         if port is not None:
             require_free(port)
         self.fetchers = [EventFetcher(run, watcher, reload, offline=offline) for run in runs]

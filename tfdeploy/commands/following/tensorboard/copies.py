@@ -11,9 +11,9 @@ import zlib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.outputs import event_records
-from tfdeploy.agent.outputs.event_files import EVENTS
 from tfdeploy.errors import AgentError, RunError, TransferFailed
+from tfdeploy.shared import event_records
+from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.transfer.fetch import is_safe_path
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from tfdeploy.agent.protocol.events import EventPiece
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.events import EventPiece
 
 FOLDER = "tensorboard"
 MAX_PIECE = event_records.MAX_RECORD + event_records.BLOCK

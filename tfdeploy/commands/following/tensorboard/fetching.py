@@ -9,7 +9,6 @@ from bisect import insort
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from tfdeploy.agent.protocol.events import EventBatch, UnreadableEvents
 from tfdeploy.commands.following.tensorboard.copies import EventCopies, OddName
 from tfdeploy.commands.watch import started_again
 from tfdeploy.errors import (
@@ -22,13 +21,14 @@ from tfdeploy.errors import (
 )
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.shared.protocol.events import EventBatch, UnreadableEvents
 from tfdeploy.transfer.run_folder import disk_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.agent.protocol.events import EventPiece
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.events import EventPiece
 
 LOCK = ".tensorboard"
 LOCK_RETRY_S = 2.0

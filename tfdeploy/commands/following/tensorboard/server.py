@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy.environments import installation
 from tfdeploy.errors import RunError
 from tfdeploy.transport.ssh import foreground
 
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
 
 PROCESS = "tfdeploy.commands.following.tensorboard.process"
 END_S = 5.0
-
-
-def require_tensorboard() -> None:
-    """Raise RunError with the command that installs TensorBoard, if it is missing."""
-    spec = importlib.util.find_spec("tensorboard")
-    if spec is None or spec.origin is None:  # a folder of that name
-        install = installation.command_to_add("tensorboard")
-        raise RunError("TensorBoard is not installed beside tfdeploy", install)
 
 
 def require_free(port: int) -> None:

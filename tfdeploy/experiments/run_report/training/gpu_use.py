@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.agent.reports.gpu_history import MAX_BYTES
+from tfdeploy.shared.records import MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def read(file: Path, begin: float, end: float) -> tuple[GpuSample, ...]:
     if not file.is_file() or file.is_symlink():
         return ()
     with file.open("rb") as content:
-        lines = content.read(MAX_BYTES).splitlines()
+        lines = content.read(MAX_HISTORY_BYTES).splitlines()
     samples = [sample for line in lines for sample in parse(line)]
     first, last = begin - CLOCK_SLACK_S, end + CLOCK_SLACK_S
     return tuple(sorted((s for s in samples if first <= s.at <= last), key=lambda s: s.at))

@@ -11,8 +11,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.agent.reports.logs.log_progress import BATCH, EPOCH, ESCAPE, LOSS, STEP
 from tfdeploy.experiments.scalars import Point
+from tfdeploy.shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

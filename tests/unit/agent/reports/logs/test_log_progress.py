@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from tfdeploy.agent.records import LogProgress
 from tfdeploy.agent.reports.logs import log_progress
+from tfdeploy.shared.records import LogProgress
 
 # As Keras 3 writes it into a pipe.
 BAR = (

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from tfdeploy.agent.protocol.reports import LogLines
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.reports.logs import selected_lines
 from tfdeploy.agent.reports.logs.log_times import LogTimes
 from tfdeploy.agent.reports.logs.selected_lines import select
 from tfdeploy.agent.reports.logs.tail import CHUNK, LINES_LOST
+from tfdeploy.shared.protocol.reports import LogLines
 
 
 def events(grep="", lines=None, since_s=None, since_at=None, cursors=None):

@@ -11,12 +11,13 @@ import pytest
 from support.builders import heartbeat_server, make_heartbeat_settings, make_launch
 from support.chief import save
 
-from tfdeploy.agent import paths, records
-from tfdeploy.agent.outputs import listing, state_file
-from tfdeploy.agent.records import PROCESS, Outputs
+from tfdeploy.agent import paths
+from tfdeploy.agent.outputs import listing
 from tfdeploy.agent.supervision import membership
 from tfdeploy.agent.supervision.replication import backups
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
+from tfdeploy.shared import records, state_file
+from tfdeploy.shared.records import PROCESS, Outputs
 
 TASKS = ["worker:0", "worker:1"]
 

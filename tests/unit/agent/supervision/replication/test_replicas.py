@@ -14,14 +14,15 @@ import pytest
 from support.builders import eventually, heartbeat_server, make_heartbeat_settings, make_launch
 from support.chief import save, seen_by_programs
 
-from tfdeploy.agent import paths, records
-from tfdeploy.agent.machine import filesystem
-from tfdeploy.agent.outputs import listing, state_file
-from tfdeploy.agent.protocol.record import replace
-from tfdeploy.agent.records import Outputs
+from tfdeploy.agent import paths
+from tfdeploy.agent.outputs import listing
 from tfdeploy.agent.supervision import signing
 from tfdeploy.agent.supervision.replication import output_replicas, replicas
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
+from tfdeploy.shared import filesystem, records, state_file
+from tfdeploy.shared.protocol.outputs import REPLICAS
+from tfdeploy.shared.protocol.record import replace
+from tfdeploy.shared.records import Outputs
 from unit.agent.outputs.test_listing import keras, write
 
 
@@ -95,7 +96,7 @@ def offering_chief_with_outputs(root, copied_from=""):
     offer = CheckpointOffer(chief_launch, chief)
     with heartbeat_server(offer.read, replicas=["ps:0"]) as (server, settings):
         launch = make_launch(job="ps", heartbeat=settings)
-        replica = Path(paths.work(paths.task("p", "r", output_replicas.TASK)))
+        replica = Path(paths.work(paths.task("p", "r", REPLICAS)))
         work = Path(paths.work(chief))
         yield SimpleNamespace(work=work, replica=replica, server=server, launch=launch, offer=offer)
 

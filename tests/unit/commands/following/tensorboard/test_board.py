@@ -1,10 +1,7 @@
-"""TensorBoard is found or asked for, its port is free, and its runs have names."""
+"""The runs in TensorBoard have names, and their fetchers end together."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -14,31 +11,8 @@ from support.builders import make_run
 from tfdeploy.commands.following.tensorboard import board as module
 from tfdeploy.commands.following.tensorboard.board import EventBoard, run_labels
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
-from tfdeploy.commands.following.tensorboard.server import require_tensorboard
-from tfdeploy.errors import RunError
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
-
-
-def folder_spec(name):
-    """Return what Python finds for a folder of this name without __init__.py."""
-    return importlib.machinery.ModuleSpec(name, None, is_package=True)
-
-
-@pytest.mark.parametrize("find_spec", [lambda name: None, folder_spec])
-def test_a_missing_tensorboard_is_one_command_away(monkeypatch, find_spec):
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-    monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
-    with pytest.raises(RunError) as missing:
-        require_tensorboard()
-    assert str(missing.value) == (
-        "TensorBoard is not installed beside tfdeploy\n"
-        "  '/opt/my tools/bin/python' -m pip install 'tfdeploy[tensorboard]'"
-    )
-
-
-def test_an_installed_tensorboard_is_accepted():
-    require_tensorboard()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +44,6 @@ def test_every_fetcher_is_asked_to_end_before_one_is_waited_for(tmp_path, monkey
         def end(self):
             done.append("ended")
 
-    monkeypatch.setattr(module, "require_tensorboard", lambda: None)
     monkeypatch.setattr(module, "EventFetcher", Fetcher)
     monkeypatch.setattr(module, "TensorBoard", lambda folders, port: nullcontext())
     monkeypatch.setattr(module, "delay_signals", nullcontext)

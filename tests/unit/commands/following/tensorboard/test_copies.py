@@ -12,10 +12,10 @@ import pytest
 from support.builders import make_run
 from support.events import NAME, record, scalar, version
 
-from tfdeploy.agent.protocol.events import EventPiece
 from tfdeploy.commands.following.tensorboard import copies as module
 from tfdeploy.commands.following.tensorboard.copies import EventCopies, OddName
 from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.shared.protocol.events import EventPiece
 
 HOSTS = "[hosts.a]\nworkers = 2\n[hosts.b]\nevaluator = true"
 STEP = scalar(1, 0.5)

@@ -11,10 +11,10 @@ from support.builders import eventually, make_run
 from support.events import NAME, version
 
 from tfdeploy import run as runs
-from tfdeploy.agent.protocol.events import EventBatch, EventPiece, UnreadableEvents
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, Cancelled, TransferFailed, Unreachable
+from tfdeploy.shared.protocol.events import EventBatch, EventPiece, UnreadableEvents
 
 ENDED = EventBatch([], [], True, True)
 

@@ -1,0 +1,38 @@
+"""A file is replaced at once or not at all, and a full disk is recognized."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from tfdeploy.shared import filesystem
+
+
+def test_replace_file_replaces_a_file_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "state"
+    path.write_text("old")
+    filesystem.replace_file(os.fspath(path), b"new")
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_beside_it(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    path = tmp_path / "state"
+    path.write_text("old")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(PermissionError):
+        filesystem.replace_file(os.fspath(path), b"new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_full_disk_is_recognized_by_its_error_and_by_its_message():
+    for code, message in zip((errno.ENOSPC, errno.EDQUOT), filesystem.NO_SPACE, strict=True):
+        assert filesystem.is_disk_full(OSError(code, message))
+        assert os.strerror(code) == message
+    assert not filesystem.is_disk_full(OSError(errno.EACCES, "Permission denied"))

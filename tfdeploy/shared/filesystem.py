@@ -1,0 +1,142 @@
+"""Read, open, replace, move, link or copy a file, append to one that stays small; remove a folder;
+recognize a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from . import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Callable, List
+
+    Shorten = Callable[[List[bytes]], List[bytes]]
+
+PRIVATE = 0o600
+CHUNK = 1 << 16
+# What programs print if the disk is full: strerror of ENOSPC and EDQUOT.
+NO_SPACE = ("No space left on device", "Disk quota exceeded")
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of a file. Raises OSError.
+
+    A file of /proc costs half as much to read as through a file object, and there are thousands.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts: List[bytes] = []
+        while True:
+            part = os.read(descriptor, CHUNK)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") -> None:
+    """Write a file beside `path` and rename it: a reader sees the old content or the new one.
+
+    `mode` is that of open(2), limited by the umask; `fresh` is the file's path until it is renamed
+    (default: a hidden one). Raises OSError; the old content is unchanged then.
+    """
+    folder, name = os.path.split(path)
+    fresh = fresh or os.path.join(folder, ".tfdeploy-{}.{}.new".format(name, os.getpid()))
+    try:
+        with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content)
+        os.replace(fresh, path)
+    except OSError:
+        _remove(fresh)
+        raise
+
+
+def append_line(path: str, line: bytes, max_bytes: int, shorten: Shorten) -> bool:
+    """Append a line, which ends with a newline; only this user can read the file.
+
+    If the file would exceed `max_bytes`, first keep only what `shorten` returns of its lines, about
+    half of them. Return whether it was asked. Raises OSError; then nothing was appended.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, PRIVATE)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size + len(line) > max_bytes:
+            lines = os.pread(descriptor, size, 0)[-max_bytes:].splitlines(keepends=True)
+            whole = [each for each in lines if each.endswith(b"\n")]
+            replace_file(path, b"".join([*shorten(whole), line]), PRIVATE)
+            return True
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a line that a crash cut off
+            line = b"\n" + line
+        if os.write(descriptor, line) < len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, "no space for the whole line")
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> int:
+    """Open a regular file to read it; return its descriptor. Raises OSError, also if it is none."""
+    # Do not block on a fifo that no process writes to.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(path)
+
+
+def move_file(source: str, target: str) -> None:
+    """Move a file, also to another file system: at `target` it is whole at once. Raises OSError."""
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        import shutil  # as in remove_folder
+
+        fresh = temporary_name(target)
+        shutil.copy2(source, fresh)
+        os.replace(fresh, target)
+        os.remove(source)
+
+
+def temporary_name(path: str) -> str:
+    """Return the name of a file until it is renamed to `path`, as TensorFlow names its own. Source:
+    tensorflow/python/lib/io/file_io.py, atomic_write_string_to_file."""
+    return "{}.tmp{}".format(path, os.urandom(16).hex())
+
+
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """Link a regular file, or copy it if the file system has no hard links. Raises OSError."""
+    if not os.path.isfile(source) or os.path.islink(source):
+        raise FileNotFoundError(source)
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without hard links
+        import shutil  # as in remove_folder
+
+        shutil.copy2(source, target)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with its content; ignore errors."""
+    import shutil  # costs 2 ms, and neither `follow` nor most supervisors need it
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.remove(path)
+    except OSError:
+        pass

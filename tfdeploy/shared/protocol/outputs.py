@@ -1,0 +1,322 @@
+"""What a task wrote: checkpoints, event files and other outputs."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from .message import LONG_LIST, Done, Message, Request
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
+
+
+class HashedFile(Message):
+    """A file below a folder that holds it; `sha256` is of its content, in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class BadCheckpoint(Message):
+    name: str
+    error: str
+
+
+class Checkpoint(Message):
+    """A complete set; `verified` says that every tensor of it was read."""
+
+    name: str
+    step: Optional[int]
+    verified: bool
+    files: List[HashedFile]
+
+
+class CheckpointCopy(Checkpoint):
+    """A complete set that is held in `folder`."""
+
+    folder: str
+
+
+class PinAnswer(Message):
+    """What `Pin` reports, in this order."""
+
+
+class Linked(PinAnswer):
+    """The checkpoints that are held in the folder `linked`, the newest first, before they are read:
+    without hashes. They can be fetched from now on; `Pinned` says whether they are good."""
+
+    linked: str
+    checkpoints: List[Checkpoint]
+
+
+class Pinned(PinAnswer):
+    """The newest checkpoint first; paths are relative to the folder `pin`. `there` are a few names
+    from `checkpoint_dir`, None if it does not exist. `mtimes_ns`, the mtime of each file, is None
+    from an agent that does not report them."""
+
+    checkpoint_dir: str
+    pin: str
+    checkpoints: List[Checkpoint]
+    bad: List[BadCheckpoint]
+    there: Optional[List[str]] = None
+    mtimes_ns: Optional[Dict[str, int]] = None
+
+
+class Pin(Request[PinAnswer]):
+    """Hold the newest good checkpoint of a task (or `every` one) until `Unpin`, or until the agent
+    exits."""
+
+    VERB = "pin"
+    READS_RUN = True
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    every: bool
+
+
+class Unpin(Request[Done]):
+    """Release what `Pin` holds."""
+
+    VERB = "unpin"
+    project: str
+    run: str
+    task: str
+
+
+class EventFiles(Message):
+    """Paths of TensorBoard's event files, relative to the folder that is their key."""
+
+    folders: Dict[str, List[str]]
+
+
+class ListEvents(Request[EventFiles]):
+    """List a task's event files."""
+
+    VERB = "events"
+    READS_RUN = True
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+
+
+class OutputUnit(Message):
+    """Files that are only of use together. Each file: path, size in bytes, mtime in ns. Paths are
+    relative to the task's directory, or absolute."""
+
+    path: str
+    kind: str
+    size: int
+    mtime_ns: int
+    files: List[Tuple[str, int, int]]
+
+
+class Total(Message):
+    files: int
+    size: int
+
+
+class SpecialFile(Message):
+    """What a task made that is neither a file nor a folder; `what` it is, in words."""
+
+    path: str
+    what: str
+
+
+class SavedPath(Message):
+    """A file or folder that a task wrote outside of its directory; `exists`: it is still there."""
+
+    path: str
+    exists: bool
+
+
+class TaskOutputs(Message):
+    """The newest unit first. `others` are files that the task's launch does not ask for;
+    `incomplete` says why there may be more files, "" if there are none; `deleted` that the task has
+    deleted its own directory. `elsewhere` is what it wrote in no folder that is fetched, newest
+    first, without the oldest `elsewhere_more`. None from an older agent: `special`, `elsewhere`."""
+
+    folder: str
+    outputs: List[OutputUnit]
+    others: Total
+    incomplete: str = ""
+    special: Optional[List[SpecialFile]] = None
+    deleted: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
+    elsewhere_more: int = 0
+
+
+class ListOutputs(Request[TaskOutputs]):
+    """List what a task wrote."""
+
+    VERB = "outputs"
+    READS_RUN = True
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+
+
+class MissingPath(Message):
+    """A path without a file to fetch; `beside` are a few names from the nearest folder that exists.
+    `link` is the file that a link leads to; `folder`: it is a folder without files of its own."""
+
+    name: str
+    beside: List[str]
+    link: str = ""
+    folder: bool = False
+
+
+class FoundFiles(Message):
+    """Each file is a unit of its own."""
+
+    found: List[OutputUnit]
+    missing: List[MissingPath]
+
+
+class FindFiles(Request[FoundFiles]):
+    """Find files and folders by paths relative to the task's directory, or absolute."""
+
+    VERB = "find"
+    READS_RUN = True
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    names: List[str]
+
+
+class UnitToHold(Message):
+    path: str
+    kind: str
+    files: List[str]
+
+
+class HeldUnit(Message):
+    path: str
+    files: List[HashedFile]
+
+
+class BadUnit(Message):
+    path: str
+    error: str
+
+
+class HeldUnits(Message):
+    """Paths in `held` are relative to the folder `pin`: an absolute path lost its first slash."""
+
+    pin: str
+    held: List[HeldUnit]
+    bad: List[BadUnit]
+
+
+HELD_OUTPUTS = "held/outputs"  # where HoldUnits holds them, in the task's folder
+
+
+class HoldUnits(Request[HeldUnits]):
+    """Copy or link units, so that they do not change while they are verified and fetched."""
+
+    VERB = "hold"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    task: str
+    units: List[UnitToHold]
+
+
+class LetGo(Request[Done]):
+    """Delete what `HoldUnits` made."""
+
+    VERB = "let_go"
+    project: str
+    run: str
+    task: str
+
+
+class Arrival(Message):
+    """An empty folder in which files may arrive."""
+
+    incoming: str
+
+
+class ExpectUnits(Request[Arrival]):
+    """Make a folder in which files for a task may arrive."""
+
+    VERB = "expect"
+    project: str
+    run: str
+    task: str
+
+
+class DeliveredUnit(Message):
+    """Each file: its path below the folder of arrival, and its SHA-256 in hex."""
+
+    path: str
+    kind: str
+    files: List[Tuple[str, str]]
+
+
+class DeliverUnits(Request[Done]):
+    """Move what has arrived to its place in the task's directory, each unit whole."""
+
+    VERB = "deliver"
+    project: str
+    run: str
+    task: str
+    units: List[DeliveredUnit]
+
+
+class ReplicatedOutputs(Message):
+    outputs: List[OutputUnit]
+
+
+# Stands for a task in requests for these copies.
+REPLICAS = "replica-outputs"
+
+
+class ListReplicas(Request[ReplicatedOutputs]):
+    """List the copies of the chief's outputs on this host."""
+
+    VERB = "replicated"
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+
+
+class ResultsAnswer(Message):
+    """What `ListResults` reports."""
+
+
+# The kinds of units that only ListResults reports.
+CHECKPOINT, EVENTS = "checkpoint", "events"
+
+
+class TaskResults(ResultsAnswer):
+    """What a task of a run has written in the run's folder; a `replica` counts as the
+    chief's. `incomplete` says why there may be more, "" if all is listed. `elsewhere` is what it
+    wrote outside of the run's folder and of those that are fetched, None from an older agent."""
+
+    run: str
+    task: str
+    is_chief: bool
+    results: List[OutputUnit]
+    special: List[SpecialFile]
+    incomplete: str
+    replica: bool = False
+    elsewhere: Optional[List[SavedPath]] = None
+
+
+class ListResults(Request[ResultsAnswer]):
+    """List everything that would be lost if these runs were deleted, task by task."""
+
+    VERB = "results"
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    runs: List[str]

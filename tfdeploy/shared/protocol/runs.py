@@ -1,0 +1,291 @@
+"""Runs on a host: start, stop, find and delete them, and hand their checkpoints to a new chief."""
+
+from __future__ import annotations
+
+from .. import TYPE_CHECKING
+from ..records import Launch
+from .message import LONG_LIST, Done, Message, Request
+from .outputs import Arrival, CheckpointCopy
+from .reports import RunEvent
+from .shared_parts import SharedParts
+
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional
+
+
+class RunRecord(Message):
+    """The controller's record of a run: how often it was started, the texts of its run.json and
+    hosts.toml, and the name of its last launch."""
+
+    starts: int
+    run: str
+    hosts: str
+    launched: str = ""
+
+
+class Start(Request[RunEvent]):
+    """Start all of these tasks, or none; then report what happens to them, as Follow does without
+    logs. A second arrival of the same request, known by its record, starts nothing more: it is
+    answered as the first one. Launches may leave out what is `shared`."""
+
+    VERB = "start"
+    REPEATABLE = True
+    launches: List[Launch]
+    record: Optional[RunRecord] = None
+    shared: Optional[SharedParts] = None
+
+
+class TaskEntrance(Message):
+    """How to run a command as a task: the words of a command line, to which one word is added, and
+    the directory in which it runs."""
+
+    words: List[str]
+    directory: str
+
+
+class Enter(Request[TaskEntrance]):
+    """Ask how to run a command in a task's directory with its environment."""
+
+    VERB = "enter"
+    READS_RUN = True
+    REPEATABLE = True
+    project: str
+    run: str
+    task: str
+
+
+class SavedCheckpoint(Message):
+    """The chief's newest checkpoint."""
+
+    name: str
+    age_s: float
+
+
+class StoppedTask(Message):
+    """`survivors` are processes that could not be ended. `left` says that the supervisor has
+    exited, too (an older agent does not say it)."""
+
+    task: str
+    state: str
+    survivors: List[int]
+    saved: Optional[SavedCheckpoint] = None
+    left: bool = False
+
+
+class Stopped(Message):
+    tasks: List[StoppedTask]
+
+
+class Stop(Request[Stopped]):
+    """End tasks and verify that their processes are gone. With `launched`, only those of that
+    launch; with `others`, also all other tasks of the run that run on the host, which a newer or
+    an older plan has. With `tells`, the chief's supervisor stays to inform the others that the
+    run ends; with `silent` it then notifies nobody. It exits when all others have reported their
+    ends: the answer waits up to `linger_s` seconds for that."""
+
+    VERB = "stop"
+    REPEATABLE = True
+    project: str
+    run: str
+    tasks: List[str]
+    launched: str = ""
+    tells: bool = False
+    silent: bool = False
+    linger_s: float = 0.0
+    others: bool = False
+
+
+class KnownRun(Message):
+    """A run that has a record on the host; equal records have equal digests. `live`: one of its
+    supervisors runs here, or is about to."""
+
+    id: str
+    starts: int
+    digest: str
+    live: bool = False
+
+
+class KnownRuns(Message):
+    runs: List[KnownRun]
+
+
+class ListRecords(Request[KnownRuns]):
+    """List the newest runs that have a record on the host."""
+
+    VERB = "recorded"
+    REPEATABLE = True
+    project: str
+
+
+class RecordTexts(Message):
+    """The texts of a run's run.json and hosts.toml."""
+
+    run: str
+    hosts: str
+
+    @property
+    def digest(self) -> str:
+        """A hash that is equal for equal records."""
+        import hashlib  # loads OpenSSL, which costs 2 ms
+
+        return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
+
+
+class ReadRecord(Request[RecordTexts]):
+    """Read a run's record."""
+
+    VERB = "record"
+    REPEATABLE = True
+    project: str
+    run: str
+
+
+class HeldRun(Message):
+    """A run's part on this host. `chief` is the run's, on whatever host; `live`: one of its
+    supervisors runs here, or is about to; `tasks` maps each task of the last launch on this host to
+    its state, `launch` names that launch, and `age_s` is the time since then; `data` are the
+    releases of data sets that its tasks use, `environments` their Python environments.
+    `chief_end` is the state in which the chief ended, as tasks here learned it; "" if none did.
+    """
+
+    run: str
+    release: str
+    chief: str
+    live: bool
+    tasks: Dict[str, str]
+    age_s: float
+    bytes: int
+    data: List[str]
+    environments: List[str]
+    launch: str = ""
+    chief_end: str = ""
+
+
+class HeldRelease(Message):
+    """A release on this host; `age_s` is the time since it was pushed."""
+
+    release: str
+    age_s: float
+    bytes: int
+
+
+class HeldEnvironment(Message):
+    """A Python environment on this host; `age_s` is the time since it was built. Files that it
+    shares with the cache of installers count half. `wheels` is the release that it was built from,
+    "" if an index had its packages."""
+
+    environment: str
+    age_s: float
+    bytes: int
+    wheels: str = ""
+
+
+class DiskUse(Message):
+    """`left_bytes` is what broken deletions left of runs, `store_left_bytes` what they, pushes and
+    builds left of all that hosts can share; `free_bytes` what this user may still write."""
+
+    runs: List[HeldRun]
+    releases: List[HeldRelease]
+    left_bytes: int
+    store_left_bytes: int
+    free_bytes: int
+    total_bytes: int
+    environments: List[HeldEnvironment]
+
+
+class MeasureDisk(Request[DiskUse]):
+    """Measure what a project stores on a host."""
+
+    VERB = "disk"
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+
+
+class Weight(Message):
+    """Bytes that a deletion would free."""
+
+    bytes: int
+
+
+class Weigh(Request[Weight]):
+    """Ask how many bytes `Remove` would free."""
+
+    VERB = "weigh"
+    project: str
+    runs: List[str]
+    releases: List[str]
+    environments: List[str]
+
+
+class Kept(Message):
+    """A run, release or environment that was not deleted."""
+
+    name: str
+    why: str
+
+
+class Removed(Message):
+    removed_bytes: int
+    kept: List[Kept]
+
+
+class Remove(Request[Removed]):
+    """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
+    in words for users."""
+
+    VERB = "remove"
+    project: str
+    runs: List[str]
+    releases: List[str]
+    environments: List[str]
+    by: str = ""
+
+
+class CheckpointCopies(Message):
+    copies: List[CheckpointCopy]
+
+
+class FindNewest(Request[CheckpointCopies]):
+    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
+    one, and hold it until `LetGoOfCopies`."""
+
+    VERB = "newest"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class LetGoOfCopies(Request[Done]):
+    """Delete what `FindNewest` holds."""
+
+    VERB = "unhold"
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class ReceiveCheckpoint(Request[Arrival]):
+    """Make a folder in which a checkpoint for `task` may arrive."""
+
+    VERB = "receive"
+    project: str
+    run: str
+    task: str
+    checkpoint_dir: str
+
+
+class AdoptCheckpoint(Request[Done]):
+    """Make what has arrived the newest checkpoint of `task`; `source` is a folder of this host that
+    holds it ("": it arrived from elsewhere)."""
+
+    VERB = "adopt"
+    project: str
+    run: str
+    task: str
+    checkpoint_dir: str
+    name: str
+    source: str

@@ -1,0 +1,345 @@
+"""The records that the controller and the agent exchange, and that are stored on disk as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from . import TYPE_CHECKING, filesystem
+from .protocol.record import Record, field, field_types, replace
+from .protocol.record import to_json as plain
+
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Type, TypeVar, Union
+
+    R = TypeVar("R")
+
+STARTING = "STARTING"
+RUNNING = "RUNNING"
+READY = "READY"
+BACKOFF = "BACKOFF"
+SUCCEEDED = "SUCCEEDED"
+FAILED = "FAILED"
+STOPPED = "STOPPED"
+LOST = "LOST"
+UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
+SERVER, PORT, PROCESS = "server", "port", "process"
+GUARDED, STRICT, OPEN = "guarded", "strict", "open"
+# Stands for the task's directory, which only its host knows, in argv, env and files. No other text
+# can have this character.
+TASK_DIRECTORY = "\0"
+ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
+# The last exception of a process that lost a peer. Such tasks continue if all are restarted.
+PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
+
+
+# Of the files beside a task that record its states, about a thousand, and its GPUs' use: 17 hours
+# of one GPU at full resolution, 5 hours of eight.
+MAX_HISTORY_BYTES = 1 << 17
+
+# Files are padded to whole blocks: on a full disk only blocks that a file has can be written.
+BLOCK = 4096
+
+
+class Policy(Record):
+    """When a task is restarted: [restart] in hosts.toml.
+
+    A task is restarted at most `attempts` times within `window_s`, after `delay_s` and then after
+    twice the delay before, up to `max_delay_s`; the first time at once if it ran for as long as
+    `max_delay_s`. `exits` are the exit codes after which it is
+    restarted; signals are names such as "SIGKILL", or "signals" for all of them. A task is also
+    restarted if it is FROZEN for `frozen_timeout_s`, or has made no progress for `stall_timeout_s`
+    (None: this is not checked).
+    """
+
+    attempts: int
+    window_s: float
+    delay_s: float
+    max_delay_s: float
+    exits: List[Union[int, str]]
+    frozen_timeout_s: float
+    stall_timeout_s: Optional[float]
+
+
+class HeartbeatSettings(Record):
+    """How the supervisors of a run exchange heartbeats: the chief's serves them at address:port.
+
+    `secret` signs the messages of `task`, the task that has these settings; messages that are not
+    signed are neither answered nor believed. The chief's is the run's own, from which it finds
+    those of the other tasks, so that no other task can speak for them. `launch_name` names this
+    launch of the run. `tasks` are all tasks of the run, `needed` those that the chief can't run
+    without, `replicas` those whose supervisors keep copies of its checkpoints. A supervisor that
+    gets no heartbeat for `orphan_timeout_s` stops its task.
+    """
+
+    address: str
+    port: int
+    secret: str
+    chief: str
+    tasks: List[str]
+    needed: List[str]
+    replicas: List[str]
+    orphan_timeout_s: float
+    task: str = ""
+    launch_name: str = ""
+
+    def secret_of(self, task: str) -> str:
+        """Return a task's secret; these settings must be the chief's."""
+        import hmac  # loads OpenSSL, and few calls need it
+
+        if task == self.chief:
+            return self.secret
+        return hmac.new(self.secret.encode(), task.encode(), "sha256").hexdigest()
+
+    def of(self, task: str) -> HeartbeatSettings:
+        """Return the settings of a task; these must be the chief's."""
+        return replace(self, task=task, secret=self.secret_of(task))
+
+
+class Outputs(Record):
+    """Which files of a task the controller collects.
+
+    `patterns` are [includes, regular expression] pairs for paths relative to the task's directory;
+    the last one that matches decides. `folders` are absolute paths. The newest `copied_bytes` of
+    the chief's files are copied to the hosts that keep replicas: all of them, or, if only an
+    evaluator reads them, those in the chief's folder `copied_from`.
+    """
+
+    patterns: List[List[Any]] = field(default_factory=list)
+    folders: List[str] = field(default_factory=list)
+    copied_bytes: int = 0
+    copied_from: str = ""
+
+
+class Notify(Record):
+    """What the chief's supervisor does at the end of the run: [notify] in hosts.toml.
+
+    `on_end` is for every end, `on_failure` for failures: a command that gets the run's summary on
+    its standard input, or a URL as the only word; none if empty. The summary needs `hosts`, the
+    host of each task, `flags`, the options that name the run on tfdeploy's command line, and the
+    user's `name` for the run, if any.
+    """
+
+    on_end: List[str] = field(default_factory=list)
+    on_failure: List[str] = field(default_factory=list)
+    hosts: Dict[str, str] = field(default_factory=dict)
+    flags: str = ""
+    name: str = ""
+
+    def targets(self, result: str) -> Dict[str, List[str]]:
+        """Return, by key, what gets the summary of a run that ended with `result`."""
+        both = {"on_end": self.on_end, "on_failure": self.on_failure if result == "failed" else []}
+        return {key: target for key, target in both.items() if target}
+
+
+def is_url(target: List[str]) -> bool:
+    """Return whether a target of [notify] is a URL, not a command."""
+    return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
+
+
+class Launch(Record):
+    """Everything that a host needs to start one task.
+
+    - `port` is None for a task that opens none.
+    - `checkpoint_dir` is absolute, or relative to the task's work directory.
+    - `no_proxy` lists the addresses that must not be reached through a proxy.
+    - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
+      `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
+      chief's end the task's own).
+    - `log_limit_bytes` is how much of the task's log is kept.
+    - `data`, `files` and `links` map places in the task's directory to the release of a data set,
+      to a file's text, and to a path relative to the place.
+    - `outputs` are collected by the controller.
+    - `notify` says who learns of the end of the run; only the chief has it.
+    - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
+      or its PROCESS runs.
+    - `secrets` are variables as `env` has them, but they are never shown.
+    - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
+      python.
+    - `age_s` is how long ago the run was first started, 0 for its first start.
+    - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
+      own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
+      it opens a port that the guard does not cover.
+    """
+
+    project: str
+    run: str
+    job: str
+    index: int
+    release: str
+    argv: List[str]
+    env: Dict[str, str]
+    port: Optional[int]
+    gpus: List[int]
+    checkpoint_dir: str
+    no_proxy: List[str]
+    ready_timeout_s: float
+    stop_grace_s: float
+    linger_s: Optional[float]
+    max_duration_s: Optional[float]
+    log_limit_bytes: int
+    policy: Policy = field(kind=Policy)
+    heartbeat: HeartbeatSettings = field(kind=HeartbeatSettings, formerly="circle")
+    data: Dict[str, str] = field(default_factory=dict)
+    files: Dict[str, str] = field(default_factory=dict)
+    links: Dict[str, str] = field(default_factory=dict)
+    ready: str = SERVER
+    name: str = ""
+    network: str = OPEN
+    secrets: Dict[str, str] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=Outputs, kind=Outputs)
+    environment: str = ""
+    notify: Notify = field(default_factory=Notify, kind=Notify)
+    age_s: float = 0.0
+
+    @property
+    def health_port(self) -> Optional[int]:
+        """Return the port to probe; None if only the process shows the task's health."""
+        return None if self.ready == PROCESS else self.port
+
+    @property
+    def leased_ports(self) -> List[int]:
+        """The task's own port, if it has one, and then for the chief that of its heartbeat."""
+        ports = [] if self.port is None else [self.port]
+        return [*ports, self.heartbeat.port] if self.is_chief else ports
+
+    @property
+    def is_chief(self) -> bool:
+        return self.task == self.heartbeat.chief
+
+    @property
+    def task(self) -> str:
+        return "{}:{}".format(self.job, self.index)
+
+    def in_directory(self, directory: str) -> Launch:
+        """Return the launch of a task whose directory is `directory`."""
+
+        def fill(texts: Dict[str, str]) -> Dict[str, str]:
+            return {name: text.replace(TASK_DIRECTORY, directory) for name, text in texts.items()}
+
+        argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
+        return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
+
+
+class TaskState(Record):
+    """What the supervisor last wrote about its task. No other process writes it while it runs.
+
+    `since` is in seconds of the host's own clock, and only compared on that host. `boot` is the id
+    of the host's boot: after the next boot, pids mean nothing. `exit` is the process's last exit
+    code, negative for a signal, None before the first. `reason` is for users; `cause` is the task
+    whose end made this one end. `planned` says that max_duration_s ended the task, `others_ended`
+    that all other tasks have reported their end to the chief. `exposed` names the ports of the task
+    that the guard does not cover, and their processes.
+    """
+
+    state: str
+    since: float
+    boot: str = ""
+    pid: Optional[int] = None
+    exit: Optional[int] = None
+    restarts: int = 0
+    reason: str = ""
+    cause: str = ""
+    planned: bool = False
+    others_ended: bool = False
+    exposed: str = ""
+
+
+class LogProgress(Record):
+    """What the end of a task's log says about its training.
+
+    `epoch` and `batch` are those of Keras, with their totals; `step` is the global step; `loss` is
+    a number as it was printed, also "nan"; `waits_for` are tasks, by their names in scripts, that
+    TensorFlow waits for. None, "" and [] mean that the log does not say.
+    """
+
+    epoch: Optional[int] = None
+    epochs: Optional[int] = None
+    batch: Optional[int] = None
+    batches: Optional[int] = None
+    step: Optional[int] = None
+    loss: str = ""
+    waits_for: List[str] = field(default_factory=list)
+
+
+class TaskReport(Record):
+    """The status of a task, as its host reports it.
+
+    `age_s` is how long it has been in its state. `health` is what its port answers now (see
+    machine/grpc_health.py), "-" if it has no port or is not running. `step` and `step_age_s` are
+    the last training step in its event files and its age; `quiet_s` is how long neither its log nor
+    its event files have changed. All three are None without such files. `log_progress` is what the
+    log says itself. `log` has the last lines of the task's log, if they were requested. `notice`
+    says which notification of the run's end has failed, "" for none. `exposed` is the state's.
+    """
+
+    task: str
+    state: str
+    age_s: float
+    pid: Optional[int]
+    exit: Optional[int]
+    restarts: int
+    reason: str
+    cause: str = ""
+    health: str = "-"
+    step: Optional[int] = None
+    step_age_s: Optional[float] = None
+    quiet_s: Optional[float] = None
+    planned: bool = False
+    log_progress: Optional[LogProgress] = None
+    log: List[str] = field(default_factory=list)
+    notice: str = ""
+    exposed: str = ""
+
+
+def to_json(record: Record) -> Dict[str, Any]:
+    data: Dict[str, Any] = plain(record)
+    return data
+
+
+def from_json(kind: Type[R], data: Dict[str, Any]) -> R:
+    """Read a record, ignoring fields that a newer version may have added. A field that an older
+    version has written under its former name is found, too."""
+    values = {}
+    for name in field_types(kind):
+        declared = getattr(kind, name, None)
+        stored = name if name in data else getattr(declared, "formerly", "")
+        if stored in data:
+            nested = getattr(declared, "kind", None)
+            values[name] = from_json(nested, data[stored]) if nested else data[stored]
+    return kind(**values)
+
+
+def write(path: str, data: Any, mode: int = 0o666) -> None:
+    """Write JSON so that a reader sees the old or the new content, never a part.
+
+    `mode` is that of open(2), limited by the umask. Raises OSError.
+    """
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    text += b" " * (-len(text) % BLOCK)
+    try:
+        filesystem.replace_file(path, text, mode)
+    except OSError as error:
+        if not filesystem.is_disk_full(error):
+            raise
+        _overwrite(path, text)
+
+
+def _overwrite(path: str, text: bytes) -> None:
+    """Write in one call the blocks that the file has already: this works on a full disk too."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+    finally:
+        os.close(descriptor)
+
+
+def load(kind: Type[R], path: str) -> R:
+    """Read a record from a file. Raises OSError, or ValueError for invalid JSON."""
+    return from_json(kind, read(path))
+
+
+def read(path: str) -> Any:
+    with open(path, encoding="utf-8", errors="surrogatepass") as file:
+        return json.load(file)
