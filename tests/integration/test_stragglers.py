@@ -50,6 +50,6 @@ def test_a_worker_that_is_cut_off_is_named_with_what_it_had_saved(tmp_path):
     done = created.tf("run")
     assert done.returncode == 0, done.stderr
     assert written(created) == ["early.csv"]
-    assert "worker:1 was still running some time after the chief's success" in done.stderr
-    assert "it had saved early.csv" in done.stderr
+    assert "worker:1 was still running some time after the chief's success" in done.stdout
+    assert "it had saved early.csv" in done.stdout
     assert created.processes() == {}

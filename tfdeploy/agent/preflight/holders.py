@@ -38,7 +38,12 @@ def _require_free(port: int, task: str) -> None:
 
 def _taken_gpus(gpus: List[int]) -> Iterator[Refusal]:
     resources = nvidia.gpu_resources() if gpus else {}
-    for resource in [resources[gpu] for gpu in gpus if gpu in resources]:
-        holder = leases.holder(resource)
+    unleased: Dict[int, str] = {}
+    for gpu in gpus:
+        holder = leases.holder(resources[gpu]) if gpu in resources else None
         if holder is not None:
-            yield leases.taken_refusal(resource, holder)
+            yield leases.taken_refusal(resources[gpu], holder)
+        elif gpu in resources:
+            unleased[gpu] = resources[gpu]
+    if unleased:
+        yield from nvidia.filled_refusals(unleased)
