@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +19,7 @@ from tfdeploy.commands.collect import collect
 from tfdeploy.commands.fetch import fetch
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.plan import plan_all
-from tfdeploy.commands.push import needs, push
+from tfdeploy.commands.push import PushWatcher, needs, push
 from tfdeploy.commands.resume import Changes, resume
 from tfdeploy.commands.run import follow_resiliently
 from tfdeploy.config import inventory
@@ -144,8 +144,13 @@ def test_the_progress_of_a_push_only_grows_and_reaches_the_total(world, tmp_path
     progress = PushProgress(
         needs(intent), lambda host: there[host].append(progress.hosts[host].there)
     )
+
+    class Watcher(PushWatcher):
+        def sending(self, needed):
+            return nullcontext((progress, progress.fail))
+
     with Fleet(intent.inventory) as fleet:
-        push(fleet, intent, progress, progress.fail)
+        push(fleet, intent, Watcher())
     for host, counts in there.items():
         assert counts == sorted(counts)
         assert counts[-1] == progress.hosts[host].total

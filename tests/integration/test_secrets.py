@@ -64,8 +64,8 @@ def test_a_secret_reaches_every_task_and_is_found_nowhere_else(by_ssh, monkeypat
 def test_a_secret_that_is_not_set_stops_a_run_before_the_push(by_ssh, monkeypatch):
     monkeypatch.delenv(NAME, raising=False)
     project = by_ssh.project(training={"secrets": [NAME, "HF_TOKEN"]})
-    for command in ("run", "start"):
-        refused = project.tf(command)
+    for words in (("run",), ("start",), ("start", "--push")):
+        refused = project.tf(*words)
         assert refused.returncode == 2
         assert refused.stderr.splitlines() == [
             f"error: training.secrets: {NAME}, HF_TOKEN not set in this command's environment",

@@ -483,7 +483,8 @@ def test_an_error_of_ssh_is_printed_without_the_messages_of_v(client):
     done = subprocess.run([REAL, "-F", client.config, "-G", "a"], capture_output=True, text=True)
     with pytest.raises(Unreachable) as error:
         client.resolve()
-    assert error.value.message == f"ssh refuses its configuration: {done.stderr.strip()}"
+    lines = "; ".join(line.strip() for line in done.stderr.splitlines())
+    assert error.value.message == f"ssh refuses its configuration: {lines}"
 
 
 def test_an_error_of_ssh_is_not_cached(client):

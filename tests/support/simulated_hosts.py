@@ -338,7 +338,7 @@ def _replacements(simulation: Simulation) -> Iterator[tuple[object, str, object]
         return StillRunning([*simulation.live_tasks(run)])
 
     numbers = itertools.count(1)
-    yield runs, "new_id", lambda: f"20260101-000000-{next(numbers):04x}"
+    yield runs, "new_id", lambda _: f"20260101-000000-{next(numbers):04x}"
     yield start_command, "secrets", SimpleNamespace(token_hex=lambda _: f"secret {next(numbers)}")
     yield fleet, "make_transport", make_transport
     yield start_command, "check_reachability", lambda *_: None

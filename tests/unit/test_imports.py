@@ -68,7 +68,7 @@ MAY_IMPORT = {
     ),
     "api": (
         *("shared", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
-        "trust",
+        *("transfer", "trust"),
     ),
     "output": (
         *("shared", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "cli": (
         *("commands", "config", "environments", "errors", "experiments", "hosts", "hosts_file"),
         *("init", "live"),
-        *("output", "run", "transfer", "trust"),
+        *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),
     "agent": ("shared",),

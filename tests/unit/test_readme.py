@@ -1,6 +1,7 @@
 """README, CONTRIBUTING and docs/ agree with the code: states, commands, files, hosts.toml."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from tfdeploy import cli
@@ -50,12 +51,13 @@ def test_the_table_of_health_lists_each_answer_of_a_port():
     assert first_column(table) - {"health"} == constants(grpc_health)
 
 
-def test_the_readme_and_the_page_of_commands_list_each_command():
+def test_the_page_of_commands_lists_each_command_and_the_readme_six_of_them():
     commands = {
         command.name or command.callback.__name__ for command in cli.app.registered_commands
     }
-    readme = re.findall(r"^    tfdeploy (\w+)", section(README, "Commands"), re.M)
-    assert sorted(readme) == sorted(commands)
+    readme = re.findall(r"^    tfdeploy (\w+)", section(README, "On your machines"), re.M)
+    assert {*readme} <= commands
+    assert len(readme) == 6
     listed = re.findall(r"^\| `(\w+)` \|", PAGES["commands.md"].partition("##")[0], re.M)
     assert sorted(listed) == sorted(commands)
 
@@ -161,6 +163,13 @@ def test_the_hosts_toml_for_this_machine_can_be_planned():
     tasks = ["ps:0", "worker:0", "worker:1", "chief:0"]
     assert [str(placement.task) for placement in result.placements] == tasks
     assert result.hosts == ("this-machine",)
+
+
+def test_each_hosts_toml_of_the_page_about_migrating_can_be_planned():
+    numbers = [[1, 2], [4], [2, 4], [6]]
+    for number in range(4):
+        counts = Counter(p.task.job for p in planned(PAGES["migrating.md"], number).placements)
+        assert [*counts.values()] == numbers[number]
 
 
 # Messages

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tfdeploy import run as records
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
 from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
@@ -15,11 +15,13 @@ from tfdeploy.config.overrides import check_run_name, check_words, override
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts_file import find_hosts_file
+from tfdeploy.run import release_id
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.commands.check import CheckResult
     from tfdeploy.commands.plan import Intent
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
     from tfdeploy.shared.records import TaskReport
+    from tfdeploy.transfer.send import OnFailed, OnProgress
 
 NOTHING: Mapping[str, str] = {}
 
@@ -77,7 +80,7 @@ def plan(
         check_run_name(name) if name else "",
         words,
         to_counts(counts),
-        records.release_id(inventory.file, release) if release else None,
+        release_id(inventory.file, release) if release else None,
     )
     overridden = override(inventory, words, [f"{key}={value}" for key, value in env.items()])
     if env:  # the program that sets them trusts them, also in the record of the run
@@ -109,11 +112,15 @@ def push(
     Return for each release to which hosts it was sent. `on_progress(host, release, arrived bytes)`
     is called from several threads. Raises as `plan` does, and the errors of all hosts.
     """
-    from tfdeploy.commands.push import push
+    from tfdeploy.commands import push as command
+
+    class Watcher(command.PushWatcher):
+        def sending(self, needed: object) -> AbstractContextManager[tuple[OnProgress, OnFailed]]:
+            return nullcontext((on_progress, lambda error: None))
 
     intent = plan(inventory)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        return push(fleet, intent, on_progress)
+        return command.push(fleet, intent, Watcher())
 
 
 def start(
@@ -136,20 +143,20 @@ def start(
     called when a task's state changes, `on_note(note)` for what may matter. Raises as `plan` does,
     and what went wrong on any host or task, after everything was stopped again.
     """
-    from tfdeploy.commands import push as pushing
-    from tfdeploy.commands import start as starting
-    from tfdeploy.commands.preflight.named_runs import namesake_warnings
-    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
+    from tfdeploy.commands import start as command
+
+    class Watcher(command.StartWatcher):
+        def on_notes(self, notes: Sequence[TfdeployError]) -> None:
+            for note in notes:
+                on_note(note)
+
+        def on_report(self, host: str, report: TaskReport) -> None:
+            on_report(host, report)
 
     intent = plan(inventory, words=words, env=env, counts=counts, name=name, release=release)
-    starting.secret_values(intent.inventory)  # a missing one is found before the push
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        for note in (*plan_warnings(intent), *namesake_warnings(fleet, intent)):
-            on_note(note)
-        if push:
-            pushing.push(fleet, intent)
-        started = starting.start(fleet, intent, on_report, on_note)
-    return Run(started.id, inventory.file)
+        started = command.start(fleet, intent, Watcher(), push_first=push)
+    return Run(started.run.id, inventory.file)
 
 
 def runs(inventory: models.Inventory) -> ProjectRuns:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
 
-from tfdeploy import run as records
+from tfdeploy import run as runs
 from tfdeploy.api.trusted import find_run, load_inventory, take_newer_record
 from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.errors import OutdatedRecord
@@ -71,14 +71,14 @@ class Run:
         return cls(find_run(hosts_file, run_id).id, hosts_file)
 
     @property
-    def record(self) -> records.Run:
+    def record(self) -> runs.Run:
         """Return what was started: the release, the plan, the inventory."""
         return find_run(self.hosts_file, self.id)
 
     @property
     def folder(self) -> Path:
         """Return the folder of the record, and of everything that is collected."""
-        return self.hosts_file.parent / records.FOLDER / self.id
+        return self.hosts_file.parent / runs.FOLDER / self.id
 
     def status(self) -> RunStatus:
         """Return the state of every task. Its `errors` are those of hosts that gave no report."""
@@ -171,7 +171,7 @@ class Run:
         """
         from tfdeploy.commands.resume import resume
 
-        def act(record: records.Run) -> ResumeResult:
+        def act(record: runs.Run) -> ResumeResult:
             changes = self._changes(record, counts, on, without)
             return resume(record, changes, on_report, cancel=cancel)
 
@@ -191,7 +191,7 @@ class Run:
         """
         from tfdeploy.commands.scale import scale
 
-        def act(record: records.Run) -> ScaleResult:
+        def act(record: runs.Run) -> ScaleResult:
             return scale(record, self._changes(record, counts, on), on_report, cancel=cancel)
 
         return self._with_newest_record(act)
@@ -220,7 +220,7 @@ class Run:
         process that survived SIGKILL."""
         from tfdeploy.commands.stop import raise_errors, stop_elsewhere, stop_reachable
 
-        def stop(fleet: Fleet, record: records.Run) -> StopResult:
+        def stop(fleet: Fleet, record: runs.Run) -> StopResult:
             stopped = stop_reachable(fleet, record)
             stopped = stop_elsewhere(record, lambda: load_inventory(self.hosts_file), stopped)
             raise_errors(record, stopped)
@@ -228,16 +228,16 @@ class Run:
 
         return self._ask(stop)
 
-    def _ask(self, act: Callable[[Fleet, records.Run], R]) -> R:
+    def _ask(self, act: Callable[[Fleet, runs.Run], R]) -> R:
         """Call `act` with the run's hosts and its newest record."""
 
-        def act_with_fleet(record: records.Run) -> R:
+        def act_with_fleet(record: runs.Run) -> R:
             with _open_fleet(record) as fleet:
                 return act(fleet, record)
 
         return self._with_newest_record(act_with_fleet)
 
-    def _with_newest_record(self, act: Callable[[records.Run], R]) -> R:
+    def _with_newest_record(self, act: Callable[[runs.Run], R]) -> R:
         """Call `act` with the run's record; once more if its hosts have a newer one."""
         try:
             return act(self.record)
@@ -247,7 +247,7 @@ class Run:
 
     def _changes(
         self,
-        record: records.Run,
+        record: runs.Run,
         counts: Mapping[str, int],
         on: Sequence[str],
         without: Sequence[str] = (),
@@ -265,13 +265,13 @@ def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
     return parse_counts([f"{key}={count}" for key, count in counts.items()], "counts")
 
 
-def _open_fleet(record: records.Run, cancel: threading.Event | None = None) -> Fleet:
+def _open_fleet(record: runs.Run, cancel: threading.Event | None = None) -> Fleet:
     return Fleet(record.inventory, version=record.agent, record=record, cancel=cancel)
 
 
 def _follow(
-    fleet: Fleet, record: records.Run, watcher: Watcher | None, resilient: bool, lines: int | None
-) -> tuple[records.Run, RunEnd]:
+    fleet: Fleet, record: runs.Run, watcher: Watcher | None, resilient: bool, lines: int | None
+) -> tuple[runs.Run, RunEnd]:
     """Return the run as it was last resumed, and how it ended."""
     from tfdeploy.commands.following.run_follow import Watcher
     from tfdeploy.commands.run import follow_resiliently, follow_to_end

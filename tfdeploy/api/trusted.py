@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy import run as records
+from tfdeploy import run as runs
 from tfdeploy.commands.preflight.named_runs import resolve_name
 from tfdeploy.config import inventory as inventories
 from tfdeploy.hosts_file import hosts_flag
@@ -24,14 +24,14 @@ def load_inventory(file: Path) -> Inventory:
     return inventory
 
 
-def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
+def find_run(hosts_file: Path, run_id: str | None) -> runs.Run:
     """Return a run from its record on the controller, or else from a copy on its hosts.
 
     Raises RunError, also if several live runs have this name, InventoryError and NotTrusted.
     """
     try:
-        found = records.load(hosts_file, run_id)
-    except records.NoRecord as missing:
+        found = runs.load(hosts_file, run_id)
+    except runs.NoRecord as missing:
         from tfdeploy.commands.following.recover_record import recover_record
 
         found = recover_record(load_inventory(hosts_file), run_id, missing).run
@@ -39,7 +39,7 @@ def find_run(hosts_file: Path, run_id: str | None) -> records.Run:
     return resolve_name(found, run_id, _refuse_untrusted_record)
 
 
-def _refuse_untrusted_record(run: records.Run) -> None:
+def _refuse_untrusted_record(run: runs.Run) -> None:
     store.refuse_untrusted(run.inventory, f"the record of run {run.id}", run.flags)
 
 

@@ -56,15 +56,15 @@ def _quietly(
 @_quietly
 def propose_runs(ctx: typer.Context) -> Iterator[str]:
     """The ids of the runs, and their names; the newest first."""
-    from tfdeploy import run
+    from tfdeploy import run as runs
     from tfdeploy.errors import TfdeployError
 
-    base = _hosts_file(ctx).absolute().parent / run.FOLDER
-    ids = run.run_ids(base)[::-1]
+    base = _hosts_file(ctx).absolute().parent / runs.FOLDER
+    ids = runs.run_ids(base)[::-1]
     yield from ids
     for run_id in ids:
         with suppress(OSError, TfdeployError):  # a truncated record must not hide the others
-            yield run.run_json(base / run_id)["name"]
+            yield runs.run_json(base / run_id)["name"]
 
 
 @_quietly
@@ -102,6 +102,6 @@ def _hosts_file(ctx: typer.Context) -> Path:
 
 
 def _run(ctx: typer.Context) -> Run:
-    from tfdeploy import run
+    from tfdeploy import run as runs
 
-    return run.load(_hosts_file(ctx), ctx.params.get("run_id"))
+    return runs.load(_hosts_file(ctx), ctx.params.get("run_id"))

@@ -110,9 +110,9 @@ def report(
 
 def _find_runs(hosts: Path, names: Sequence[str] | None, offline: bool) -> list[Run]:
     """Return each run once; with `offline` from its record on the controller only."""
-    from tfdeploy.run import load as load_record
+    from tfdeploy import run as runs
 
-    load = load_record if offline else find_run
+    load = runs.load if offline else find_run
     found = [load(hosts, name) for name in names] if names else [load(hosts, None)]
     return list({run.id: run for run in found}.values())
 

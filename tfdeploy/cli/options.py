@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 
-def _be_quiet(wanted: bool) -> None:
-    if wanted:
-        from tfdeploy.output.terminal import Terminal
-
-        Terminal.is_quiet = True
-
-
 def _find_default(ctx: typer.Context, file: Path) -> Path:
     """Return the hosts file that the user named, or else the one that is found."""
     source = ctx.get_parameter_source("hosts")
@@ -70,14 +63,7 @@ RunArgument = Annotated[
     ),
 ]
 Quiet = Annotated[
-    bool,
-    typer.Option(
-        "-q",
-        "--quiet",
-        help="Print only results, warnings and errors.",
-        callback=_be_quiet,
-        expose_value=False,
-    ),
+    bool, typer.Option("-q", "--quiet", help="Print only results, warnings and errors.")
 ]
 AcceptNew = Annotated[
     bool,
@@ -172,7 +158,7 @@ def load_intent(
     release: str | None = None,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
-    from tfdeploy import run
+    from tfdeploy import run as runs
     from tfdeploy.commands.plan import RunOptions, plan_all
     from tfdeploy.config.overrides import check_run_name, override, parse_counts
     from tfdeploy.trust import store
@@ -181,7 +167,7 @@ def load_intent(
         check_run_name(name) if name else "",
         tuple(words or ()),
         parse_counts(counts or (), "--with"),
-        run.release_id(hosts, release) if release else None,
+        runs.release_id(hosts, release) if release else None,
     )
     inventory = override(load_inventory(hosts), options.words, variables or ())
     if variables:  # typing them means to trust them, also in the record of the run
@@ -192,12 +178,12 @@ def load_intent(
 def find_run(hosts: Path, run_id: str | None) -> Run:
     """Return the run from its record on the controller, or else from a copy on its hosts. If
     several live runs have this name, ask the user at the terminal which one is meant."""
-    from tfdeploy import run
+    from tfdeploy import run as runs
     from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
 
     try:
-        found = run.load(hosts, run_id)
-    except run.NoRecord as missing:
+        found = runs.load(hosts, run_id)
+    except runs.NoRecord as missing:
         from tfdeploy.commands.following.recover_record import recover_record
         from tfdeploy.output.console import Console
 

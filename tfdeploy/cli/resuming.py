@@ -22,7 +22,6 @@ from tfdeploy.cli.options import (
     find_run,
     load_inventory,
 )
-from tfdeploy.cli.training import interruptible_start, interruptible_wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +49,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Resume a run that was lost or stopped from its newest checkpoint."""
+    from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import resume as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.byte_progress import Transfers
@@ -58,16 +58,14 @@ def resume(
 
     wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
-    console, transfers = Console(for_json=json), Transfers()
+    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
+    watcher = ShownStart(console)
 
     def try_to_resume(run: Run, changes: Changes) -> ResumeResult:
-        with interruptible_start(console), console.fetch_progress(transfers):
+        with watcher.starting(), console.fetch_progress(transfers):
             return command.resume(run, changes, console.print_report, transfers)
 
-    with interruptible_wait(console):
-        resumed = command.resume_when_free(
-            lost_run, changes, wait_s, console.wait_progress, try_to_resume
-        )
+    resumed = command.resume_when_free(lost_run, changes, wait_s, watcher.waiting, try_to_resume)
     console.print_resumed(resumed)
     if json:
         print_json(json_output.resume_document(resumed))
@@ -84,6 +82,7 @@ def scale(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Stop a live run, and continue it with other numbers of tasks from its newest checkpoint."""
+    from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output import json_output
@@ -91,8 +90,8 @@ def scale(
 
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
-    console, transfers = Console(for_json=json), Transfers()
-    with interruptible_start(console), console.fetch_progress(transfers):
+    console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
+    with ShownStart(console).starting(), console.fetch_progress(transfers):
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
     if json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -11,7 +10,6 @@ import typer
 from tfdeploy.cli.command import PREPARE, TRAIN, add_command
 from tfdeploy.cli.options import (
     HOSTS,
-    INTERRUPTED,
     AcceptNew,
     Env,
     Hosts,
@@ -34,12 +32,8 @@ from tfdeploy.cli.options import (
 from tfdeploy.cli.selecting import OnHosts  # noqa: TC001 - Typer reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher
-    from tfdeploy.commands.plan import Intent
     from tfdeploy.commands.run import FinishedRun
-    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
@@ -76,12 +70,12 @@ def plan(
 def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     """Trust the programs that hosts.toml names for the controller, and its paths outside of the
     repository."""
-    from tfdeploy import run
+    from tfdeploy import run as runs
     from tfdeploy.config import inventory
     from tfdeploy.output.console import Console
     from tfdeploy.trust import sensitive_values, store
 
-    trusted = run.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
+    trusted = runs.load(hosts, run_id).inventory if run_id else inventory.load(hosts)
     values = sensitive_values.find(trusted)
     store.remember(trusted)
     lines = [f"trusted for {trusted.file.parent}:", *(f"  {value}" for value in values)]
@@ -125,14 +119,16 @@ def push(
     quiet: Quiet = False,
 ) -> None:
     """Send the source to every host, and data sets to the hosts that read them."""
+    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.commands import push as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    intent = load_intent(hosts)
+    intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json, is_quiet=quiet))
     chosen = intent.hosts_on(on or ())
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        outcome = _push(fleet, intent, Console(for_json=json), chosen)
+        outcome = command.push(fleet, intent, watcher, chosen)
     if json:
         print_json(json_output.push_document(intent, outcome))
 
@@ -152,19 +148,20 @@ def start(
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
+    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.commands import start as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json)
-    intent = load_intent(hosts, words, env, counts, name, release)
+    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        if push:
-            _push(fleet, intent, console, intent.hosts)
-        started, warnings = _start(fleet, intent, console, wait_s)
+        started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
+    console.print_started(started.run)
     if json:
-        print_json(json_output.start_document(started, warnings))
+        print_json(json_output.start_document(started.run, started.warnings))
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -186,26 +183,26 @@ def run(
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
-    from tfdeploy.commands.start import secret_values
+    from tfdeploy.cli.watchers import ShownStart
+    from tfdeploy.commands import start as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 
     if watch and resilient:
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
-    console, cancel = Console(for_json=json), threading.Event() if watch else None
+    console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     wait_s = parse_wait(wait)
-    intent = load_intent(hosts, words, env, counts, name, release)
-    secret_values(intent.inventory)  # a missing one is found before the push
+    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        _push(fleet, intent, console, intent.hosts)
-        current_run, _ = _start(fleet, intent, console, wait_s)
+        current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+        console.print_started(current)
         if cancel and not json and _has_screen(console):
-            current_run, ended = _follow_on_screen(fleet, current_run, console, cancel)
+            current, ended = _follow_on_screen(fleet, current, console, cancel)
         else:
-            current_run, ended = _follow(fleet, current_run, console, resilient=resilient)
-        finished = _finish(fleet, current_run, ended, console)
-    _exit_with_end(console, current_run, finished, json)
+            current, ended = _follow(fleet, current, console, resilient=resilient)
+        finished = _finish(fleet, current, ended, console)
+    _exit_with_end(console, current, finished, json)
 
 
 @add_command(TRAIN, "attach", "attach 20260501-101500-3f2a")
@@ -217,85 +214,21 @@ def attach(
     quiet: Quiet = False,
 ) -> None:
     """Follow a run again; at its end stop and collect it, as `run` does."""
+    from tfdeploy.cli.watchers import shown_following
     from tfdeploy.commands.run import follow_to_end
     from tfdeploy.output.console import Console
 
-    console = Console(for_json=json)
+    console = Console(for_json=json, is_quiet=quiet)
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
             with console.fetch_progress(fleet.transfers, beside_events=True):
-                attached, ended = follow_to_end(fleet, attached, _watcher(console), OLD_LINES)
+                watcher = shown_following(console)
+                attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
         finished = _finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
-
-
-def _push(
-    fleet: Fleet, intent: Intent, console: Console, hosts: Sequence[str]
-) -> dict[str, dict[str, bool]]:
-    from tfdeploy.commands.environments import build_environments
-    from tfdeploy.commands.push import needs, send_releases
-
-    with console.push_progress(needs(intent, hosts)) as progress:
-        outcome = send_releases(fleet, intent, progress, progress.fail, hosts)
-    console.print_push_result(outcome, intent)
-    environments = {host: spec for host, spec in intent.environments.items() if host in hosts}
-    if environments:
-        with console.fetch_progress(fleet.transfers):
-            built = build_environments(fleet, environments)
-        console.print_environments(built, intent)
-    return outcome
-
-
-def _start(
-    fleet: Fleet, intent: Intent, console: Console, wait_s: float
-) -> tuple[Run, list[TfdeployError]]:
-    """Start the run; wait up to `wait_s` seconds for GPUs and ports that are in use. Return it with
-    the warnings that were printed before."""
-    from tfdeploy.commands.preflight.named_runs import namesake_warnings
-    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
-    from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
-    from tfdeploy.commands.start import start
-
-    def try_to_start() -> Run:
-        with interruptible_start(console):
-            return start(
-                fleet, intent, console.print_report, lambda note: console.print_notes([note])
-            )
-
-    warnings = [*plan_warnings(intent), *namesake_warnings(fleet, intent)]
-    console.print_notes(warnings)
-    with interruptible_wait(console):
-        current_run = start_when_free(
-            try_to_start, wait_s, console.wait_progress,
-            lambda: find_conflicts(fleet, intent.plan, intent.launches()),
-        )  # fmt: skip
-    console.print_started(current_run)
-    return current_run, warnings
-
-
-@contextmanager
-def interruptible_wait(console: Console) -> Iterator[None]:
-    """Exit at Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print_interrupted("interrupted while waiting: nothing was started")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-@contextmanager
-def interruptible_start(console: Console) -> Iterator[None]:
-    """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.print_interrupted(
-            "interrupted before all tasks were READY: those that had started were stopped"
-        )
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def _follow(
@@ -304,11 +237,12 @@ def _follow(
     """Follow the run to its end; return it as it was last resumed."""
     try:
         # Within the try: the user may type Ctrl-C while these modules are imported.
+        from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.run import follow_resiliently, follow_to_end
 
         follow = follow_resiliently if resilient else follow_to_end
         with console.fetch_progress(fleet.transfers, beside_events=True):
-            return follow(fleet, current_run, _watcher(console))
+            return follow(fleet, current_run, shown_following(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
             text = f"interrupted; run {current_run.id} may be partly stopped. Next:"
@@ -327,30 +261,16 @@ def _follow_on_screen(
 ) -> tuple[Run, RunEnd]:
     """Follow the run to its end in the view of `watch`; leaving the view is as Ctrl-C."""
     try:
+        from tfdeploy.cli.watchers import shown_following
         from tfdeploy.commands.run import follow_to_end
         from tfdeploy.live.run_view import follow_on_screen
 
         def follow(watcher: Watcher) -> tuple[Run, RunEnd]:
             return follow_to_end(fleet, current_run, watcher)
 
-        return follow_on_screen(fleet, current_run, follow, _watcher(console), cancel)
+        return follow_on_screen(fleet, current_run, follow, shown_following(console), cancel)
     except KeyboardInterrupt:
         exit_from_following(console, current_run)
-
-
-def _watcher(console: Console) -> Watcher:
-    from tfdeploy.commands.following.run_follow import Watcher
-
-    return Watcher(
-        on_report=console.print_report,
-        on_lines=console.print_followed_lines,
-        on_lost=console.print_host_lost,
-        on_back=console.print_host_back,
-        on_collected=console.print_new_results,
-        on_collect_failed=console.print_collect_failed,
-        on_interruption=console.print_resuming,
-        on_resumed=console.print_resumed,
-    )
 
 
 def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:

@@ -251,7 +251,7 @@ def collect(
     if follow and (task or on):
         raise typer.BadParameter("--follow fetches the chief's results; expected no --task or --on")
     run = find_run(hosts, named or run_id)
-    console = Console(for_json=json)
+    console = Console(for_json=json, is_quiet=quiet)
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
@@ -284,7 +284,7 @@ def fetch(
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
-    console = Console(for_json=json)
+    console = Console(for_json=json, is_quiet=quiet)
     with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)

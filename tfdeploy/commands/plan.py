@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import checks, fields, frameworks, launch, placing
@@ -264,7 +264,7 @@ def _excluded(inventory: Inventory) -> tuple[str, ...]:
     notebook that a command runs is source."""
     root = inventory.source_root
     local = (Path(host.root).expanduser() for host in inventory.hosts if host.is_local)
-    own = (inventory.file.parent.resolve() / run.FOLDER, *(folder.resolve() for folder in local))
+    own = (inventory.file.parent.resolve() / runs.FOLDER, *(folder.resolve() for folder in local))
     folders = (f"{gitignore.literal(f.relative_to(root))}/" for f in own if f.is_relative_to(root))
     data = (gitignore.literal(path) for path in _data_in_source(inventory))
     files = {inventory.file, inventory.file.resolve()}

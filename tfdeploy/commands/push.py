@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.environments import build_environments
@@ -12,43 +13,77 @@ from tfdeploy.transfer.send import send
 from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    from tfdeploy.commands.environments import BuildResult
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.transfer.send import OnFailed, OnProgress
+
+Outcome = dict[str, dict[str, bool]]
+"""The result of `send` for each release, by its id: was it sent to a host, or already there?"""
+
+
+class PushWatcher:
+    """What a push calls while it goes on. This one shows nothing."""
+
+    def sending(
+        self, needed: Mapping[str, Mapping[str, int]]
+    ) -> AbstractContextManager[tuple[OnProgress, OnFailed]]:
+        """Return a context for the time in which releases are sent; `needed` is as of `needs`. It
+        yields functions for the bytes that have arrived, and for errors of hosts; any thread calls
+        them."""
+        return nullcontext((lambda host, release, arrived: None, lambda error: None))
+
+    def on_sent(self, outcome: Outcome, intent: Intent) -> None:
+        """Take what was sent where."""
+
+    def building(self, transfers: Transfers) -> AbstractContextManager[object]:
+        """Return a context for the time in which environments are built."""
+        return nullcontext()
+
+    def on_built(self, built: BuildResult, intent: Intent) -> None:
+        """Take which hosts have built their environments."""
+
+
+NOBODY = PushWatcher()
 
 
 def push(
     fleet: Fleet,
     intent: Intent,
-    on_progress: OnProgress = lambda host, release, arrived: None,
-    on_failed: OnFailed = lambda error: None,
+    watcher: PushWatcher = NOBODY,
     hosts: Sequence[str] | None = None,
-) -> dict[str, dict[str, bool]]:
-    """Send the releases and build the environments of every host, or of `hosts`; return and raise
-    as `send_releases` does, and raise what `build_environments` does."""
+) -> Outcome:
+    """Send the source to every host, and each data set to the hosts that may read it, and build the
+    environments; with `hosts` on those alone. An older release is not sent: it must be on the hosts
+    of the plan.
+
+    Return the result of `send` for each release, by its id; raises as `send` and
+    `build_environments` do.
+    """
     hosts = intent.hosts if hosts is None else hosts
-    outcome = send_releases(fleet, intent, on_progress, on_failed, hosts)
+    with watcher.sending(needs(intent, hosts)) as (on_progress, on_failed):
+        outcome = _send_releases(fleet, intent, hosts, on_progress, on_failed)
+    watcher.on_sent(outcome, intent)
     specs = {host: spec for host, spec in intent.environments.items() if host in hosts}
-    build_environments(fleet, specs)
+    if specs:
+        with watcher.building(fleet.transfers):
+            built = build_environments(fleet, specs)
+        watcher.on_built(built, intent)
     return outcome
 
 
-def send_releases(
+def _send_releases(
     fleet: Fleet,
     intent: Intent,
-    on_progress: OnProgress = lambda host, release, arrived: None,
-    on_failed: OnFailed = lambda error: None,
-    hosts: Sequence[str] | None = None,
-) -> dict[str, dict[str, bool]]:
-    """Send the source to every host, and each data set to the hosts that may read it; with `hosts`
-    to those alone. An older release is not sent: it must be on the hosts of the plan.
-
-    Return the result of `send` for each release, by its id; raises as `send` does.
-    """
+    hosts: Sequence[str],
+    on_progress: OnProgress,
+    on_failed: OnFailed,
+) -> Outcome:
     project, source = intent.inventory.project, intent.release
-    hosts = intent.hosts if hosts is None else hosts
     if intent.options.release:
         refuse_missing_release(fleet, intent)
         outcome = {source.id: dict.fromkeys(hosts, False)}

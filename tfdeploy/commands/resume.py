@@ -12,7 +12,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
 from tfdeploy.commands.plan import data_release, readers, source_release
 from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
-from tfdeploy.commands.start import NothingStarted, secret_values, start_tasks, with_free_ports
+from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
 from tfdeploy.config.types import AUTO_PORTS
@@ -30,7 +30,8 @@ from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning import failover, launch, placing
+from tfdeploy.planning import failover, placing
+from tfdeploy.planning import launch as launches
 from tfdeploy.planning.task_counts import describe, with_counts
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -121,10 +122,7 @@ def resume(
         stop_s = time.monotonic() - started_at
         source = hand_over_checkpoint(fleet, old, new)
         files = tuple(hand_over_outputs(fleet, old, new))
-        try:
-            resumed = start_tasks(fleet, new, on_report)
-        except NothingStarted as refused:
-            raise refused.error from None
+        resumed = launch(fleet, new, on_report)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
         return ResumeResult(resumed, source, files, stopped, stop_s, start_s, still_running)
@@ -140,17 +138,17 @@ def resume_when_free(
     """Return what `try_to_resume(old, changes)` returns; it is `resume`, and is called again as
     `start_when_free` does it. Between two calls the run is stopped, and nothing of it is held."""
 
-    def start() -> ResumeResult:
+    def try_again() -> ResumeResult:
         starts = runs.read_folder(old.folder).starts  # a call that was refused counts
         return try_to_resume(replace(old, starts=starts), changes)
 
     def in_use() -> list[TfdeployError]:
         tried = runs.read_folder(old.folder)
-        launches = launch.make(tried.inventory, tried.plan, tried.names, "")
+        planned = launches.make(tried.inventory, tried.plan, tried.names, "")
         with Fleet(tried.inventory) as fleet:
-            return find_conflicts(fleet, tried.plan, launches)
+            return find_conflicts(fleet, tried.plan, planned)
 
-    return start_when_free(start, wait_s, waiting, in_use)
+    return start_when_free(try_again, wait_s, waiting, in_use)
 
 
 @contextmanager
@@ -254,7 +252,7 @@ def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts:
     auto_ports = tuple(host.name for host in inventory.hosts if host.ports == AUTO_PORTS)
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)
-    launch.make(inventory, plan, old.names, "")  # raises what it refuses
+    launches.make(inventory, plan, old.names, "")  # raises what it refuses
     secret_values(inventory)
     agent = agent_bundle.current_version()
     left_out = {*old.left_out, *(host.name for host in old.inventory.hosts)}

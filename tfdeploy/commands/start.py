@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
@@ -14,9 +14,11 @@ from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.following.launching import Launching
 from tfdeploy.commands.following.readiness import wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
-from tfdeploy.commands.preflight.plan_warnings import unlisted_gpus
+from tfdeploy.commands.preflight.named_runs import namesake_warnings
+from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
-from tfdeploy.commands.push import refuse_missing_release
+from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
+from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.types import AUTO_PORTS
 from tfdeploy.errors import (
@@ -28,14 +30,18 @@ from tfdeploy.errors import (
     individual_errors,
     raise_all,
 )
+from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.planning import launch, placing
+from tfdeploy.planning import launch as launches
+from tfdeploy.planning import placing
 from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.wait import Show
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -45,20 +51,66 @@ if TYPE_CHECKING:
     from tfdeploy.shared.records import Launch, TaskReport
 
 
+class StartWatcher(PushWatcher):
+    """What a start calls while it goes on. This one shows nothing."""
+
+    def on_notes(self, notes: Sequence[TfdeployError]) -> None:
+        """Take what may matter, and prevents nothing."""
+
+    def on_report(self, host: str, report: TaskReport) -> None:
+        """Take each change of a task's state."""
+
+    def starting(self) -> AbstractContextManager[object]:
+        """Return a context for the time in which tasks start."""
+        return nullcontext()
+
+    def waiting(self) -> AbstractContextManager[Show]:
+        """Return a context for the time in which GPUs or ports are in use."""
+        return nullcontext(lambda conflicts: None)
+
+
+@dataclass(frozen=True)
+class StartResult:
+    """A run of which every task is READY, and the warnings that came before it."""
+
+    __repr__ = short_repr
+
+    run: Run
+    warnings: tuple[TfdeployError, ...]
+
+
 def start(
     fleet: Fleet,
     intent: Intent,
-    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
-    on_note: Callable[[TfdeployError], None] = lambda note: None,
-) -> Run:
-    """Start the run that `intent` describes and wait until every task is READY.
+    watcher: StartWatcher,
+    *,
+    push_first: bool = False,
+    wait_s: float = 0.0,
+) -> StartResult:
+    """Check what can be refused without a host's help, push if that is wanted, start the tasks, and
+    wait until every one is READY.
 
-    `on_report(host, report)` is called at each change of a task's state, `on_note(note)` for what
-    may matter about a host. Raises what went wrong on any host or task (HostError, TaskFailed,
-    TaskNotReady), after everything was stopped again.
+    Waits up to `wait_s` seconds for GPUs and ports that are in use. Raises what went wrong on any
+    host or task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
-    require_environments(fleet, intent.plan, intent.environment_ids)
-    return start_run(fleet, plan_run(fleet, intent), on_report, on_note)
+    secret_values(intent.inventory)
+    warnings = (*plan_warnings(intent), *namesake_warnings(fleet, intent))
+    watcher.on_notes(warnings)
+    if push_first:
+        push(fleet, intent, watcher)
+
+    def plan_and_launch() -> Run:
+        with watcher.starting():
+            require_environments(fleet, intent.plan, intent.environment_ids)
+            return launch(fleet, plan_run(fleet, intent), watcher.on_report, watcher.on_notes)
+
+    run = start_when_free(
+        plan_and_launch,
+        wait_s,
+        watcher.waiting,
+        lambda: find_conflicts(fleet, intent.plan, intent.launches()),
+    )
+    return StartResult(run, warnings)
 
 
 def plan_run(fleet: Fleet, intent: Intent) -> Run:
@@ -82,43 +134,21 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
     )
 
 
-def start_run(
+def launch(
     fleet: Fleet,
     run: Run,
-    on_report: Callable[[str, TaskReport], None],
-    on_note: Callable[[TfdeployError], None] = lambda note: None,
+    on_report: Callable[[str, TaskReport], None] = lambda host, report: None,
+    on_notes: Callable[[Sequence[TfdeployError]], None] = lambda notes: None,
 ) -> Run:
-    """Start a planned run, as `start` does."""
-    try:
-        return start_tasks(fleet, run, on_report, on_note)
-    except NothingStarted as refused:
-        runs.delete_record(run)
-        raise refused.error from None
-
-
-class NothingStarted(Exception):
-    """No task was left running: some hosts refused to start theirs, the others stopped theirs."""
-
-    def __init__(self, error: TfdeployError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def start_tasks(
-    fleet: Fleet,
-    run: Run,
-    on_report: Callable[[str, TaskReport], None],
-    on_note: Callable[[TfdeployError], None] = lambda note: None,
-) -> Run:
-    """Write the run's record, start its tasks, and wait until every one is READY.
+    """Write a planned run's record, start its tasks, and wait until every one is READY.
 
     The secrets with which the tasks sign their messages are sent with them and stored nowhere
-    else. Raises what went wrong, after everything was stopped again; NothingStarted if no record
-    is needed, because no task can be running.
+    else. Raises what went wrong, after everything was stopped again. If no task of a new run can be
+    running, because hosts have refused it, no record is left.
     """
     secret, values = secrets.token_hex(32), secret_values(run.inventory)
     age_s = runs.age_s(run.id) if run.starts else 0.0
-    make = launch.maker(run.inventory, run.plan, run.names, secret, values, age_s)
+    make = launches.maker(run.inventory, run.plan, run.names, secret, values, age_s)
 
     def launches_on(host: str) -> tuple[Launch, ...]:
         return make(run.plan.placements_on(host))
@@ -129,8 +159,7 @@ def start_tasks(
     try:
         with closing(Launching(fleet, run, launches_on)) as launching:
             answers = _launch_or_stop(fleet, run, launching)
-            for note in (*_unlisted_gpus(run, answers), *_other_folders(run, answers)):
-                on_note(note)
+            on_notes([*_unlisted_gpus(run, answers), *_other_folders(run, answers)])
             _wait_or_stop(fleet, run, launching, on_report)
     except (KeyboardInterrupt, Cancelled):
         with delay_signals():
@@ -172,8 +201,8 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
 def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:
     """Start the tasks on all hosts and return the hosts' answers.
 
-    If a host fails, stop the others. Raises NothingStarted if all failures were refusals and the
-    others have stopped; a host that was lost might still run its tasks.
+    If a host fails, stop the others. If all failures were refusals and the others have stopped,
+    nothing runs; a host that was lost might still run its tasks.
     """
     try:
         return launching.start()
@@ -185,8 +214,8 @@ def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, S
         only_refusals = all(
             isinstance(part, AgentError | CommandFailed) for part in individual_errors(error)
         )
-        if only_refusals and not stop_errors:
-            raise NothingStarted(error) from None
+        if only_refusals and not stop_errors and run.starts == 1:
+            runs.delete_record(run)
         raise_all([error, *stop_errors])
         raise
 

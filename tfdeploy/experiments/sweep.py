@@ -17,12 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.prune import remove_run
 from tfdeploy.commands.push import push
-from tfdeploy.commands.start import plan_run, start_run
+from tfdeploy.commands.start import launch, plan_run
 from tfdeploy.commands.stop import stop
 from tfdeploy.config.inventory import Notify
 from tfdeploy.errors import TaskError, TfdeployError, individual_errors
@@ -104,7 +104,7 @@ class CellRuns:
     def measure(self, cell: Cell, planned: Run) -> Result:
         """Start a run, and measure it. A failed task is a result; a failed host raises."""
         try:
-            started = start_run(self._fleet, planned, lambda host, report: None)
+            started = launch(self._fleet, planned)
         except TfdeployError as error:
             if not all(isinstance(part, TaskError) for part in individual_errors(error)):
                 raise
@@ -193,8 +193,8 @@ def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
 def _stop_orphaned_runs(inventory: Inventory, record: SweepRecord) -> None:
     """Stop and delete the run that a killed sweep left. A run without a record never started."""
     for result in [each for each in record.sweep.results.values() if each.result == RUNNING]:
-        if (inventory.file.parent / run.FOLDER / result.run / "run.json").exists():
-            orphan = run.load(inventory.file, result.run)
+        if (inventory.file.parent / runs.FOLDER / result.run / "run.json").exists():
+            orphan = runs.load(inventory.file, result.run)
             refuse_untrusted(orphan.inventory, f"the record of run {orphan.id}", orphan.flags)
             with Fleet(orphan.inventory, version=orphan.agent) as fleet:
                 stop(fleet, orphan)

@@ -26,8 +26,8 @@ MAX_ELSEWHERE = 5  # of each task
 
 
 class ResultsOutput(Terminal):
-    def __init__(self, *, for_json: bool = False) -> None:
-        super().__init__(for_json=for_json)
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._printed_bad: set[BadCheckpoint] = set()
         self._verified: dict[str, bool] = {}  # by the names of the checkpoints that were printed
         self._printed_outputs: set[tuple[str, str]] = set()

@@ -33,8 +33,8 @@ SINGLE_REPORTS = 40  # the first changes of a burst are printed one by one, the 
 
 
 class RunEvents(LogTerminal):
-    def __init__(self, *, for_json: bool = False) -> None:
-        super().__init__(for_json=for_json)
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._reports = Batch(self._print_reports, SINGLE_REPORTS)
         self._lost_hosts = Batch(self._print_lost_hosts, MAX_LISTED)
         self._returned_hosts = Batch(self._print_returned_hosts, MAX_LISTED)

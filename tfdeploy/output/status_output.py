@@ -23,8 +23,8 @@ OPTIONAL = ("REASON", "PORT", "PID", "RESTARTS", "SINCE", "GPUS", "HEALTH", "TRA
 
 
 class StatusOutput(Terminal):
-    def __init__(self, *, for_json: bool = False) -> None:
-        super().__init__(for_json=for_json)
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._shown: set[str] = set()  # tasks whose rows were printed before the others
 
     def print_status_so_far(self, status: RunStatus, waiting: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
@@ -39,12 +39,11 @@ RULE = "-" * 15  # as clush -b
 
 class Terminal:
     """Both streams. With `for_json`, standard output belongs to one JSON document, and text goes to
-    standard error. If `is_quiet`, which is set for the whole process, only results, warnings and
-    errors are printed: no steps on the way, and no progress."""
+    standard error. If `is_quiet`, only results, warnings and errors are printed: no steps on the
+    way, and no progress."""
 
-    is_quiet: ClassVar[bool] = False
-
-    def __init__(self, *, for_json: bool = False) -> None:
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        self.is_quiet = is_quiet
         self._out = Stream(stderr=for_json)
         self._err = Stream(stderr=True)
         self._lock = threading.RLock()  # batches of events are printed by threads of their own
@@ -118,8 +117,8 @@ class LogTerminal(Terminal):
 
     explains = False
 
-    def __init__(self, *, for_json: bool = False) -> None:
-        super().__init__(for_json=for_json)
+    def __init__(self, *, for_json: bool = False, is_quiet: bool = False) -> None:
+        super().__init__(for_json=for_json, is_quiet=is_quiet)
         self._explained: set[tuple[str, str]] = set()
         self._fold_limit_printed = False
         # By the prefix of a task's lines, with its style.

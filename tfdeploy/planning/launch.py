@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NO_GPU = "-1"
 DEFAULT_ENV = {
-    "GRPC_FAIL_FAST": "use_caller",  # else an RPC to a dead peer fails where TensorFlow would wait
+    "GRPC_FAIL_FAST": "use_caller",  # TensorFlow's default, whatever the host's environment says
     "PYTHONUNBUFFERED": "1",  # else a log shows nothing until Python's buffer is full
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers GPUs as nvidia-smi and the leases do
     "PYTHONFAULTHANDLER": "1",  # the stacks of a task that crashes, or that is ended as it hangs

@@ -1,7 +1,7 @@
 """Hand the files of a run's earlier chief over to its new chief, by way of the controller.
 
 For Keras files, BackupAndRestore folders and other files that a script looks for when it starts;
-TensorFlow's checkpoints: see checkpoint_handover.py.
+TensorFlow's checkpoints: see checkpoints/handover.py.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from .samples import RUN_ID, make_report, make_run
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_a_traceback_that_was_printed_is_not_printed_again(capsys, monkeypatch, is_quiet):
-    monkeypatch.setattr(Console, "is_quiet", is_quiet)
-    console, log = Console(), ["Traceback", "ValueError: bad"]
+def test_a_traceback_that_was_printed_is_not_printed_again(capsys, is_quiet):
+    console, log = Console(is_quiet=is_quiet), ["Traceback", "ValueError: bad"]
     console.print_followed_lines("worker:0", "a", log)
     failure = TaskFailed("worker:0", "a", "it ended: exit 1", log=log)
     console.print_failure(FleetError([failure], "the logs: tfdeploy logs"))

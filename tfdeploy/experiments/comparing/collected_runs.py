@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.run_report import history
@@ -68,7 +68,7 @@ def find_groups(hosts: Path, arguments: Sequence[str]) -> list[RunGroup]:
     A RUN is an id or name beside the hosts file, or a folder; `NAME*` stands for all runs with such
     a name. Raises RunError if one doesn't exist, or two have the same label.
     """
-    groups = [_find_group(hosts.absolute().parent / run.FOLDER, each) for each in arguments]
+    groups = [_find_group(hosts.absolute().parent / runs.FOLDER, each) for each in arguments]
     return _with_labels(groups)
 
 
@@ -91,9 +91,9 @@ def _find_folders(base: Path, name: str) -> list[Path]:
     exact = [folder for folder in (base / name, Path(name)) if name and _is_folder(folder)]
     if exact:
         return exact[:1]
-    named = run.ids_by_name(base, name)
+    named = runs.ids_by_name(base, name)
     if not named:
-        hint = run.newest_hint(base) or "pass --hosts FILE"
+        hint = runs.newest_hint(base) or "pass --hosts FILE"
         raise RunError(f'there is no run "{name}" in {base}, and no such folder', hint)
     return [base / run_id for run_id in (sorted(named) if "*" in name else named[:1])]
 
@@ -117,7 +117,7 @@ def _is_folder(path: Path) -> bool:
 
 def _read_record(folder: Path) -> Run | None:
     with suppress(OSError, TfdeployError):
-        return run.read_folder(folder)
+        return runs.read_folder(folder)
     return None
 
 

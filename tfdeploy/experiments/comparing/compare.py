@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
@@ -36,14 +36,14 @@ PICTURE = "compare.svg"
 
 def default_picture(hosts: Path) -> Path:
     """Return compare.svg in the folder of the hosts file's runs, if there is one."""
-    folder = hosts.parent / run.FOLDER
+    folder = hosts.parent / runs.FOLDER
     return (folder if folder.is_dir() else Path()) / PICTURE
 
 
 def default_folder(hosts: Path) -> OwnFolder:
-    """Return the folder of the default picture. Raises as `run.open_runs` does."""
-    is_there = (hosts.parent / run.FOLDER).is_dir()
-    return run.open_runs(hosts.parent) if is_there else OwnFolder.at(Path())
+    """Return the folder of the default picture. Raises as `runs.open_runs` does."""
+    is_there = (hosts.parent / runs.FOLDER).is_dir()
+    return runs.open_runs(hosts.parent) if is_there else OwnFolder.at(Path())
 
 
 def compare(

@@ -132,10 +132,9 @@ def _query(name: str, argv: list[str]) -> tuple[str, str]:
     except OSError as error:
         raise Unreachable(name, f"ssh can't be run on the controller: {error.strerror}") from None
     if process.returncode != 0:
-        lines = (
-            line for line in process.stderr.splitlines() if not line.startswith(VERBOSE_PREFIXES)
-        )
-        reason = "\n".join(lines).strip()
+        printed = process.stderr.splitlines()
+        lines = (line for line in printed if not line.startswith(VERBOSE_PREFIXES))
+        reason = "; ".join(line.strip() for line in lines)
         raise Unreachable(name, f"ssh refuses its configuration: {reason}")
     return process.stdout, process.stderr
 

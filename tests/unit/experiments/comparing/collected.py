@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.builders import make_run
 from support.events import record, scalar_event, write
 
-from tfdeploy import run
+from tfdeploy import run as runs
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
@@ -16,8 +16,8 @@ def collect_run(folder, run_id, losses, *, project="p", tag="loss", at=1000.0, e
     folder."""
     base = make_run(folder, run_id=run_id)
     inventory = base.inventory.model_copy(update={"project": project})
-    collected = run.Run(run_id, base.release, base.agent, inventory, base.plan)
-    run.save(collected)
+    collected = runs.Run(run_id, base.release, base.agent, inventory, base.plan)
+    runs.save(collected)
     events = [record(scalar_event(n * every, at + n, **{tag: v})) for n, v in enumerate(losses)]
     write(collected.folder / "events", *events)
     return collected.folder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.builders import make_run
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.experiments import scalars
 
 from .collected import LOG, ONE, TWO, collect_run, write_log
@@ -58,10 +58,10 @@ def test_an_unknown_run_is_refused_with_the_newest_ones(folder):  # noqa: F811
 
 
 def test_an_uncollected_run_is_refused_with_the_command_that_collects_it(folder):  # noqa: F811
-    run.save(make_run(folder, run_id=ONE))
+    runs.save(make_run(folder, run_id=ONE))
     found = f"run {ONE} was not collected yet\n  tfdeploy collect --run {ONE}"
     assert refusal(folder, ONE) == found
-    run.save(make_run(folder, "other.toml", run_id=TWO))
+    runs.save(make_run(folder, "other.toml", run_id=TWO))
     assert refusal(folder, TWO).endswith(f"  tfdeploy collect --hosts other.toml --run {TWO}")
 
 

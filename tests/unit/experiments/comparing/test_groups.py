@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfdeploy import run
+from tfdeploy import run as runs
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing import panels as plot
 from tfdeploy.experiments.comparing.axis import Axis
@@ -23,7 +23,7 @@ THREE = "20260103-000000-cccc"
 
 
 def name_run(folder_of_run, name):
-    run.save(replace(run.read_folder(folder_of_run), name=name))
+    runs.save(replace(runs.read_folder(folder_of_run), name=name))
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""What the commands that start and follow a run show of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from tfdeploy.cli.options import INTERRUPTED
+from tfdeploy.commands.following.run_follow import Watcher
+from tfdeploy.commands.start import StartWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from tfdeploy.commands.environments import BuildResult
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.wait import Show
+    from tfdeploy.commands.push import Outcome
+    from tfdeploy.errors import TfdeployError
+    from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.output.console import Console
+    from tfdeploy.shared.records import TaskReport
+    from tfdeploy.transfer.send import OnFailed, OnProgress
+
+
+class ShownStart(StartWatcher):
+    """Print a push and a start. Ctrl-C exits with what it has interrupted."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def sending(
+        self, needed: Mapping[str, Mapping[str, int]]
+    ) -> Iterator[tuple[OnProgress, OnFailed]]:
+        with self._console.push_progress(needed) as progress:
+            yield progress, progress.fail
+
+    def on_sent(self, outcome: Outcome, intent: Intent) -> None:
+        self._console.print_push_result(outcome, intent)
+
+    def building(self, transfers: Transfers) -> AbstractContextManager[object]:
+        return self._console.fetch_progress(transfers)
+
+    def on_built(self, built: BuildResult, intent: Intent) -> None:
+        self._console.print_environments(built, intent)
+
+    def on_notes(self, notes: Sequence[TfdeployError]) -> None:
+        self._console.print_notes(notes)
+
+    def on_report(self, host: str, report: TaskReport) -> None:
+        self._console.print_report(host, report)
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Exit at Ctrl-C. What had started is stopped before this sees the exception."""
+        with self._exit_at_ctrl_c(
+            "interrupted before all tasks were READY: those that had started were stopped"
+        ):
+            yield
+
+    @contextmanager
+    def waiting(self) -> Iterator[Show]:
+        with (
+            self._exit_at_ctrl_c("interrupted while waiting: nothing was started"),
+            self._console.wait_progress() as show,
+        ):
+            yield show
+
+    @contextmanager
+    def _exit_at_ctrl_c(self, text: str) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._console.print_interrupted(text)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def shown_following(console: Console) -> Watcher:
+    """Return functions that print what happens to a run that is followed."""
+    return Watcher(
+        on_report=console.print_report,
+        on_lines=console.print_followed_lines,
+        on_lost=console.print_host_lost,
+        on_back=console.print_host_back,
+        on_collected=console.print_new_results,
+        on_collect_failed=console.print_collect_failed,
+        on_interruption=console.print_resuming,
+        on_resumed=console.print_resumed,
+    )
