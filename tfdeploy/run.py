@@ -59,7 +59,8 @@ class Run:
     data: the release of each data set, by its place.
     environments: the id of each host's Python environment; {} without [env].
     of_sweep: a sweep started the run to measure it; it is never the default run of a command.
-    starts: the number of starts and resumes; of two records, the one with more is newer.
+    starts: it grows with each start and resume, by one or to the seconds since the first start; of
+        two records, the one with more is newer.
     name: the user's name for the run; "" for none.
     words: those that the command line added to the command.
     left_out: the hosts without which it was resumed; tasks of an earlier start may still run there.

@@ -45,6 +45,8 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     chief = new.plan.chief
     agent = fleet.agents[chief.host]
     folder = outputs_folder(new, chief)
+    # First, because it creates the run's folder: one that was deleted is resumed, too.
+    incoming = agent.ask(ExpectUnits(**task_request(new, chief))).incoming
     units = parse_units(agent, list_outputs(agent, new, chief).outputs)
     present = {unit.path: unit for unit in units}
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
@@ -60,7 +62,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
             if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
         ]
         if sent:
-            _send(agent, new, folder, sent)
+            _send(agent, new, folder, sent, incoming)
     return sorted({*present, *(unit.path for unit in sent)})
 
 
@@ -98,9 +100,7 @@ def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
 
 
-def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit]) -> None:
-    request = task_request(run, run.plan.chief)
-    incoming = agent.ask(ExpectUnits(**request)).incoming
+def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit], incoming: str) -> None:
     files = [local_path(path) for unit in units for path in unit.files]
     digests = parallel.each(folder.sha256, files, hashing.THREADS)
     hashes = dict(zip(files, digests, strict=True))
@@ -108,7 +108,7 @@ def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit]) -> N
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:
         agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
     listed = [_describe(unit, hashes) for unit in units]
-    agent.ask(DeliverUnits(**request, units=listed), DELIVER_TIMEOUT_S)
+    agent.ask(DeliverUnits(**task_request(run, run.plan.chief), units=listed), DELIVER_TIMEOUT_S)
 
 
 def _describe(unit: Unit, hashes: dict[str, str]) -> DeliveredUnit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from random import Random
 
 import pytest
@@ -96,6 +97,15 @@ def test_an_interrupted_fetch_is_continued_at_the_byte(streamed, source, agent):
     streamed.fetch(str(source), SIZES)
     assert agent.transport.requests == [{"a": SIZES["a"], "sub/b": 0, "c": 1234}]
     assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+
+
+def test_a_part_that_is_a_link_to_a_stored_file_is_not_continued(streamed, source, tmp_path):
+    stored = tmp_path / "stored"
+    stored.write_bytes(b"of an earlier checkpoint")
+    os.link(stored, streamed.folder.checked() / "a")
+    streamed.fetch(str(source), SIZES)
+    assert stored.read_bytes() == b"of an earlier checkpoint"
+    assert (streamed.folder.path / "a").read_bytes() == CONTENTS["a"]
 
 
 def test_a_part_of_other_content_is_fetched_again(streamed, source, agent):

@@ -6,6 +6,7 @@ from .. import TYPE_CHECKING
 from ..records import Launch
 from .message import LONG_LIST, Done, Message, Request
 from .outputs import Arrival, CheckpointCopy
+from .record import field
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -232,7 +233,8 @@ class Removed(Message):
 
 class Remove(Request[Removed]):
     """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
-    in words for users."""
+    in words for users. `launches` has the last launch of runs when their files were listed: a run
+    that was started again since then stays."""
 
     VERB = "remove"
     project: str
@@ -240,6 +242,7 @@ class Remove(Request[Removed]):
     releases: List[str]
     environments: List[str]
     by: str = ""
+    launches: Dict[str, str] = field(default_factory=dict)
 
 
 class CheckpointCopies(Message):
