@@ -11,6 +11,7 @@ from hypothesis import settings
 from support import evidence, order, starter
 
 from tfdeploy.transport.daemon import locate
+from tfdeploy.transport.openssh import master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +84,7 @@ def own_connection_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
         locate.stop_daemons()
+        master.close_all()
 
 
 @pytest.fixture

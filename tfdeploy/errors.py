@@ -72,6 +72,10 @@ class TfdeployError(Exception):
         return _join_lines(f"{prefix}{self.message}", _log_lines(self), self.hint)
 
 
+class Note(UserWarning):
+    """What a user should know once, and what prevents nothing; the command line prints it."""
+
+
 class InventoryError(TfdeployError):
     """hosts.toml cannot be read, or has an invalid value."""
 

@@ -30,7 +30,7 @@ These real runs were started by hand and are not stored. Why the simulation diff
 
 ![real runs of the recipes above the simulation](figures/real.svg)
 
-Thin lines: {repeats} of each recipe by `tfdeploy run`, with a ps and {real[workers]} workers, `--net=dense`, a window of {real[window]} and {real[batches]} batches; the chief evaluates the weights on the ps (`--measure_every`). Dashed, with a band: {real[seeds]} simulated seeds of the same. The rates are those above. The real runs had {real[cores]} cores ({real[machine]}), which other programs used too. So workers pause at times, and their gradients are older than in the simulation.
+Thin lines: {repeats} of each recipe by `tfdeploy run`, with a ps and {real[workers]} workers, `--net=dense`, a window of {real[window]} and {real[batches]} batches. The chief evaluates the weights on the ps (`--measure_every`). Dashed, with a band: {real[seeds]} simulated seeds of the same. The rates are those above. The real runs had {real[cores]} cores ({real[machine]}), which other programs used too. So workers pause at times, and their gradients are older than in the simulation.
 
 | recipe | rate | real: last loss, median (range) | simulated | the chief's share of the batches |
 |---|--:|--:|--:|--:|

@@ -22,10 +22,9 @@ from support.host_runs import create_run
 from tfdeploy import run as runs
 from tfdeploy.agent import paths
 from tfdeploy.hosts.agent_bundle import current_version
+from tfdeploy.results import handover
+from tfdeploy.results.run_folder import outputs_folder
 from tfdeploy.shared.records import Outputs
-from tfdeploy.transfer import output_handover
-from tfdeploy.transfer.checkpoints import handover
-from tfdeploy.transfer.outputs import outputs_folder
 
 RUN = "20260101-000000-aaaa"
 HOSTS = '[hosts.here]\ntransport = "local"\nworkers = 1\n'
@@ -142,7 +141,7 @@ def test_a_resume_sends_no_host_what_is_behind_a_link(clone):
     assert handover._copies_on_controller(run) == []
     folder = outputs_folder(run, run.plan.chief)
     with pytest.raises(OSError, match="it is a link"):
-        list(output_handover._units_on_controller(run, run, folder))
+        list(handover._units_on_controller(run, run, folder))
 
 
 @pytest.mark.parametrize("name", ["fetched", "fetched/worker-0", ".incoming-fetched"])

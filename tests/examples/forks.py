@@ -60,8 +60,8 @@ def plan(hosts: Path, words: tuple[str, ...]) -> tuple[Path, tuple[Launch, ...]]
     """Return the source and the launches of the tasks, on ports that no other test uses."""
     read = override(inventories.load(hosts), words, ())
     [host] = read.hosts
-    with_ports = host.model_copy(update={"ports": tuple(free_ports(8))})
-    read = read.model_copy(update={"hosts": (with_ports,)})
+    with_ports = host.copy_with({"ports": tuple(free_ports(8))})
+    read = read.copy_with({"hosts": (with_ports,)})
     placed = placing.make_plan(read, {host.name: "localhost"})
     return read.source_root, launch.make(read, placed, RunNames("run", "release"), "secret")
 

@@ -10,8 +10,8 @@ import pytest
 from support.ports import free_ports
 from support.waiting import until
 
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.shared import state_file
-from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:
     from support.projects import Project

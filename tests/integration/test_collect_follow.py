@@ -17,9 +17,9 @@ from tfdeploy import run as runs
 from tfdeploy.commands import collect as steps
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
 from tfdeploy.errors import RunError, TransferFailed
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.transfer import fetch
-from tfdeploy.transfer.fetch import BULK
+from tfdeploy.results import fetch
 
 pytestmark = pytest.mark.slow
 

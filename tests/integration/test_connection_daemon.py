@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +28,9 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.transport.daemon import client, ipc, locate
 from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.ssh import connection
+from tfdeploy.transport.ssh.channels import SshStream
 from tfdeploy.transport.ssh.route import resolve_route
-from tfdeploy.transport.ssh.transport import SshStream, SshTransport
+from tfdeploy.transport.ssh.transport import SshTransport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -267,7 +269,7 @@ def test_a_fleet_that_accepts_new_keys_bypasses_the_daemon(controller):
 @pytest.mark.parametrize(("seconds", "kind"), [(0, SshTransport), (5, DaemonTransport)])
 def test_keep_connections_s_selects_the_transport(controller, seconds, kind):
     with Fleet(controller.inventory(keep_connections_s=seconds)) as fleet:
-        assert isinstance(fleet.agents["one"].transport, kind)
+        assert isinstance(fleet.agents["one"].transport._chosen(), kind)
 
 
 def test_an_unused_connection_is_closed(controller):
@@ -438,7 +440,7 @@ def test_the_daemon_inherits_nothing_from_the_command_that_started_it(controller
 @as_root
 def test_a_runtime_folder_of_another_user_is_not_used(controller, tmp_path, monkeypatch):
     """XDG_RUNTIME_DIR after `su` and `sudo -E`."""
-    monkeypatch.setattr(locate.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     os.chown(controller.runtime, NOBODY_UID, NOBODY_UID)
     assert locate.socket_folder() == tmp_path / f"tfdeploy-{os.geteuid()}"
     assert list(controller.runtime.iterdir()) == []

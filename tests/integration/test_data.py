@@ -15,8 +15,8 @@ from tfdeploy.commands.plan import plan_all
 from tfdeploy.commands.push import push
 from tfdeploy.config import inventory
 from tfdeploy.errors import TfdeployError
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,7 @@ from support.projects import STUB, environment, without_tensorflow
 from support.sshd import Sshd, write_ssh_config
 from support.terminal import on_terminal
 
-from tfdeploy.config import inventory
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS, inventory
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from support.chief import save
 from support.waiting import until
 
 from tfdeploy.hosts.agent_bundle import current_version
-from tfdeploy.transfer.fetch import BULK
+from tfdeploy.hosts.agent_session import BULK
 
 LOCAL_ONLY = pytest.mark.parametrize("lasting", ["local"], indirect=True)
 

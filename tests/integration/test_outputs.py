@@ -15,8 +15,8 @@ from support.host_outputs import ODD_NAMES
 from support.ports import free_ports
 from support.waiting import until
 
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.output.results_output import MAX_FILE_LINES
-from tfdeploy.transfer.fetch import BULK
 
 pytestmark = pytest.mark.slow
 

@@ -23,10 +23,10 @@ from tfdeploy.commands.push import PushWatcher, needs, push
 from tfdeploy.commands.resume import Changes, resume
 from tfdeploy.commands.run import follow_resiliently
 from tfdeploy.config import inventory
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfer, Transfers
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.output.progress.push import PushProgress
-from tfdeploy.transfer.fetch import BULK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,6 +18,7 @@ from tfdeploy.config import inventory
 from tfdeploy.errors import CommandTimedOut, TransferFailed
 from tfdeploy.transport.daemon.client import DaemonTransport
 from tfdeploy.transport.local import LocalTransport
+from tfdeploy.transport.openssh.transport import OpenSshTransport
 from tfdeploy.transport.ssh.transport import SshTransport
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ BINARY = bytes(range(256)) * 4096
 BIG = 5_000_000
 
 
-@pytest.fixture(scope="module", params=["ssh", "daemon", "local"])
+@pytest.fixture(scope="module", params=["ssh", "openssh", "daemon", "openssh-daemon", "local"])
 def transport(request: pytest.FixtureRequest, base: Path) -> Iterator[Transport]:
     is_local = request.param == "local"
     opened = LocalTransport("one") if is_local else ssh_transport(request, base)
@@ -53,8 +54,10 @@ def ssh_transport(request: pytest.FixtureRequest, base: Path) -> Transport:
     top = {"project": "p", "ssh_config": str(request.getfixturevalue("ssh_config"))}
     file.write_text(toml({**top, "training": {"command": "true"}, "hosts": {"one": {"ps": 1}}}))
     loaded = inventory.load(file)
-    kind = {"ssh": SshTransport, "daemon": DaemonTransport}[request.param]
-    return kind(loaded.host("one"), loaded)
+    kind = OpenSshTransport if "openssh" in request.param else SshTransport
+    direct = kind(loaded.host("one"), loaded)
+    is_kept = "daemon" in request.param
+    return DaemonTransport(loaded.host("one"), loaded, direct) if is_kept else direct
 
 
 def read_all(stream: Stream) -> bytes:

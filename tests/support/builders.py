@@ -81,8 +81,8 @@ def make_run(folder, name="hosts.toml", run_id="20260101-000000-aaaa", hosts=RUN
     file.write_text(hosts_toml(hosts, **changes))
     loaded = inventories.load(file)
     addresses = {host.name: host.address or f"{host.name}.example" for host in loaded.hosts}
-    hosts = (host.model_copy(update={"address": addresses[host.name]}) for host in loaded.hosts)
-    resolved = loaded.model_copy(update={"hosts": tuple(hosts)})
+    hosts = (host.copy_with({"address": addresses[host.name]}) for host in loaded.hosts)
+    resolved = loaded.copy_with({"hosts": tuple(hosts)})
     return Run(run_id, "f00d", "a9e", resolved, placing.make_plan(resolved, addresses))
 
 

@@ -32,3 +32,27 @@ def on_terminal(
         pass
     os.close(controller)
     return process.wait(), output.decode()
+
+
+def answer_prompts(
+    argv: Sequence[str], answers: Mapping[str, str], folder: Path, env: Mapping[str, str]
+) -> tuple[int, str, list[str]]:
+    """Run a command as a job on a terminal of its own, which is what ssh asks on. Type an answer
+    after each prompt that has its key in it. Return its exit code, its output, and the keys of the
+    prompts in their order."""
+    pid, controller = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvpe(argv[0], [*argv], dict(env))
+    output, unanswered, prompts = "", "", []
+    try:
+        while chunk := os.read(controller, 1 << 16).decode(errors="replace"):
+            output, unanswered = output + chunk, unanswered + chunk
+            for key in [key for key in answers if key in unanswered]:
+                prompts.append(key)
+                unanswered = ""
+                os.write(controller, f"{answers[key]}\n".encode())
+    except OSError:  # the terminal is closed
+        pass
+    os.close(controller)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), output, prompts

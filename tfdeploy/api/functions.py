@@ -50,8 +50,8 @@ class Inventory(models.Inventory):
         if trust:
             store.remember(loaded)
         refuse_untrusted(loaded)
-        fields = {name: getattr(loaded, name) for name in models.Inventory.model_fields}
-        return cls.model_construct(loaded.model_fields_set, **fields)
+        fields = {name: getattr(loaded, name) for name in models.Inventory.key_names()}
+        return cls(given=loaded.given, **fields)
 
 
 def plan(

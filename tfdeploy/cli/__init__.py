@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from contextlib import suppress
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
@@ -16,7 +17,7 @@ from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: ski
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import app
 from tfdeploy.cli.options import INTERRUPTED, take_newer_record
-from tfdeploy.errors import OutdatedRecord, TfdeployError
+from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
     "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
@@ -28,6 +29,7 @@ def main() -> None:
     """Run the command line. An error becomes a message, a hint and an exit code."""
     _handle_as_ctrl_c(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     completion.prepare()
+    warnings.showwarning = _print_note
     try:
         _run_with_newest_record(sys.argv[1:])
     except TfdeployError as error:
@@ -64,6 +66,23 @@ def _print_failure(error: TfdeployError) -> None:
             print_json_lines([failure_document(error)])
         else:
             print_json(failure_document(error))
+
+
+def _print_note(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning: one of tfdeploy's as notes are, any other as Python does."""
+    if not issubclass(category, Note):
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+        return
+    from tfdeploy.output.console import Console
+
+    Console().print_notes([TfdeployError(str(message))])
 
 
 def _exit_if_modules_are_cut_off() -> None:

@@ -53,17 +53,18 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
-    from tfdeploy.commands.preflight.plan_warnings import plan_warnings
+    from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
     from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts, words, env, counts, name)
+    notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
-        print_json(json_output.plan_document(intent, plan_warnings(intent)))
+        print_json(json_output.plan_document(intent, notes))
     else:
         console = Console()
         console.print_plan(intent)
-        console.print_notes(plan_warnings(intent))
+        console.print_notes(notes)
 
 
 @add_command(PREPARE, "trust")

@@ -14,7 +14,11 @@ from tfdeploy.commands.preflight.host_facts import (
     launches_by_python,
     needed_gpus,
 )
-from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
+from tfdeploy.commands.preflight.plan_warnings import (
+    connection_notes,
+    plan_warnings,
+    unlisted_gpus,
+)
 from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
@@ -72,7 +76,8 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
         _check_host(result, facts, host, launches[facts.host], of_program)
     _check_directories(result, fleet)
     _check_versions(result)
-    result.notes += [*plan_warnings(intent), *_skipped_keys(intent.inventory)]
+    result.notes += [*plan_warnings(intent), *connection_notes(intent.inventory)]
+    result.notes += [*_skipped_keys(intent.inventory)]
     result.notes += _controllers_rsync(intent.inventory)
     answered = [facts.host for facts in result.hosts]
     if fleet.stays_connected:

@@ -1,6 +1,6 @@
 """`tfdeploy collect`: fetch checkpoints, outputs, events and logs into runs/<run>/.
 
-The modules in transfer/ say what is stored where: checkpoints/fetch.py, outputs.py, artifacts.py.
+The modules in results/ say what is stored where: checkpoints.py, outputs.py, events_and_logs.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
-from tfdeploy.transfer import artifacts
-from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint, fetch_checkpoints
-from tfdeploy.transfer.outputs import Outputs, fetch_outputs
-from tfdeploy.transfer.run_folder import disk_errors, exclusive
+from tfdeploy.results import events_and_logs
+from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints
+from tfdeploy.results.outputs import Outputs, fetch_outputs
+from tfdeploy.results.run_folder import disk_errors, exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.planning.plan import Placement
+    from tfdeploy.results.checkpoints import FetchedCheckpoints
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints.fetch import FetchedCheckpoints
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,13 @@ def _fetch(agent: Agent, run: Run, placements: Sequence[Placement], *, every: bo
 
 
 def _events_parts(run: Run, placements: Sequence[Placement]) -> list[Part[int]]:
-    return [Part(partial(artifacts.fetch_events, run=run, placement=each)) for each in placements]
+    return [
+        Part(partial(events_and_logs.fetch_events, run=run, placement=each)) for each in placements
+    ]
 
 
 def _logs_part(run: Run, placements: Sequence[Placement]) -> Part[int]:
-    return Part(partial(artifacts.fetch_logs, run=run, placements=placements))
+    return Part(partial(events_and_logs.fetch_logs, run=run, placements=placements))
 
 
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:

@@ -16,7 +16,7 @@ from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.parallel import each
 from tfdeploy.planning.task_selection import select_placement, select_placements
 from tfdeploy.shared.protocol.runs import Enter
-from tfdeploy.transport.ssh import foreground
+from tfdeploy.transport.openssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,11 +14,12 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S
+from tfdeploy.results.outputs import Output, SkippedOutput
+from tfdeploy.results.run_folder import disk_errors, exclusive, task_request
+from tfdeploy.results.stored_results import FETCHED
+from tfdeploy.results.units import fetch_units, is_safe, local_path, parse_units
 from tfdeploy.shared.protocol.outputs import FindFiles, MissingPath, OutputUnit
-from tfdeploy.transfer.outputs import Output, SkippedOutput, task_request
-from tfdeploy.transfer.run_folder import disk_errors, exclusive
-from tfdeploy.transfer.stored_results import FETCHED
-from tfdeploy.transfer.units import TIMEOUT_S, fetch_units, local_path, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
     dest = fetched_folder(run, placement)
     with exclusive(run), disk_errors(agent):
         units = parse_units(agent, _find(agent, run, placement, paths))
-        safe = [unit for unit in units if unit.is_safe]
+        safe = [unit for unit in units if is_safe(unit)]
         incoming = run.open() / ".incoming-fetched"
         request = task_request(run, placement)
         fetched, failed = run_alone(
@@ -102,7 +103,7 @@ def fetched_folder(run: Run, placement: Placement) -> OwnFolder:
 def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
     request = FindFiles(**task_request(run, placement), names=[*paths])
     try:
-        answer = agent.ask(request, TIMEOUT_S)
+        answer = agent.ask(request, HOLD_TIMEOUT_S)
     except AgentError:
         if run.agent == agent_bundle.current_version():
             raise

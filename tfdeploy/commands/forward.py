@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, PlanError
-from tfdeploy.transport.ssh import foreground
+from tfdeploy.transport.openssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -126,7 +126,9 @@ class Intent:
     @property
     def notified(self) -> dict[str, tuple[str, ...]]:
         """Return the commands and URLs of [notify], by their keys."""
-        return dict(self.inventory.notify.model_dump(exclude_none=True))
+        notify = self.inventory.notify
+        values = {key: getattr(notify, key) for key in notify.key_names()}
+        return {key: value for key, value in values.items() if value is not None}
 
     def readers(self, place: str) -> list[str]:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
@@ -150,11 +152,11 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     with prefix_plan_errors(file):
         source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
-        hosts = (h.model_copy(update={"address": addresses[h.name]}) for h in inventory.hosts)
+        hosts = (h.copy_with({"address": addresses[h.name]}) for h in inventory.hosts)
         changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
-        resolved = inventory.model_copy(update=changed)
+        resolved = inventory.copy_with(changed)
         environments = _environments(resolved)
-    has_own = "imports" in inventory.training.model_fields_set
+    has_own = "imports" in inventory.training.given
     intent = Intent(resolved, placed, source, data, environments, options, has_own)
     # An unknown {field} is found now, not after the push.
     fields.check_words(resolved, placed, intent.names, options.words)
@@ -187,11 +189,11 @@ def _with_imports(inventory: Inventory) -> Training:
     """Return [training] with its `imports`: if hosts.toml does not set them, those of the scripts
     that the commands run, as these are now."""
     training = inventory.training
-    if "imports" in training.model_fields_set:
+    if "imports" in training.given:
         return training
     imports = frameworks.imports_in(script_texts(inventory))
     changed = {} if imports == training.imports else {"imports": imports}
-    return training.model_copy(update=changed)
+    return training.copy_with(changed)
 
 
 def script_texts(inventory: Inventory) -> list[str]:

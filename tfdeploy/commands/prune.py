@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tfdeploy.commands.runs import HostDisk
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.results.stored_results import StoredResult
     from tfdeploy.shared.protocol.runs import HeldEnvironment, HeldRelease, HeldRun
-    from tfdeploy.transfer.stored_results import StoredResult
 
 TIMEOUT_S = 600.0
 BUILD_S = 3600.0  # what was pushed or built less than this ago may be needed by a start

@@ -15,7 +15,7 @@ from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.start import launch, secret_values, with_free_ports
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import StopResult, stop, stop_reachable
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     CommandTimedOut,
     OutdatedRecord,
@@ -33,11 +33,10 @@ from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import failover, placing
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
-from tfdeploy.transfer.checkpoints.handover import CheckpointCopy, hand_over_checkpoint
-from tfdeploy.transfer.output_handover import hand_over_outputs
 from tfdeploy.transfer.send import send
 
 if TYPE_CHECKING:
@@ -172,10 +171,10 @@ def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
     for host in without:
         inventory = failover.remove_host(inventory, host)
     hosts = (
-        host.model_copy(update={"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
+        host.copy_with({"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
         for host in inventory.hosts
     )
-    return inventory.model_copy(update={"hosts": tuple(hosts)})
+    return inventory.copy_with({"hosts": tuple(hosts)})
 
 
 def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
@@ -186,7 +185,7 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     added = tuple(host for host in changes.on if host.name not in known)
     if added:
         placing.refuse_loopback(inventory.hosts)
-    larger = inventory.model_copy(update={"hosts": (*inventory.hosts, *added)})
+    larger = inventory.copy_with({"hosts": (*inventory.hosts, *added)})
     with prefix_plan_errors(describe(changes.counts)):
         changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
     return failover.limit_replicas(changed)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
+from tfdeploy.results.outputs import SavedElsewhere
+from tfdeploy.results.stored_results import StoredResult, stored_results
 from tfdeploy.run import FOLDER, ID, open_runs, run_json
 from tfdeploy.shared.protocol.runs import (
     DiskUse,
@@ -17,9 +19,7 @@ from tfdeploy.shared.protocol.runs import (
     MeasureDisk,
 )
 from tfdeploy.shared.records import ENDED, FAILED, LOST, STOPPED, SUCCEEDED
-from tfdeploy.transfer.outputs import SavedElsewhere
 from tfdeploy.transfer.shared_directory import group_by_store
-from tfdeploy.transfer.stored_results import StoredResult, stored_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

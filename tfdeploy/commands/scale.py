@@ -73,7 +73,7 @@ def hosts_for(run: Run, patterns: Sequence[str], load: Callable[[], Inventory]) 
 def _idle_hosts(inventory: Inventory) -> dict[str, Host]:
     """Return the hosts of hosts.toml as the run would use them: with an address, and no task."""
     return {
-        host.name: without_tasks(host).model_copy(update={"address": address(host, inventory)})
+        host.name: without_tasks(host).copy_with({"address": address(host, inventory)})
         for host in inventory.hosts
     }
 

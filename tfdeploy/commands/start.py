@@ -20,7 +20,7 @@ from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.preflight.wait import find_conflicts, start_when_free
 from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
 from tfdeploy.commands.stop import stop
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import (
     AgentError,
     Cancelled,
@@ -195,10 +195,10 @@ def with_free_ports(fleet: Fleet, inventory: Inventory, plan: Plan) -> Inventory
 
     free = fleet.each(auto, ask)
     hosts = (
-        host.model_copy(update={"ports": free[host.name]}) if host.name in free else host
+        host.copy_with({"ports": free[host.name]}) if host.name in free else host
         for host in inventory.hosts
     )
-    return inventory.model_copy(update={"hosts": tuple(hosts)})
+    return inventory.copy_with({"hosts": tuple(hosts)})
 
 
 def _launch_or_stop(fleet: Fleet, run: Run, launching: Launching) -> dict[str, Started]:

@@ -180,7 +180,7 @@ def _without_tasks_of(run: Run, current: Callable[[], Inventory]) -> Inventory:
     known = {host.name for host in run.inventory.hosts}
     left = current().hosts if {*run.left_out} - known else ()
     idle += [host for host in left if host.name in {*run.left_out} - known]
-    return run.inventory.model_copy(update={"hosts": tuple(idle)})
+    return run.inventory.copy_with({"hosts": tuple(idle)})
 
 
 def _advice(run: Run) -> str:

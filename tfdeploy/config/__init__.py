@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
-NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
-
-
-def _build_models() -> None:
-    """Import the models without plugins for Pydantic, as Typer builds its own: to find the plugins,
-    Pydantic opens a file of each package that is installed."""
-    before = os.environ.get(NO_PLUGINS)
-    os.environ[NO_PLUGINS] = "1"
-    try:
-        import tfdeploy.config.models  # noqa: F401
-    finally:
-        if before is None:
-            del os.environ[NO_PLUGINS]
-        else:
-            os.environ[NO_PLUGINS] = before
-
-
-_build_models()
+PER_GPU = -1
+"""The value of `workers = "per-gpu"`: one worker for each of the host's GPUs."""
+AUTO_PORTS: tuple[int, ...] = ()
+"""The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
+ANY_SIGNAL = "signals"
+"""The name of every signal in `restart.exits`."""

@@ -107,7 +107,7 @@ def _merge_entries(name: str, entries: Sequence[HostEntry], defaults: Keys) -> H
     under, *over = sorted(entries, key=lambda entry: entry.table == name)
     top = over[0] if over else under
     lower = _merge_keys(under.keys, defaults) if over else defaults
-    if top.keys.get("transport", lower.get("transport", "ssh")) != "ssh":
+    if top.keys.get("transport", lower.get("transport", "ssh")) == "local":
         lower = {key: value for key, value in lower.items() if key not in SSH_KEYS}
     keys = {**_merge_keys(top.keys, lower), "name": name}
     return HostEntry(top.table, keys, under.table if over else "")

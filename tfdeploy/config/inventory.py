@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.config import toml_text
+from tfdeploy.config import schema, toml_text
 from tfdeploy.config.host_patterns import expand_host_tables
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host
@@ -77,7 +77,7 @@ def parse_record(text: str, file: Path, hosts_file: Path) -> Inventory:
     for each in settings:
         if isinstance(each, dict):
             each.pop("standby", None)
-    return _inventory(table, file).model_copy(update={"file": hosts_file.absolute()})
+    return _inventory(table, file).copy_with({"file": hosts_file.absolute()})
 
 
 def _inventory(table: dict[str, Any], file: Path) -> Inventory:
@@ -89,18 +89,15 @@ def _inventory(table: dict[str, Any], file: Path) -> Inventory:
         raise InventoryError("\n".join(lines), "tfdeploy example shows every key")
     _refuse_one_machine_twice(hosts, file)
     _refuse_data_in_data(written.data, file)
-    keys = written.model_fields_set - {"defaults", "hosts"}
-    fields = {key: getattr(written, key) for key in keys}
-    return Inventory(file=file.absolute(), hosts=hosts, **fields)
+    keys = written.given - {"defaults", "hosts"}
+    fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
+    return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
 
 
 def dump(inventory: Inventory) -> str:
     """Return the inventory as the text of a hosts.toml, with [defaults] merged into each host."""
-    table = inventory.model_dump(mode="json", exclude={"file", "hosts"}, exclude_unset=True)
-    hosts = {
-        host.name: host.model_dump(mode="json", exclude={"name"}, exclude_unset=True)
-        for host in inventory.hosts
-    }
+    table = inventory.to_values({"file", "hosts"})
+    hosts = {host.name: host.to_toml() for host in inventory.hosts}
     return _to_toml({**_without_none(table), "hosts": _without_none(hosts)})
 
 
@@ -157,7 +154,7 @@ def _parse_toml(text: str, file: Path) -> dict[str, Any]:
 def _validate(model: type[T], table: Any, prefix: tuple[str, ...], problems: list[str]) -> T | None:
     """Return the table as a model, or None after adding every problem; `prefix` is its path."""
     try:
-        return model.model_validate(table)
+        return schema.validate(model, table)
     except ValidationError as error:
         problems += [_describe(detail, prefix) for detail in error.errors()]
         return None
@@ -168,7 +165,7 @@ def _valid_defaults(table: dict[str, Any]) -> dict[str, Any]:
     value = table.get("defaults")
     defaults = value if isinstance(value, dict) else {}
     try:
-        HostSettings.model_validate(defaults)
+        schema.validate(HostSettings, defaults)
     except ValidationError as error:
         wrong = {detail["loc"][0] for detail in error.errors() if detail["loc"]}
         return {key: value for key, value in defaults.items() if key not in wrong}
@@ -259,7 +256,7 @@ def _suggest_key(loc: tuple[Any, ...]) -> str:
     model = tables.get(str(loc[0]), HostsFile) if len(loc) > 1 else HostsFile
     if len(loc) == 3 and loc[1] in JOBS:
         model = JobTraining if model is Training else RestartSettings
-    allowed = [name for name in model.model_fields if name != "name" or model is JobTraining]
+    allowed = [name for name in model.key_names() if name != "name" or model is JobTraining]
     close = difflib.get_close_matches(str(loc[-1]), allowed, n=1)
     return f'did you mean "{close[0]}"?' if close else f"expected one of {', '.join(allowed)}"
 

@@ -1,61 +1,109 @@
-"""The tables of hosts.toml: their keys, types and defaults.
-
-Without `from __future__ import annotations`: Pydantic would have to evaluate each as text.
+"""The tables of hosts.toml: their keys, types and defaults. `schema.py` validates by them what a
+user wrote; a run's record is read without that, and without Pydantic.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.config.types import (
-    ANY_SIGNAL,
-    Address,
-    CheckpointDir,
-    Command,
-    Count,
-    Directory,
-    EndsWith,
-    Environment,
-    Exits,
-    GpuIds,
-    JobName,
-    Jobs,
-    Jump,
-    LocalPath,
-    Modules,
-    Name,
-    Outputs,
-    Place,
-    PlainWord,
-    Port,
-    Ports,
-    PythonVersion,
-    Ready,
-    Requirements,
-    Role,
-    Seconds,
-    Setup,
-    StringList,
-    Target,
-    Text,
-    Timeout,
-    User,
-    Variables,
-    Words,
-    Workers,
-)
+from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 from tfdeploy.formatting.hostlist import fold_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
+    from pydantic import Field
+
+    from tfdeploy.config.types import (
+        Address,
+        CheckpointDir,
+        Command,
+        Count,
+        Directory,
+        EndsWith,
+        Environment,
+        Exits,
+        GpuIds,
+        JobName,
+        Jobs,
+        Jump,
+        LocalPath,
+        Modules,
+        Name,
+        Outputs,
+        Place,
+        PlainWord,
+        Port,
+        Ports,
+        PythonVersion,
+        Ready,
+        Requirements,
+        Role,
+        Seconds,
+        Setup,
+        StringList,
+        Target,
+        Text,
+        Timeout,
+        User,
+        Variables,
+        Words,
+        Workers,
+    )
 
 SMALL_OUTPUTS_MB = 64  # of a task of which nobody asked for files: metrics, tables, small models
 
 
-class Table(BaseModel):
-    """A table of hosts.toml. It refuses unknown keys and converts no types."""
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of hosts.toml. `given` are the keys that it has, or that were set since; the others
+    have their defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {}  # the class of each key that is a table
+
+    @classmethod
+    def key_names(cls) -> tuple[str, ...]:
+        """Return the keys that the table may have."""
+        return tuple(each.name for each in fields(cls) if each.name != "given")
+
+    def check(self) -> None:
+        """Raise ValueError if two of the table's keys contradict each other."""
+
+    def copy_with(self, changes: Mapping[str, Any]) -> Self:
+        """Return a copy with these values, which are not checked."""
+        return replace(self, given=self.given | changes.keys(), **changes)
+
+    def to_values(self, exclude: Set[str] = frozenset()) -> dict[str, Any]:
+        """Return the keys that the table has, as JSON can store them."""
+        wanted = (key for key in self.key_names() if key in self.given - exclude)
+        return {key: _to_value(getattr(self, key)) for key in wanted}
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Return the table of what `to_values` returned. Nothing is checked."""
+        read = {key: _from_value(value, cls.TABLES.get(key)) for key, value in values.items()}
+        return cls(given=frozenset(values), **read)
+
+
+def _to_value(value: Any) -> Any:
+    if isinstance(value, Table):
+        return value.to_values()
+    if isinstance(value, dict):
+        return {key: _to_value(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _from_value(value: Any, table: type[Table] | None) -> Any:
+    if table is DataSet:
+        return {place: DataSet.from_values(each) for place, each in value.items()}
+    if table:
+        return table.from_values(value)
+    return tuple(value) if isinstance(value, list) else value
 
 
 # The folder of the roots of hosts with `shared_fs`; agent/paths.py has the same name.
@@ -63,6 +111,7 @@ OWN_ROOTS = ".hosts"
 SSH_KEYS = ("hostname", "user", "port", "identity_file", "proxy_jump")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Source(Table):
     """The source that tfdeploy pushes.
 
@@ -75,6 +124,7 @@ class Source(Table):
     relay: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
 class DataSet(Table):
     """A folder of data that tasks read; its table's name is its place in the task's directory.
 
@@ -89,6 +139,7 @@ class DataSet(Table):
     exclude: StringList = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class PythonEnvironment(Table):
     """[env]: the Python environment that `push` builds on every host.
 
@@ -101,6 +152,7 @@ class PythonEnvironment(Table):
     setup: Setup = ()
 
 
+@dataclass(frozen=True, kw_only=True)
 class JobTraining(Table):
     """[training.worker] and the like: keys for one job that override those of [training].
 
@@ -110,12 +162,13 @@ class JobTraining(Table):
     name: JobName | None = None
     command: Command | None = None
     role_args: Words | None = None
-    role_env: Environment = {}
-    env: Environment = {}
+    role_env: Environment = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     ready: Ready | None = None
     outputs: Outputs | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Training(Table):
     """[training]: the command of every task, how it learns its role, when it is READY, where the
     chief saves checkpoints, and which files tfdeploy collects.
@@ -126,13 +179,15 @@ class Training(Table):
     scripts.
     """
 
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, JobTraining)
+
     command: Command
     imports: Modules = ("tensorflow",)
     role: Role = "tf_config"
     role_args: Words = ()
-    role_env: Environment = {}
-    role_files: dict[Place, Text] = {}
-    env: Environment = {}
+    role_env: Environment = field(default_factory=dict)
+    role_files: dict[Place, Text] = field(default_factory=dict)
+    env: Environment = field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
     ps: JobTraining = JobTraining()
@@ -198,8 +253,8 @@ class Training(Table):
         is_overridden = name in own if name else own is not None
         return f"training.{job}.{key}" if is_overridden else f"training.{key}"
 
-    @model_validator(mode="after")
-    def _refuse_equal_job_names(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if two jobs have one name."""
         job_by_name: dict[str, str] = {}
         for job in JOBS:
             first = job_by_name.setdefault(self.job_name(job), job)
@@ -208,9 +263,9 @@ class Training(Table):
                     f'{first} and {job} have the same name "{self.job_name(job)}"; '
                     "expected a different one for each job"
                 )
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class RestartSettings(Table):
     """When the supervisor restarts a task that exited, and when it ends one that hangs."""
 
@@ -223,8 +278,11 @@ class RestartSettings(Table):
     stall_timeout_s: Timeout | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Restart(RestartSettings):
     """[restart] for every job; [restart.worker] and the like override it for one job."""
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = dict.fromkeys(JOBS, RestartSettings)
 
     ps: RestartSettings = RestartSettings()
     worker: RestartSettings = RestartSettings()
@@ -235,14 +293,13 @@ class Restart(RestartSettings):
         """Return the settings of one job. The `stall_timeout_s` of [restart] does not apply to a
         ps, which has no steps."""
         own: RestartSettings = getattr(self, job)
-        general = {name: getattr(self, name) for name in RestartSettings.model_fields}
+        general = {name: getattr(self, name) for name in RestartSettings.key_names()}
         if job == "ps":
             general["stall_timeout_s"] = None
-        return own.model_copy(
-            update={name: general[name] for name in general if name not in own.model_fields_set}
-        )
+        return replace(own, **{name: general[name] for name in general.keys() - own.given})
 
 
+@dataclass(frozen=True, kw_only=True)
 class Notify(Table):
     """What the chief's host does once at the end of the run: a command that gets the run's summary
     as JSON, or a URL. `on_failure` is only for a run that failed."""
@@ -251,10 +308,11 @@ class Notify(Table):
     on_failure: Target | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
-    transport: Literal["ssh", "local"] = "ssh"
+    transport: Literal["ssh", "fabric", "openssh", "local"] = "ssh"
     user: User | None = None
     port: Port | None = None
     identity_file: LocalPath | None = None
@@ -268,9 +326,10 @@ class HostSettings(Table):
     python: PlainWord = "python3"
     directory: Directory = "~/.tfdeploy"
     shared_fs: bool = False
-    env: Environment = {}
+    env: Environment = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
 class Host(HostSettings):
     """One machine: its SSH settings, the address its peers connect to, its GPUs and its tasks."""
 
@@ -289,7 +348,7 @@ class Host(HostSettings):
     @property
     def uses_ssh(self) -> bool:
         """Return whether SSH reaches it: then SSH's keys and configuration apply, and rsync."""
-        return self.transport == "ssh"
+        return not self.is_local
 
     @property
     def machine(self) -> str:
@@ -309,6 +368,15 @@ class Host(HostSettings):
         """Return the folder of the host's agent and runs, which it shares with no other host."""
         return f"{self.store.rstrip('/')}/{OWN_ROOTS}/{self.name}" if self.shared_fs else self.store
 
+    def to_toml(self) -> dict[str, Any]:
+        """Return the keys of the host's table in hosts.toml, which has its name."""
+        values = self.to_values({"name"})
+        if values.get("workers") == PER_GPU:
+            values["workers"] = "per-gpu"
+        if self.ports == AUTO_PORTS:
+            values["ports"] = "auto"
+        return values
+
     def task_python(self, project: str, environment: str) -> str:
         """Return the python that runs the tasks: that of an environment of the project (see
         agent/paths.py), or without one ("") the host's."""
@@ -316,52 +384,55 @@ class Host(HostSettings):
             return self.python
         return f"{self.store.rstrip('/')}/{project}/envs/{environment}/bin/python"
 
-    @model_validator(mode="after")
-    def _refuse_own_directory_on_a_shared_file_system(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError for a folder of its own on a shared file system, and for SSH's keys
+        without SSH."""
         if self.shared_fs and "{host}" in self.directory:
             raise ValueError(
                 f'directory = "{self.directory}" gives each host its own folder, and shared_fs = '
                 "true all hosts the same one; remove {host} or shared_fs"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _refuse_ssh_keys_of_a_local_host(self) -> Self:
         ssh_keys = [key for key in SSH_KEYS if getattr(self, key) is not None]
         if not self.uses_ssh and ssh_keys:
             raise ValueError(
                 f'{ssh_keys[0]} is for SSH, which transport = "{self.transport}" does not use; '
                 f"remove {ssh_keys[0]}"
             )
-        return self
 
 
+@dataclass(frozen=True, kw_only=True)
 class FileFields(Table):
     """The keys and tables of hosts.toml, without its hosts."""
+
+    TABLES: ClassVar[Mapping[str, type[Table]]] = {
+        "source": Source, "env": PythonEnvironment, "training": Training, "restart": Restart,
+        "notify": Notify, "data": DataSet,
+    }  # fmt: skip
 
     project: Name
     ssh_config: LocalPath | None = None
     keep_connections_s: Seconds = 300.0
     network: Literal["guarded", "strict", "open"] = "guarded"
     source: Source = Source()
-    data: dict[Place, DataSet] = {}
+    data: dict[Place, DataSet] = field(default_factory=dict)
     env: PythonEnvironment | None = None
     training: Training
     restart: Restart = Restart()
     notify: Notify = Notify()
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Inventory(FileFields):
     """A validated hosts.toml. Relative paths in it start at the folder of `file`."""
 
     file: Path
-    hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
+    hosts: tuple[Host, ...]
 
-    def __repr_args__(self) -> Iterator[tuple[str | None, str]]:
-        """Yield what a notebook shows."""
-        yield "project", self.project
-        yield "file", str(self.file)
-        yield "hosts", fold_names(host.name for host in self.hosts)
+    def __repr__(self) -> str:
+        """Return what a notebook shows."""
+        hosts = fold_names(host.name for host in self.hosts)
+        name = type(self).__name__
+        return f"{name}(project={self.project!r}, file={str(self.file)!r}, hosts={hosts!r})"
 
     @property
     def source_root(self) -> Path:
@@ -381,7 +452,21 @@ class Inventory(FileFields):
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the keys that are set, those of each host with [defaults], as JSON can store
+        them."""
+        hosts = [host.to_values() for host in self.hosts]
+        return {**self.to_values({"file", "hosts"}), "hosts": hosts}
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], file: Path) -> Self:
+        """Return the inventory of what `to_record` returned; relative paths start at the folder of
+        `file`. Nothing is checked."""
+        hosts = tuple(Host.from_values(each) for each in record["hosts"])
+        return cls.from_values({**record, "hosts": hosts, "file": file})
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostsFile(FileFields):
     """The file as it is written: a table for each host, [defaults] not yet merged into them."""
 

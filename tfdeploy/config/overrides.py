@@ -35,13 +35,13 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
     training, added = inventory.training, _parse(variables)
     _refuse_other_sources(training, added)
     if words:
-        training = training.model_copy(update={"command": (*training.command, *words)})
+        training = training.copy_with({"command": (*training.command, *words)})
     if added:
         jobs = {job: _without(getattr(training, job), added) for job in JOBS}
         env = {**training.env, **added}
-        training = _without(training, added).model_copy(update={**jobs, "env": env})
+        training = _without(training, added).copy_with({**jobs, "env": env})
     hosts = tuple(_without(host, added) for host in inventory.hosts)
-    return inventory.model_copy(update={"training": training, "hosts": hosts})
+    return inventory.copy_with({"training": training, "hosts": hosts})
 
 
 def check_words(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _without(table: T, names: Collection[str]) -> T:
         for key in ("env", "role_env")
         if any(name in getattr(table, key, ()) for name in names)
     }
-    return table.model_copy(update=update) if update else table
+    return table.copy_with(update) if update else table
 
 
 def _parse(variables: Sequence[str]) -> dict[str, str]:

@@ -9,21 +9,13 @@ import signal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PER_GPU = -1
-"""The value of `workers = "per-gpu"`: one worker for each of the host's GPUs."""
-AUTO_PORTS: tuple[int, ...] = ()
-"""The value of `ports = "auto"`: free ports, chosen on the host when a run starts."""
-ANY_SIGNAL = "signals"
 MAX_COMMAND = 50_000  # characters: splitting takes time by the square of the length
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
@@ -334,16 +326,11 @@ Name = Annotated[str, AfterValidator(_check_name)]
 JobName = Annotated[str, AfterValidator(_check_job_name)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=0, le=1024)]
-Workers = Annotated[
-    int,
-    BeforeValidator(_parse_workers),
-    PlainSerializer(lambda count: "per-gpu" if count == PER_GPU else count),
-]
+Workers = Annotated[int, BeforeValidator(_parse_workers)]
 Ports = Annotated[
     tuple[Port, ...],
     BeforeValidator(_parse_ports),
     AfterValidator(_check_distinct),
-    PlainSerializer(lambda ports: list(ports) if ports else "auto"),
 ]
 Exits = Annotated[
     tuple[Annotated[int | str, BeforeValidator(_check_exit)], ...],

@@ -106,4 +106,4 @@ def used_hosts(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventor
     """Return the inventory with only the hosts that any cell needs."""
     names = {host for intent in intents.values() for host in intent.plan.hosts}
     hosts = tuple(host for host in inventory.hosts if host.name in names)
-    return inventory.model_copy(update={"hosts": hosts})
+    return inventory.copy_with({"hosts": hosts})

@@ -24,11 +24,11 @@ def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inve
     hosts = with_counts(inventory, {"ps": ps, "workers": workers}).hosts
     limit_s = min(limit_s, inventory.training.max_duration_s or limit_s)
     training = {"replicas": 0, "save_on_stop": True, "max_duration_s": limit_s}
-    rescaled = inventory.model_copy(
-        update={
+    rescaled = inventory.copy_with(
+        {
             "hosts": tuple(_without_evaluator(host) for host in hosts if trains(host)),
             "restart": _without_restarts(inventory.restart),
-            "training": inventory.training.model_copy(update=training),
+            "training": inventory.training.copy_with(training),
         }
     )
     return _without_unread_data(rescaled)
@@ -40,13 +40,13 @@ def trains(host: Host) -> bool:
 
 
 def _without_evaluator(host: Host) -> Host:
-    return host.model_copy(update={"evaluator": False})
+    return host.copy_with({"evaluator": False})
 
 
 def _without_restarts(restart: Restart) -> Restart:
     """Set the attempts of all jobs to 0; keep everything else."""
-    jobs = {job: getattr(restart, job).model_copy(update={"attempts": 0}) for job in ALL_JOBS}
-    return restart.model_copy(update={"attempts": 0, **jobs})
+    jobs = {job: getattr(restart, job).copy_with({"attempts": 0}) for job in ALL_JOBS}
+    return restart.copy_with({"attempts": 0, **jobs})
 
 
 def _without_unread_data(inventory: Inventory) -> Inventory:
@@ -55,4 +55,4 @@ def _without_unread_data(inventory: Inventory) -> Inventory:
     jobs = {job for key, job in JOBS.items() if any(getattr(host, key) for host in hosts)}
     jobs |= {"chief"} if any(host.chief for host in hosts) else set()
     data = {place: each for place, each in inventory.data.items() if jobs & {*each.jobs}}
-    return inventory.model_copy(update={"data": data})
+    return inventory.copy_with({"data": data})

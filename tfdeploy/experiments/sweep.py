@@ -15,7 +15,7 @@ can be inspected, until its cell is measured again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.signals import delay_signals
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.plan import Intent
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.config.models import Table
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.run import Run
@@ -98,7 +97,7 @@ class CellRuns:
         which nobody is notified of."""
         push(self._fleet, intent)
         planned = plan_run(self._fleet, intent)
-        quiet = planned.inventory.model_copy(update={"notify": Notify()})
+        quiet = planned.inventory.copy_with({"notify": Notify()})
         return replace(planned, inventory=quiet, of_sweep=True)
 
     def measure(self, cell: Cell, planned: Run) -> Result:
@@ -167,15 +166,11 @@ class CellRunner:
         return replace(result, repeat=going.repeat, hosts=going.hosts)
 
 
-def _as_written(table: Table, exclude: set[str]) -> dict[str, Any]:
-    """Return the keys that hosts.toml has: a record stays valid when tfdeploy gains a key."""
-    return table.model_dump(mode="json", exclude=exclude, exclude_unset=True)
-
-
 def _empty_sweep(inventory: Inventory, whole: Intent, grid: Grid) -> Sweep:
-    """Return the sweep without results. Results with other terms must not be mixed with its own."""
-    hosts = {h.name: _as_written(h, {"name"}) for h in inventory.hosts}
-    table = _as_written(inventory, {"file", "hosts", "notify"})  # cells notify nobody
+    """Return the sweep without results. Results with other terms must not be mixed with its own.
+    They have the keys that hosts.toml has: a record stays valid when tfdeploy gains a key."""
+    hosts = {h.name: h.to_toml() for h in inventory.hosts}
+    table = inventory.to_values({"file", "hosts", "notify"})  # cells notify nobody
     terms = {
         "project": inventory.project,
         "release": whole.release.id,

@@ -26,6 +26,9 @@ NEXT = b"\n"
 TIMEOUT_S = 60.0  # the usual limit for an answer
 STUCK_S = 60.0  # how long an agent may read nothing of what it is sent
 SMALL = 16 << 10  # bytes that pipes, windows and buffers always have room for
+# From this size on, files are sent and fetched on a connection of their own; smaller ones go over
+# the agent's open session, which is faster.
+BULK = 8 << 20
 COMPRESSED_FROM = 2 << 10  # bytes; a shorter request fits into one or two packets anyway
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfdeploy.config.models import HostSettings
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 
-DEFAULT_PYTHON = HostSettings.model_fields["python"].default
+DEFAULT_PYTHON = HostSettings.python
 AUTO = "auto"  # free ports, chosen at each start
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.hosts.byte_progress import Transfers
+    from tfdeploy.results.checkpoints import BadCheckpoint
+    from tfdeploy.results.outputs import Outputs, SavedElsewhere, SkippedOutput
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint
-    from tfdeploy.transfer.outputs import Outputs, SavedElsewhere, SkippedOutput
 
 MAX_FILE_LINES = 10
 MAX_NAMES = 4  # in one line

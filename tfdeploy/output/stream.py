@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TextIO
 
 from tfdeploy.formatting.humanize import escape_line
@@ -39,7 +39,12 @@ class Stream:
         """The stream for what only a terminal shows."""
         from rich.console import Console as RichConsole
 
-        return RichConsole(stderr=self._stderr, highlight=False, soft_wrap=True, emoji=False)
+        from tfdeploy.hosts.transports import pause_while_ssh_asks
+
+        console = RichConsole(stderr=self._stderr, highlight=False, soft_wrap=True, emoji=False)
+        if console.is_terminal:
+            pause_while_ssh_asks(partial(_without_display, console))
+        return console
 
     @property
     def is_terminal(self) -> bool:
@@ -125,6 +130,19 @@ class Stream:
         file: TextIO | None = sys.stderr if self._stderr else sys.stdout
         # While Rich redraws the other stream, which is a terminal, it replaces this one.
         return getattr(file, "rich_proxied_file", file)
+
+
+@contextmanager
+def _without_display(console: RichConsole) -> Iterator[None]:
+    """Erase what is drawn on a terminal, and draw it again afterwards."""
+    stopped = list(console._live_stack)
+    for live in reversed(stopped):
+        live.stop()
+    try:
+        yield
+    finally:
+        for live in stopped:
+            live.start()
 
 
 def _write(file: TextIO, text: str) -> None:

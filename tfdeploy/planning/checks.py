@@ -51,7 +51,7 @@ def _script_of(command: tuple[str, ...]) -> str:
 
 def check_chief(training: Training, plan: Plan) -> None:
     """Raise PlanError for [training.chief] if worker:0 is the chief: it would be ignored."""
-    if plan.chief.task.job != "chief" and training.chief.model_fields_set:
+    if plan.chief.task.job != "chief" and training.chief.given:
         raise PlanError(
             f"training.chief: no host has chief = true, so {plan.chief.task} is the chief",
             "rename it to [training.worker], or set chief = true on a host",

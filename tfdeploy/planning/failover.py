@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.config.types import AUTO_PORTS, PER_GPU
+from tfdeploy.config import AUTO_PORTS, PER_GPU
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.planning.placing import count_tasks, gpus_per_task
@@ -38,7 +38,7 @@ def remove_host(inventory: Inventory, lost: str) -> Inventory:
         )
     else:
         hosts = _move_tasks(lost_host, _hosts_without(inventory, lost))
-    return limit_replicas(inventory.model_copy(update={"hosts": hosts}))
+    return limit_replicas(inventory.copy_with({"hosts": hosts}))
 
 
 def limit_replicas(inventory: Inventory) -> Inventory:
@@ -47,8 +47,8 @@ def limit_replicas(inventory: Inventory) -> Inventory:
     replicas = max(0, min(inventory.training.replicas, len(running) - 1))
     if replicas == inventory.training.replicas:
         return inventory
-    training = inventory.training.model_copy(update={"replicas": replicas})
-    return inventory.model_copy(update={"training": training})
+    training = inventory.training.copy_with({"replicas": replicas})
+    return inventory.copy_with({"training": training})
 
 
 def rotate_ports(inventory: Inventory, plan: Plan) -> Inventory:
@@ -58,7 +58,7 @@ def rotate_ports(inventory: Inventory, plan: Plan) -> Inventory:
     reach the new tasks.
     """
     hosts = tuple(_rotate_ports_of(host, plan) for host in inventory.hosts)
-    return inventory.model_copy(update={"hosts": hosts})
+    return inventory.copy_with({"hosts": hosts})
 
 
 def _hosts_without(inventory: Inventory, lost: str) -> tuple[Host, ...]:
@@ -67,7 +67,7 @@ def _hosts_without(inventory: Inventory, lost: str) -> tuple[Host, ...]:
 
 def _replace_by_spare(lost_host: Host, spare: Host) -> Host:
     tasks = {key: getattr(lost_host, key) for key in ("ps", "workers", "chief", "evaluator")}
-    return spare.model_copy(update={**tasks, "spare": False})
+    return spare.copy_with({**tasks, "spare": False})
 
 
 def _move_tasks(lost_host: Host, others: tuple[Host, ...]) -> tuple[Host, ...]:
@@ -79,14 +79,14 @@ def _move_tasks(lost_host: Host, others: tuple[Host, ...]) -> tuple[Host, ...]:
             "add a host to hosts.toml and start a new run",
         )
     first = candidates[0]
-    heir = first.model_copy(
-        update={
+    heir = first.copy_with(
+        {
             "ps": first.ps + lost_host.ps,
             "chief": first.chief or lost_host.chief,
             "evaluator": first.evaluator or lost_host.evaluator,
         }
     )
-    heir = heir.model_copy(update={"workers": _workers_with_gpus(heir)})
+    heir = heir.copy_with({"workers": _workers_with_gpus(heir)})
     return tuple(heir if host.name == first.name else host for host in others)
 
 
@@ -105,4 +105,4 @@ def _rotate_ports_of(host: Host, plan: Plan) -> Host:
     used = {p.port for p in plan.placements_on(host.name)} | {plan.heartbeat_port}
     free = tuple(port for port in host.ports if port not in used)
     reused = tuple(port for port in host.ports if port in used)
-    return host.model_copy(update={"ports": (*free, *reused)})
+    return host.copy_with({"ports": (*free, *reused)})

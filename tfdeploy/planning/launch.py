@@ -6,7 +6,7 @@ import hashlib
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdeploy.config.types import ANY_SIGNAL
+from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import fields, frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS
@@ -200,9 +200,10 @@ def _policy(restart: Restart, job: str, *, alone: bool) -> Policy:
     """Return the restart policy of a job. By default a task without peers is not restarted after
     exit code 1, because it can't have lost a peer: its script is wrong, or done."""
     settings, own = restart.for_job(job), getattr(restart, job)
-    is_set = "exits" in own.model_fields_set | restart.model_fields_set
+    is_set = "exits" in own.given | restart.given
     exits = list(settings.exits) if is_set or not alone else [ANY_SIGNAL, *PEER_ERRORS]
-    return Policy(**{**settings.model_dump(), "exits": exits})
+    values = {key: getattr(settings, key) for key in settings.key_names()}
+    return Policy(**{**values, "exits": exits})
 
 
 def _outputs(training: Training, plan: Plan, placement: Placement) -> Outputs:

@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task
-from tfdeploy.config.types import AUTO_PORTS, PER_GPU
+from tfdeploy.config import AUTO_PORTS, PER_GPU
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_count
 from tfdeploy.planning.plan import PORT_PENDING, Placement, Plan

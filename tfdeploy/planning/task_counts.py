@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdeploy import cluster
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import format_count
@@ -49,7 +49,7 @@ def with_counts(
         )
     # Tasks are numbered in the order of the hosts: those of a newly used host come last.
     in_order = sorted(hosts.values(), key=lambda host: host.name not in running)
-    return inventory.model_copy(update={"hosts": tuple(in_order)})
+    return inventory.copy_with({"hosts": tuple(in_order)})
 
 
 def describe(counts: Mapping[str, int]) -> str:
@@ -75,7 +75,7 @@ def _tasks(host: Host) -> dict[str, int]:
 def without_tasks(host: Host) -> Host:
     """Return a host as one that may run tasks, and runs none yet."""
     none = {"ps": 0, "workers": 0, "chief": False, "evaluator": False, "spare": False}
-    return host.model_copy(update=none)
+    return host.copy_with(none)
 
 
 def _place(hosts: Mapping[str, Host], key: str, count: int, on: Collection[str]) -> dict[str, Host]:
@@ -91,7 +91,7 @@ def _place(hosts: Mapping[str, Host], key: str, count: int, on: Collection[str])
         if not free:
             raise _no_capacity(key, placed.total(), list(capacity))
         placed[min(free, key=placed.__getitem__)] += 1  # the first of equal ones
-    return {name: hosts[name].model_copy(update={key: number}) for name, number in placed.items()}
+    return {name: hosts[name].copy_with({key: number}) for name, number in placed.items()}
 
 
 def _hosts_that_may_run(hosts: Collection[Host], job: str) -> list[str]:

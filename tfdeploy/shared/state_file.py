@@ -8,7 +8,7 @@ import re
 from . import TYPE_CHECKING, filesystem
 
 if TYPE_CHECKING:
-    from typing import List, Optional, Tuple
+    from typing import Iterable, List, Optional, Tuple
 
 STATE = "checkpoint"
 MAX_CHARACTERS = 1 << 24  # another program's file of this name may be its whole model
@@ -18,7 +18,8 @@ LINE = re.compile(
     re.M,
 )
 SHARD = re.compile(r"\.data-(\d{5})-of-(\d{5})$")
-OTHER_PARTS = (".index", ".meta")
+INDEX = ".index"  # the file with which TensorFlow finds a checkpoint
+OTHER_PARTS = (INDEX, ".meta")
 ESCAPED_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
@@ -37,9 +38,9 @@ def write(folder: str, newest: str) -> None:
     Raises OSError.
     """
     files = os.listdir(folder)
-    indexes = [name for name in files if name.endswith(".index")]
+    indexes = [name for name in files if name.endswith(INDEX)]
     indexes.sort(key=lambda name: os.stat(os.path.join(folder, name)).st_mtime)
-    others = [name for name in files if not name.endswith(".index")]
+    others = [name for name in files if not name.endswith(INDEX)]
     content = text([*indexes, *others], newest)
     state = os.path.join(folder, STATE)
     fresh = filesystem.temporary_name(state)
@@ -48,7 +49,7 @@ def write(folder: str, newest: str) -> None:
 
 def text(files: List[str], newest: str) -> str:
     """Return the state file of a folder with these files, of which the oldest index comes first."""
-    names = [name[: -len(".index")] for name in files if name.endswith(".index")]
+    names = [name[: -len(INDEX)] for name in files if name.endswith(INDEX)]
     older = [name for name in names if name != newest and file_set(files, name)]
     lines = ['model_checkpoint_path: "{}"\n'.format(_escape(newest))]
     lines += ['all_model_checkpoint_paths: "{}"\n'.format(_escape(n)) for n in [*older, newest]]
@@ -75,12 +76,18 @@ def file_set(names: List[str], checkpoint: str) -> Optional[List[str]]:
         match = SHARD.fullmatch(name[len(checkpoint) :])
         if match:
             shards.append((match[1], match[2]))
-    if not shards or checkpoint + ".index" not in candidates:
+    if not shards or checkpoint + INDEX not in candidates:
         return None
     total = int(shards[0][1])
     if sorted(shards) != [("%05d" % number, "%05d" % total) for number in range(total)]:
         return None
     return sorted(name for name in candidates if is_part(name, checkpoint))
+
+
+def index_last(names: Iterable[str]) -> List[str]:
+    """Return the names of files in the order in which they may appear in a folder, so that no part
+    of a checkpoint is ever visible. They disappear in the opposite order."""
+    return sorted(names, key=lambda name: (name.endswith(INDEX), name))
 
 
 def is_part(file: str, checkpoint: str) -> bool:

@@ -27,6 +27,11 @@ SKIPPED_FOLDER = re.compile(r"__pycache__$|.*\.orbax-checkpoint-tmp")
 TEMPORARY, PART = "_temp", re.compile(r"part(-\d+-of-\d+|$)")
 
 
+def is_folder(kind: str) -> bool:
+    """Return whether units of this kind are whole folders."""
+    return kind in (SAVED_MODEL, FOLDER)
+
+
 class Unit(Record):
     """A file, checkpoint or folder that a task wrote.
 
@@ -42,12 +47,17 @@ class Unit(Record):
     def size(self) -> int:
         return sum(size for size, _ in self.files.values())
 
+    @property
+    def mtime_ns(self) -> int:
+        """The mtime of the newest file."""
+        return max(mtime_ns for _, mtime_ns in self.files.values())
+
     def to_message(self) -> OutputUnit:
         return OutputUnit(
             path=self.path,
             kind=self.kind,
             size=self.size,
-            mtime_ns=max(mtime_ns for _, mtime_ns in self.files.values()),
+            mtime_ns=self.mtime_ns,
             files=[(path, *stamp) for path, stamp in sorted(self.files.items())],
         )
 

@@ -1,1 +1,1 @@
-"""Send releases to the hosts; fetch checkpoints, outputs, events and logs to the controller."""
+"""Send releases to the hosts."""

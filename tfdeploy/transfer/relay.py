@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.config.types import AUTO_PORTS
+from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import TfdeployError
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.shared.protocol.releases import Fetch

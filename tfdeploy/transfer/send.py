@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.errors import AgentError, HostError, TfdeployError, TransferFailed, raise_all
 from tfdeploy.formatting.humanize import format_count
+from tfdeploy.hosts.agent_session import BULK, query
 from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
-from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.hosts.last_pushed import LastPushed
 from tfdeploy.shared.filesystem import NO_SPACE
@@ -23,7 +23,6 @@ from tfdeploy.shared.protocol.releases import (
     ReceiveLastFiles,
 )
 from tfdeploy.transfer import shared_directory
-from tfdeploy.transfer.fetch import BULK
 from tfdeploy.transfer.pack import FileVanished, PackCache
 
 if TYPE_CHECKING:

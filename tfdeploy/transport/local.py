@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import select
 import shutil
-import subprocess
-import tempfile
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from tfdeploy.errors import CommandFailed, CommandTimedOut, TransferFailed, Unreachable
-from tfdeploy.transport import TOO_MUCH, CompletedCommand, OnProgress, ignore_progress
+from tfdeploy.errors import TransferFailed
+from tfdeploy.transport import TOO_MUCH, OnProgress, ignore_progress
 from tfdeploy.transport.file_stream import SEND, FileStream
+from tfdeploy.transport.process_stream import ProcessStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CHUNK = 1 << 16
+    from tfdeploy.transport import CompletedCommand
+
+PATIENCE_S = 2.0  # an agent ends by itself when its input ends
 
 
 class LocalTransport:
@@ -29,25 +28,11 @@ class LocalTransport:
         self.host = host
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
-        try:
-            process = subprocess.run(
-                list(argv),
-                input=stdin,
-                capture_output=True,
-                timeout=timeout_s,
-                cwd=Path.home(),
-                start_new_session=True,  # Ctrl-C must not reach an agent in the middle of its work
-            )
-        except subprocess.TimeoutExpired:
-            raise CommandTimedOut(
-                self.host, f"{argv[0]} gave no answer within {timeout_s:g} s"
-            ) from None
-        except OSError as error:
-            raise CommandFailed(self.host, f"{argv[0]} can't be run: {error.strerror}") from None
-        return CompletedCommand(process.returncode, process.stdout, process.stderr)
+        with closing(ProcessStream(self.host, argv, argv[0])) as process:
+            return process.finish(stdin, timeout_s)
 
-    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> LocalStream:
-        return LocalStream(self.host, argv)
+    def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> ProcessStream:
+        return ProcessStream(self.host, argv, argv[0], patience_s=PATIENCE_S)
 
     def push(
         self,
@@ -97,75 +82,6 @@ class LocalTransport:
             raise TransferFailed(
                 self.host, f"copying {error.filename or ''} failed: {error.strerror or error}"
             ) from None
-
-
-class LocalStream:
-    """A running process of the controller with open input and output."""
-
-    def __init__(self, host: str, argv: Sequence[str]) -> None:
-        self._host = host
-        self._name = argv[0]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the stream
-        try:
-            self._process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                cwd=Path.home(),
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._errors.close()
-            raise CommandFailed(host, f"{argv[0]} can't be run: {error.strerror}") from None
-
-    def send(self, data: bytes | memoryview) -> None:
-        try:
-            with memoryview(data) as view:
-                _write_all(_descriptor(self._process.stdin), view)
-        except OSError as error:
-            raise Unreachable(self._host, f"{self._name} has exited: {error.strerror}") from None
-
-    def read(self, timeout_s: float | None = None) -> bytes:
-        output = _descriptor(self._process.stdout)
-        poll = select.poll()  # select() supports no descriptor above 1023
-        poll.register(output, select.POLLIN)
-        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
-            raise CommandTimedOut(self._host, f"{self._name} wrote nothing for {timeout_s:g} s")
-        return os.read(output, CHUNK)
-
-    def result(self) -> CompletedCommand:
-        exit_code = self._process.wait()
-        self._errors.seek(0)
-        return CompletedCommand(exit_code, b"", self._errors.read()[-CHUNK:])
-
-    def park(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._close_pipe(self._process.stdin)
-        try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._close_pipe(self._process.stdout)
-        self._errors.close()
-
-    def _close_pipe(self, pipe: IO[bytes] | None) -> None:
-        with suppress(OSError):
-            if pipe:
-                pipe.close()
-
-
-def _descriptor(pipe: IO[bytes] | None) -> int:
-    assert pipe is not None
-    return pipe.fileno()
-
-
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _is_special(path: Path) -> bool:

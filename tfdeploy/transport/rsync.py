@@ -89,7 +89,7 @@ class RsyncTransfers:
     def __init__(self, host: str, ssh: Callable[[], Sequence[str]]) -> None:
         """`ssh` returns the command line of ssh; it is called when files are to be transferred."""
         self.host = host
-        self._ssh = ssh
+        self.transfer_command = ssh
 
     def push(
         self,
@@ -103,7 +103,15 @@ class RsyncTransfers:
     ) -> None:
         options = _push_options(base, checksum)
         remote = f"{self.host}:{_content_of(dest)}"
-        transfer(self.host, self._ssh(), _content_of(source), remote, files, options, on_progress)
+        transfer(
+            self.host,
+            self.transfer_command(),
+            _content_of(source),
+            remote,
+            files,
+            options,
+            on_progress,
+        )
 
     def pull(
         self,
@@ -115,15 +123,13 @@ class RsyncTransfers:
         on_progress: OnProgress = ignore_progress,
     ) -> None:
         remote = f"{self.host}:{_content_of(source)}"
-        transfer(
-            self.host, self._ssh(), remote, _content_of(dest), files, REGULAR_ONLY, on_progress,
-            max_bytes,
-        )  # fmt: skip
+        ssh, options = self.transfer_command(), REGULAR_ONLY
+        transfer(self.host, ssh, remote, _content_of(dest), files, options, on_progress, max_bytes)
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:
         """As the contract says; not with rsync, which would compute checksums of its own."""
         remote = shlex.join(["sh", "-c", SEND, "sh", source])
-        command = [*self._ssh(), *ALIVE, "--", self.host, remote]
+        command = [*self.transfer_command(), *ALIVE, "--", self.host, remote]
         return FileStream(self.host, command, files, lambda text: bool(DROPPED.search(text)))
 
 

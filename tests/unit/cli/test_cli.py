@@ -303,9 +303,15 @@ def test_missing_data_exits_with_2(tfdeploy, data):
     assert (code, err.splitlines()[0]) == (2, message)
 
 
+# For a plan that asks no ssh.
+FABRIC = 'transport = "fabric"\n'
+
+
 def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, folder):
     others = {"ps": "ps = 1", "idle": "", "extra": "spare = true", "more": "workers = 1"}
-    tables = "".join(f'[hosts.{n}]\naddress = "{n}"\n{keys}\n' for n, keys in others.items())
+    tables = "".join(
+        f'[hosts.{n}]\naddress = "{n}"\n{keys}\n{FABRIC}' for n, keys in others.items()
+    )
     here = TOML.replace("ps = 1", 'address = "here"')
     (folder / "hosts.toml").write_text(f'{here}{tables}[data."data/set"]')
     document = json.loads(tfdeploy("plan", "--json")[1])

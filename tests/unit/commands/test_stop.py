@@ -82,7 +82,7 @@ def test_a_task_that_runs_after_its_stop_is_an_error_unless_it_is_of_another_lau
 
 def test_the_states_after_a_stop_are_stored_for_the_launch_of_the_record(tmp_path):
     run = make_run()
-    inventory = run.inventory.model_copy(update={"file": tmp_path / "hosts.toml"})
+    inventory = run.inventory.copy_with({"file": tmp_path / "hosts.toml"})
     run = replace(run, inventory=inventory, launched="second")
     run.folder.mkdir(parents=True)
     stop_reachable(FleetThatGoesOn(), run)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
+from tfdeploy.config import AUTO_PORTS, PER_GPU
 from tfdeploy.config import inventory as inventories
-from tfdeploy.config.types import AUTO_PORTS, PER_GPU
 from tfdeploy.errors import InventoryError
 
 

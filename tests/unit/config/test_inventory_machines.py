@@ -77,9 +77,9 @@ def dump_and_parse(inventory):
 def test_dump_keeps_any_string(words, env):
     inventory = make_inventory('[hosts.a]\nps = 1\nenv = {A = "1"}')
     command = ("run", *words)
-    training = inventory.training.model_copy(update={"command": command, "env": env})
-    host = inventory.hosts[0].model_copy(update={"env": env})
-    inventory = inventory.model_copy(update={"training": training, "hosts": (host,)})
+    training = inventory.training.copy_with({"command": command, "env": env})
+    host = inventory.hosts[0].copy_with({"env": env})
+    inventory = inventory.copy_with({"training": training, "hosts": (host,)})
     assert dump_and_parse(inventory) == inventory
 
 

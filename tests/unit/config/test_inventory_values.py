@@ -93,7 +93,10 @@ def refused_host(lines):
         ),
         ("gpus = [1, 1]", "gpus: found [1, 1]; expected each number once, but 1 occurs twice"),
         ("gpus = [-1]", "gpus.0: found -1; expected at least 0"),
-        ('transport = "sh"', 'transport: found "sh"; expected "ssh" or "local"'),
+        (
+            'transport = "sh"',
+            'transport: found "sh"; expected "ssh", "fabric", "openssh" or "local"',
+        ),
         ("env = {A = 1}", "env.A: found 1; expected text in quotes"),
         ("env = 1", "env: found 1; expected the table [hosts.a.env]"),
     ],

@@ -15,8 +15,8 @@ THREE = "[hosts.a]\nps = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 
 
 def with_addresses(inventory):
-    hosts = (h.model_copy(update={"address": h.address or h.name}) for h in inventory.hosts)
-    return inventory.model_copy(update={"hosts": tuple(hosts)})
+    hosts = (h.copy_with({"address": h.address or h.name}) for h in inventory.hosts)
+    return inventory.copy_with({"hosts": tuple(hosts)})
 
 
 def rescaled(hosts, ps, workers, **keys):

@@ -10,9 +10,9 @@ from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.fetch import FetchResult
 from tfdeploy.commands.run import FinishedRun
 from tfdeploy.output.console import Console
+from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint
+from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
 from tfdeploy.shared.protocol.events import UnreadableEvents
-from tfdeploy.transfer.checkpoints.fetch import BadCheckpoint, Checkpoint
-from tfdeploy.transfer.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
 
 from .samples import RUN_ID, make_run
 

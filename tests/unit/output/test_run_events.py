@@ -10,7 +10,7 @@ from tfdeploy.commands.stop import OtherTask, StopResult
 from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import SINGLE_REPORTS
-from tfdeploy.transfer.checkpoints.handover import CheckpointCopy
+from tfdeploy.results.handover import CheckpointCopy
 
 from .samples import RUN_ID, make_report, make_run
 

@@ -99,7 +99,7 @@ def test_a_chief_takes_the_gpu_of_a_worker_if_all_are_in_use(gpus, workers):
 
 def test_the_host_that_takes_the_tasks_does_not_change_otherwise():
     before, after = make_inventory(THREE).host("b"), without(THREE, "a").host("b")
-    assert after == before.model_copy(update={"ps": 1})
+    assert after == before.copy_with({"ps": 1})
 
 
 def test_several_hosts_can_be_removed():

@@ -327,9 +327,9 @@ def test_an_unknown_field_is_reported_with_its_key():
         "training.role_env.ROLE: "
     )
     inventory = make_inventory(HOSTS)
-    training = inventory.training.model_copy(update={"command": ("run", "{nobody}")})
+    training = inventory.training.copy_with({"command": ("run", "{nobody}")})
     with pytest.raises(PlanError, match=r"^training\.command: unknown field {nobody}"):
-        changed = inventory.model_copy(update={"training": training})
+        changed = inventory.copy_with({"training": training})
         launch.make(changed, make_plan(HOSTS), RunNames("run", "release"), "secret")
 
 

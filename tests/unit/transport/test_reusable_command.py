@@ -9,7 +9,6 @@ import pytest
 from support.builders import eventually
 
 from tfdeploy.errors import CommandTimedOut, Unreachable
-from tfdeploy.transport.daemon import reusable_command
 from tfdeploy.transport.daemon.ipc import EXIT, FAILED, INPUT, OUTPUT
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand
 
@@ -28,21 +27,18 @@ class Site:
         self.may_open = threading.Event()
         self.may_open.set()
 
-    def open(self, argv):
+    def start(self, argv):
         if self.streams:
             self.is_opening.set()
             self.may_open.wait()
         if self.is_gone:
             raise Unreachable("one", "no SSH answer")
-        return object()
+        self.streams.append(FakeStream())
+        return self.streams[-1]
 
-    def is_alive(self, *channel):
+    def is_alive(self, stream):
         self.checks += 1
         return self.answers
-
-    def stream(self, host, name, channel):
-        self.streams.append(FakeStream(channel))
-        return self.streams[-1]
 
 
 class FakeStream:
@@ -50,8 +46,7 @@ class FakeStream:
 
     is_idle = True
 
-    def __init__(self, channel):
-        self.channel = channel
+    def __init__(self):
         self.sent = b""
         self.reads = 0
         self.outputs = []
@@ -101,10 +96,8 @@ class Client:
 
 
 @pytest.fixture
-def site(monkeypatch):
-    site = Site()
-    monkeypatch.setattr(reusable_command, "SshStream", site.stream)
-    return site
+def site():
+    return Site()
 
 
 @pytest.fixture
@@ -116,7 +109,7 @@ def client():
 
 def serve(site, client):
     """Serve the client in a thread, as the daemon does; return the thread."""
-    command = ReusableCommand("one", ["agent"], site)
+    command = ReusableCommand(["agent"], site)
 
     def run():
         command.serve(client, repeatable=True)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Self
 from tfdeploy.commands.collect import CollectResult, collect, collect_checkpoint, collect_outputs
 from tfdeploy.errors import HostError, TfdeployError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.results.checkpoints import remove_checkpoint
+from tfdeploy.results.outputs import remove_output
+from tfdeploy.results.units import local_path
 from tfdeploy.shared.protocol.reports import NewCheckpoint, NewOutputs, StateChange
 from tfdeploy.shared.records import ENDED
-from tfdeploy.transfer.checkpoints.fetch import remove_checkpoint
-from tfdeploy.transfer.outputs import remove_output
-from tfdeploy.transfer.units import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.results.checkpoints import Checkpoint
+    from tfdeploy.results.outputs import Output, Outputs
     from tfdeploy.run import Run
-    from tfdeploy.transfer.checkpoints.fetch import Checkpoint
-    from tfdeploy.transfer.outputs import Output, Outputs
 
 
 class BackgroundCollector:

@@ -148,11 +148,11 @@ def _merge_inventory(recorded: Inventory, current: Inventory) -> Inventory:
         )
     hosts = tuple(_merge_host(host, current_hosts[host.name]) for host in recorded.hosts)
     keys = {"ssh_config": current.ssh_config, "keep_connections_s": current.keep_connections_s}
-    return recorded.model_copy(update={**keys, "source": current.source, "hosts": hosts})
+    return recorded.copy_with({**keys, "source": current.source, "hosts": hosts})
 
 
 def _merge_host(recorded: Host, current: Host) -> Host:
-    return recorded.model_copy(update={key: getattr(current, key) for key in HOST_KEYS})
+    return recorded.copy_with({key: getattr(current, key) for key in HOST_KEYS})
 
 
 def _not_found(missing: RunError, errors: Iterable[TfdeployError]) -> RunError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.planning.plan import Plan
 
 
@@ -24,6 +24,25 @@ def plan_warnings(intent: Intent) -> list[TfdeployError]:
         *_unused_gpus(intent),
         *_open_ports(intent.inventory, intent.plan),
     ]
+
+
+def connection_notes(inventory: Inventory) -> list[HostError]:
+    """Return which hosts OpenSSH connects to instead of Fabric, and why. A host whose settings ssh
+    refuses is no note, but an error of the command that connects to it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tfdeploy.transport.openssh.choice import why_openssh
+
+    def note(host: Host) -> HostError | None:
+        try:
+            reason = why_openssh(host, inventory)
+        except HostError:
+            return None
+        return HostError(host.name, f"OpenSSH connects to it: {reason}") if reason else None
+
+    with ThreadPoolExecutor() as pool:  # each may need a call of `ssh -G`
+        hosts = [host for host in inventory.hosts if host.uses_ssh]
+        return [found for found in pool.map(note, hosts) if found]
 
 
 def unlisted_gpus(host: str, count: int) -> HostError:

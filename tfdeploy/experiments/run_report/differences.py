@@ -49,10 +49,11 @@ def _settings(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
     for place, release in run.data.items():
         yield f"data {place}", (release, release)
     inventory = run.inventory
-    table = inventory.model_dump(mode="json", exclude={"file", "hosts"}, exclude_unset=True)
+    table = inventory.to_values({"file", "hosts"})
     yield from _flatten(table, ())
     for host in inventory.hosts:
-        values = host.model_dump(mode="json", exclude={"name", "address"}, exclude_unset=True)
+        values = host.to_toml()
+        values.pop("address", None)
         if host.name in run.auto_ports:
             values["ports"] = "auto"  # as hosts.toml says it; the start has chosen some
         yield from _flatten(values, ("hosts", host.name))

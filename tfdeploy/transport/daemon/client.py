@@ -1,6 +1,6 @@
 """A host over SSH, with connections that outlive the command: the daemon holds them (server.py).
 
-If no daemon can be used, the client connects itself, as SshTransport does.
+If no daemon can be used, commands run through the `direct` transport.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from tfdeploy.transport.daemon.ipc import (
 )
 from tfdeploy.transport.daemon.locate import connect, stop_daemons
 from tfdeploy.transport.rsync import RsyncTransfers
-from tfdeploy.transport.ssh.ciphers import transfer_command
-from tfdeploy.transport.ssh.route import resolve_route
+from tfdeploy.transport.ssh.transport import SshTransport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.transport import Stream
     from tfdeploy.transport.daemon.ipc import FrameConnection
-    from tfdeploy.transport.ssh.transport import SshTransport
+    from tfdeploy.transport.openssh.transport import OpenSshTransport
 
 __all__ = ["DaemonStream", "DaemonTransport", "decode_error", "encode_error", "stop_daemons"]
 START_TIMEOUT_S = 180.0  # longer than any handshake takes
@@ -45,16 +44,20 @@ EXTRA_TIMEOUT_S = 10.0  # the daemon itself reports a timeout of the command
 class DaemonTransport(RsyncTransfers):
     """One host. The daemon owns its connection and keeps it open."""
 
-    def __init__(self, host: Host, inventory: Inventory) -> None:
-        super().__init__(host.name, lambda: transfer_command(host, inventory))
-        self._host = host
-        self._inventory = inventory
-        self._direct: SshTransport | None = None
+    def __init__(
+        self,
+        host: Host,
+        inventory: Inventory,
+        direct: SshTransport | OpenSshTransport | None = None,
+    ) -> None:
+        self._direct = direct or SshTransport(host, inventory)
+        self._keep_s = inventory.keep_connections_s
+        super().__init__(host.name, self._direct.transfer_command)
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> CompletedCommand:
         frames = self._start(argv, timeout_s)
         if frames is None:
-            return self._direct_transport().run(argv, stdin=stdin, timeout_s=timeout_s)
+            return self._direct.run(argv, stdin=stdin, timeout_s=timeout_s)
         stream = DaemonStream(self.host, argv[0], frames)
         try:
             stream.send(stdin)
@@ -70,25 +73,22 @@ class DaemonTransport(RsyncTransfers):
     def stream(self, argv: Sequence[str], *, repeatable: bool = False) -> Stream:
         frames = self._start(argv, None, repeatable=repeatable)
         if frames is None:
-            return self._direct_transport().stream(argv)
+            return self._direct.stream(argv)
         return DaemonStream(self.host, argv[0], frames)
 
     def close(self) -> None:
-        if self._direct:
-            self._direct.close()
+        self._direct.close()
 
     def _start(
         self, argv: Sequence[str], run_s: float | None, *, repeatable: bool = False
     ) -> FrameConnection | None:
         """Let the daemon start a command: one that ends within `run_s`, or a stream (None). Return
         None if there is no daemon, or if the host needs a direct connection."""
-        route = resolve_route(self._host, self._inventory)  # the settings may have changed
-        # A ProxyCommand depends on the environment and the folder of this process.
-        if route.config.proxy_command or (frames := connect()) is None:
+        route = self._direct.route()
+        if route is None or (frames := connect()) is None:
             return None
-        keep_s = self._inventory.keep_connections_s
         request = {
-            "route": route.to_json(), "argv": list(argv), "run_s": run_s, "keep_s": keep_s,
+            "route": route, "argv": list(argv), "run_s": run_s, "keep_s": self._keep_s,
             "repeatable": repeatable,
         }  # fmt: skip
         try:
@@ -102,13 +102,6 @@ class DaemonTransport(RsyncTransfers):
         if kind == FAILED:
             raise decode_error(data)
         return None
-
-    def _direct_transport(self) -> SshTransport:
-        if self._direct is None:
-            from tfdeploy.transport.ssh.transport import SshTransport  # loads Paramiko: slow
-
-            self._direct = SshTransport(self._host, self._inventory)
-        return self._direct
 
 
 class DaemonStream:

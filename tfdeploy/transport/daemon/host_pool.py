@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfdeploy.errors import HostError
+from tfdeploy.transport import Stream
 from tfdeploy.transport.daemon.client import encode_error
 from tfdeploy.transport.daemon.ipc import FAILED, INPUT, STARTED
 from tfdeploy.transport.daemon.reusable_command import ReusableCommand, result_frames
-from tfdeploy.transport.ssh.channels import ChannelPool, run_to_end
+from tfdeploy.transport.openssh.sessions import SessionPool
+from tfdeploy.transport.ssh.channels import ChannelPool
 from tfdeploy.transport.ssh.connection import CLOCK, connect
 from tfdeploy.transport.ssh.dial import IMPATIENT, PATIENT, HostSilent
 from tfdeploy.transport.ssh.route import Route
@@ -21,8 +24,7 @@ from tfdeploy.transport.ssh.route import Route
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import paramiko
-
+    from tfdeploy.transport import CompletedCommand
     from tfdeploy.transport.daemon.ipc import FrameConnection
     from tfdeploy.transport.ssh.connection import SshConnection
 
@@ -30,24 +32,52 @@ MAX_PARKED = 2
 SILENT_S = 300.0  # how long it is remembered that a host was silent
 
 
+class Command(Stream, Protocol):
+    """A running command on the host."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it runs, and all of its output was read."""
+        ...
+
+    def finish(self, stdin: bytes, timeout_s: float) -> CompletedCommand:
+        """Send it its input and wait for its end. Raises HostError."""
+        ...
+
+
+class Connections(Protocol):
+    """The connections to one host: Fabric's channels, or ssh processes that share a master."""
+
+    def start(self, argv: Sequence[str]) -> Any:
+        """Start a command, and return it as a Command. Raises HostError."""
+        ...
+
+    def is_alive(self, command: Any) -> bool:
+        """Return whether the host still answers on the connection of a command."""
+        ...
+
+    def __len__(self) -> int:
+        """Return the number of connections that are open, as far as the controller knows."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class HostPool:
     """One route to a host. Each client is served in its own thread."""
 
     def __init__(self, route_json: str) -> None:
-        route = Route.from_json(route_json)
-        self.name = route.name
         self.last_used = 0.0
         self._keep_s = 0.0
         self._clients = 0
-        self._route = route
         self._silent_at = -math.inf
-        self._channels = ChannelPool(route.name, self._connect)
+        self._connections = self._make_connections(json.loads(route_json))
         self._parked: list[ReusableCommand] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Return the number of open connections."""
-        return len(self._channels)
+        return len(self._connections)
 
     @property
     def is_in_use(self) -> bool:
@@ -89,7 +119,13 @@ class HostPool:
     def close(self) -> None:
         for command in self._parked:
             command.close()
-        self._channels.close()
+        self._connections.close()
+
+    def _make_connections(self, table: dict[str, Any]) -> Connections:
+        if "ssh" in table:
+            return SessionPool(**table)
+        self._route = Route.from_table(table)
+        return ChannelPool(self._route.name, self._connect)
 
     def _connect(self) -> SshConnection:
         """Connect; a host that was silent a moment ago is given up earlier: it costs each command
@@ -106,16 +142,16 @@ class HostPool:
         return connection
 
     def _run(self, frames: FrameConnection, argv: Sequence[str], run_s: float) -> None:
-        with closing(self._channels.open(argv)) as channel:
+        with closing(self._connections.start(argv)) as command:
             frames.send(STARTED)  # OSError: the client is gone
             stdin = _read_input(frames)
-            threading.Thread(target=_close_with, args=(frames, channel), daemon=True).start()
-            for kind, data in result_frames(run_to_end(self.name, argv[0], channel, stdin, run_s)):
+            threading.Thread(target=_close_with, args=(frames, command), daemon=True).start()
+            for kind, data in result_frames(command.finish(stdin, run_s)):
                 frames.send(kind, data)
 
     def _stream(self, frames: FrameConnection, argv: Sequence[str], repeatable: bool) -> None:
         command = self._take_parked(shlex.join(argv), repeatable)
-        command = command or ReusableCommand(self.name, argv, self._channels)
+        command = command or ReusableCommand(argv, self._connections)
         is_parked = False
         try:
             frames.send(STARTED)  # OSError: the client is gone
@@ -158,7 +194,7 @@ def _read_input(frames: FrameConnection) -> bytes:
     return bytes(data)
 
 
-def _close_with(frames: FrameConnection, channel: paramiko.Channel) -> None:
-    """Close the command's channel, and so end it, when the client leaves."""
+def _close_with(frames: FrameConnection, command: Command) -> None:
+    """End the command when the client leaves."""
     frames.next()
-    channel.close()
+    command.close()

@@ -9,15 +9,14 @@ import hashlib
 import os
 import select
 import socket
-import stat
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from tfdeploy.transport.daemon.ipc import HELLO, REQUEST, FrameConnection
+from tfdeploy.transport.runtime_folder import socket_folder
 
 PACKAGE = Path(__file__).parents[2]
 HELLO_TIMEOUT_S = 2.0
@@ -106,27 +105,6 @@ class DaemonSocket:
             finally:
                 os.close(write_end)
                 _wait_until_closed(read_end)
-
-
-def socket_folder() -> Path | None:
-    """Return the folder for sockets, which no other user can enter. Return None if another user
-    owns it."""
-    uid = os.geteuid()
-    try:
-        path = _own_runtime_dir(uid) or Path(tempfile.gettempdir(), f"tfdeploy-{uid}")
-        path.mkdir(mode=0o700, exist_ok=True)
-        info = path.lstat()
-    except OSError:
-        return None
-    is_own = stat.S_ISDIR(info.st_mode) and info.st_uid == uid
-    return path if is_own and not info.st_mode & 0o077 else None
-
-
-def _own_runtime_dir(uid: int) -> Path | None:
-    """Return the runtime folder unless it is another user's, as after `su` and `sudo -E`: that user
-    could replace what tfdeploy creates there."""
-    path = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(path, "tfdeploy") if path and os.stat(path).st_uid == uid else None  # noqa: PTH116
 
 
 def _socket_of_this_user() -> DaemonSocket | None:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import CommandTimedOut, HostError, Unreachable
 from tfdeploy.transport.daemon.client import encode_error
 from tfdeploy.transport.daemon.ipc import ERRORS, EXIT, FAILED, INPUT, OUTPUT, PARK
-from tfdeploy.transport.ssh.transport import SshStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.transport import CompletedCommand
+    from tfdeploy.transport.daemon.host_pool import Command, Connections
     from tfdeploy.transport.daemon.ipc import FrameConnection
-    from tfdeploy.transport.ssh.channels import ChannelPool
 
 CHECK_INTERVAL_S = 1.0
 
@@ -25,11 +24,10 @@ CHECK_INTERVAL_S = 1.0
 class ReusableCommand:
     """A command that serves one client after another; its output goes to the current one."""
 
-    def __init__(self, host: str, argv: Sequence[str], channels: ChannelPool) -> None:
+    def __init__(self, argv: Sequence[str], connections: Connections) -> None:
         self.text = shlex.join(argv)
-        self._host = host
         self._argv = argv
-        self._channels = channels
+        self._connections = connections
         self._stream = self._start()
         self._frames: FrameConnection | None = None
         self._reader: threading.Thread | None = None
@@ -65,7 +63,7 @@ class ReusableCommand:
 
     def is_alive(self) -> bool:
         """Return whether the host still answers on the command's connection."""
-        return self._channels.is_alive(self._stream.channel)
+        return self._connections.is_alive(self._stream)
 
     def close(self) -> None:
         self._is_closed = True
@@ -73,8 +71,9 @@ class ReusableCommand:
         with self._input_lock:
             self._stream.close()  # it may be another one now
 
-    def _start(self) -> SshStream:
-        return SshStream(self._host, self._argv[0], self._channels.open(self._argv))
+    def _start(self) -> Command:
+        command: Command = self._connections.start(self._argv)
+        return command
 
     def _send_input(self, data: bytes) -> None:
         with self._input_lock:

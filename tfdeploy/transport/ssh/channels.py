@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import shlex
 import threading
 import time
@@ -12,6 +14,7 @@ import paramiko
 
 from tfdeploy.errors import CommandFailed, CommandTimedOut, Unreachable
 from tfdeploy.transport import CompletedCommand
+from tfdeploy.transport.process_stream import CHUNK, EXIT_WAIT_S, MAX_ERRORS, MAX_OUTPUT
 from tfdeploy.transport.ssh.errors import CONNECT_FAILED, SSH_ERRORS, translate
 
 if TYPE_CHECKING:
@@ -20,10 +23,10 @@ if TYPE_CHECKING:
     from tfdeploy.transport.ssh.connection import SshConnection
 
 SESSION_PAUSES_S = (0.0, 0.2, 0.4, 0.8)
-CHUNK = 1 << 16
-MAX_OUTPUT = 256 << 20  # far above any answer: a host must not fill the controller's memory
-MAX_ERRORS = 16 << 20  # the last bytes of standard error
+CHECK_INTERVAL_S = 1.0
 NO_STATUS = -1  # Paramiko's exit status after a signal, or after the connection was lost
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+logging.getLogger("paramiko").propagate = False
 
 
 class ChannelPool:
@@ -35,16 +38,17 @@ class ChannelPool:
         self._connections: list[SshConnection] = []
         self._lock = threading.Lock()
 
-    def open(self, argv: Sequence[str]) -> paramiko.Channel:
+    def start(self, argv: Sequence[str]) -> SshStream:
         """Start a command. Raises HostError."""
         try:
-            return _exec(self._open_session(), shlex.join(argv))
+            channel = _exec(self._open_session(), shlex.join(argv))
         except SSH_ERRORS as error:
             raise translate(self.host, error) from None
+        return SshStream(self.host, argv[0], channel)
 
-    def is_alive(self, channel: paramiko.Channel) -> bool:
-        """Return whether the host still answers on the connection of a channel."""
-        found = [connection for connection in self._connections if connection.has(channel)]
+    def is_alive(self, stream: SshStream) -> bool:
+        """Return whether the host still answers on the connection of a command."""
+        found = [each for each in self._connections if each.has(stream.channel)]
         return any(connection.is_alive() for connection in found)
 
     def __len__(self) -> int:
@@ -110,27 +114,86 @@ def _exec(channel: paramiko.Channel, command: str) -> paramiko.Channel:
     return channel
 
 
-def run_to_end(
-    host: str, name: str, channel: paramiko.Channel, stdin: bytes, timeout_s: float
-) -> CompletedCommand:
-    """Send a command its input and wait for its end. Raises CommandTimedOut, Unreachable."""
-    deadline = time.monotonic() + timeout_s
-    try:
-        channel.settimeout(timeout_s)
-        threading.Thread(target=_write, args=(channel, stdin), daemon=True).start()
-        stdout, stderr = _drain(host, channel, deadline)
-        if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
-            raise TimeoutError
-        # Paramiko closes the channels of a lost connection before it reports the loss.
-        if channel.exit_status == NO_STATUS and not channel.eof_received:
-            raise Unreachable(host, f"the connection was lost during {name}")
-        return CompletedCommand(channel.exit_status, stdout, stderr)
-    except TimeoutError:
-        raise CommandTimedOut(host, f"{name} gave no answer within {timeout_s:g} s") from None
-    except SSH_ERRORS as error:
-        raise translate(host, error) from None
-    finally:
-        channel.close()
+class SshStream:
+    """A running command on the host with open input and output."""
+
+    def __init__(self, host: str, name: str, channel: paramiko.Channel) -> None:
+        self._host = host
+        self._name = name
+        self.channel = channel
+        self._errors = b""
+        self._closed = False
+        # One thread may send while another reads; a timeout of the channel would apply to both.
+        self.channel.settimeout(None)
+        self._readable = threading.Event()
+        self.channel.in_buffer.set_event(self._readable)
+
+    def send(self, data: bytes | memoryview) -> None:
+        try:
+            self.channel.sendall(memoryview(data))  # type: ignore[arg-type]  # bytes: quadratic time
+        except SSH_ERRORS as error:
+            raise translate(self._host, error) from None
+
+    def read(self, timeout_s: float | None = None) -> bytes:
+        deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
+        self._read_errors()
+        while not self._readable.wait(_wait_s(deadline)):
+            if time.monotonic() >= deadline:
+                message = f"{self._name} wrote nothing for {timeout_s:g} s"
+                raise CommandTimedOut(self._host, message)
+            self._read_errors()
+        try:
+            chunk = self.channel.recv(CHUNK)
+        except SSH_ERRORS as error:
+            raise translate(self._host, error) from None
+        if not chunk and not self.channel.eof_received and not self._closed:
+            raise Unreachable(self._host, "the connection was lost")
+        return bytes(chunk)
+
+    def result(self) -> CompletedCommand:
+        self.channel.status_event.wait(EXIT_WAIT_S)
+        self._read_errors()
+        return CompletedCommand(self.channel.exit_status, b"", self._errors)
+
+    def finish(self, stdin: bytes, timeout_s: float) -> CompletedCommand:
+        """Send the command its input and wait for its end. Raises CommandTimedOut, Unreachable."""
+        channel, deadline = self.channel, time.monotonic() + timeout_s
+        try:
+            channel.settimeout(timeout_s)
+            threading.Thread(target=_write, args=(channel, stdin), daemon=True).start()
+            stdout, stderr = _drain(self._host, channel, deadline)
+            if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
+            # Paramiko closes the channels of a lost connection before it reports the loss.
+            if channel.exit_status == NO_STATUS and not channel.eof_received:
+                raise Unreachable(self._host, f"the connection was lost during {self._name}")
+            return CompletedCommand(channel.exit_status, stdout, stderr)
+        except TimeoutError:
+            message = f"{self._name} gave no answer within {timeout_s:g} s"
+            raise CommandTimedOut(self._host, message) from None
+        except SSH_ERRORS as error:
+            raise translate(self._host, error) from None
+        finally:
+            channel.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the command runs, and all of its output was read."""
+        exited = self.channel.eof_received or self.channel.exit_status_ready()
+        return not (exited or self.channel.recv_ready())
+
+    def park(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        with suppress(Exception):
+            self.channel.close()
+
+    def _read_errors(self) -> None:
+        """Read standard error: it shares an SSH window with the output, which would stop."""
+        while self.channel.recv_stderr_ready():
+            self._errors = (self._errors + self.channel.recv_stderr(CHUNK))[-CHUNK:]
 
 
 def _write(channel: paramiko.Channel, data: bytes) -> None:
@@ -161,3 +224,8 @@ def _keep_last(channel: paramiko.Channel, errors: bytearray) -> None:
         while chunk := channel.recv_stderr(CHUNK):
             errors += chunk
             del errors[:-MAX_ERRORS]
+
+
+def _wait_s(deadline: float) -> float:
+    """Return how long to wait until the errors are read again."""
+    return max(0.0, min(CHECK_INTERVAL_S, deadline - time.monotonic()))

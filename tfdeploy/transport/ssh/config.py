@@ -43,6 +43,15 @@ class SshConfig:
     host_key_alias: str | None
     new_keys_file: Path | None
 
+    @property
+    def known_names(self) -> list[str]:
+        """The names under which ssh looks for the host's key, in its order."""
+        if self.host_key_alias:
+            return [self.host_key_alias]
+        if self.port == PORT:
+            return [self.hostname]
+        return [f"[{self.hostname}]:{self.port}", self.hostname]
+
     def missing_keys(self) -> list[Path]:
         """Return the key files that ssh's configuration names and that do not exist: ssh leaves
         them out. Its defaults, which come together, may be absent."""
@@ -52,11 +61,17 @@ class SshConfig:
 
 
 def ssh_command(host: Host, inventory: Inventory) -> list[str]:
-    """Return ssh's command line for a host, without the host's name; keys in hosts.toml override
-    those of ssh_config. ssh itself adds no key to known_hosts (host_keys.py does)."""
-    argv = ["ssh", *_config_file(inventory)]
+    """Return ssh's command line for a host that Fabric connects to, without the host's name. ssh
+    itself adds no key to known_hosts (host_keys.py does)."""
+    argv = users_command(host, inventory)
     argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]
-    argv += ["-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
+    return [*argv, "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ForwardAgent=no", "-T"]
+
+
+def users_command(host: Host, inventory: Inventory) -> list[str]:
+    """Return ssh's command line for a host as its user would type it, without the host's name; keys
+    in hosts.toml override those of ssh_config."""
+    argv = jump_command(inventory)
     argv += ["-o", f"HostName={host.hostname}"] if host.hostname else []
     argv += ["-l", host.user] if host.user else []
     argv += ["-p", str(host.port)] if host.port else []
@@ -69,20 +84,55 @@ def ssh_command(host: Host, inventory: Inventory) -> list[str]:
 
 def resolve(host: Host, inventory: Inventory) -> SshConfig:
     """Resolve a host's settings. Raises Unreachable if ssh or its configuration fails."""
-    argv = [*ssh_command(host, inventory), "-G", "--", host.name]
-    return _read_answer(_query_cached(host.name, argv, inventory), host.name)
+    return _read_answer(answer(host, inventory), host.name)
 
 
 def resolve_jump(jump: str, inventory: Inventory) -> SshConfig:
     """Resolve the settings of a jump host, written as for -J: [user@]host[:port]."""
-    argv = ["ssh", *_config_file(inventory), "-G", "--", f"ssh://{jump}"]
-    return _read_answer(_query_cached(jump, argv, inventory), jump)
+    return _read_answer(answer_for_jump(jump, inventory), jump)
+
+
+def answer(host: Host, inventory: Inventory) -> str:
+    """Return the answer of `ssh -G` for a host. Raises Unreachable."""
+    argv = [*users_command(host, inventory), "-G", "--", host.name]
+    return _query_cached(host.name, argv, inventory)
+
+
+def answer_for_jump(jump: str, inventory: Inventory) -> str:
+    """Return the answer of `ssh -G` for a jump host. Raises Unreachable."""
+    argv = [*jump_command(inventory), "-G", "--", f"ssh://{jump}"]
+    return _query_cached(jump, argv, inventory)
+
+
+def jump_command(inventory: Inventory) -> list[str]:
+    """Return ssh's command line for any jump host, without its name."""
+    return ["ssh", *_config_file(inventory)]
+
+
+def settings(text: str) -> dict[str, list[str]]:
+    """Return the settings in an answer of `ssh -G`: the values of each keyword, in lower case."""
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        values.setdefault(key, []).append(value)
+    return values
+
+
+def certificates(text: str) -> list[str]:
+    """Return the files of the user's certificates that exist, by an answer of `ssh -G`: those that
+    the configuration names, and those beside keys."""
+    values = settings(text)
+    files = [
+        *values.get("certificatefile", []),
+        *(f"{key}-cert.pub" for key in values.get("identityfile", [])),
+    ]
+    paths = (Path(_expand_tokens(file, {"%d": str(Path.home())})).expanduser() for file in files)
+    return [str(path) for path in paths if path.is_file()]
 
 
 def ciphers(host: Host, inventory: Inventory) -> str:
     """Return the ciphers of connections to a host, the first one preferred. Raises Unreachable."""
-    argv = [*ssh_command(host, inventory), "-G", "--", host.name]
-    return _find_ciphers(_query_cached(host.name, argv, inventory))
+    return _find_ciphers(answer(host, inventory))
 
 
 def default_ciphers(inventory: Inventory, *options: str) -> str:
@@ -149,10 +199,7 @@ def _read_answer(text: str, name: str) -> SshConfig:
 
 
 def _parse(text: str, name: str) -> SshConfig:
-    values: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(" ")
-        values.setdefault(key, []).append(value)
+    values = settings(text)
 
     def first(key: str) -> str | None:
         value = values.get(key, ["none"])[0]

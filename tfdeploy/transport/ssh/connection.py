@@ -12,7 +12,7 @@ import fabric
 import paramiko
 
 from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
-from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S, PORT
+from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (
     CONNECT_FAILED,
@@ -190,13 +190,7 @@ def _make_connection(
 
 def known_keys(config: SshConfig) -> KnownKeys:
     """Return the keys of a host in known_hosts, under the names that ssh looks for."""
-    if config.host_key_alias:
-        names = [config.host_key_alias]
-    elif config.port == PORT:
-        names = [config.hostname]
-    else:
-        names = [f"[{config.hostname}]:{config.port}", config.hostname]
-    return look_up_keys(config.known_hosts, names)
+    return look_up_keys(config.known_hosts, config.known_names)
 
 
 def _open(connection: fabric.Connection, config: SshConfig) -> None:

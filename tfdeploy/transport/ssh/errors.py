@@ -119,6 +119,12 @@ def _translate_authentication_error(host: str, error: BaseException) -> HostErro
             return AuthenticationFailed(
                 host, "there is no key to offer", "set identity_file in hosts.toml, or run ssh-add"
             )
+        case paramiko.ssh_exception.IncompatiblePeer():
+            return AuthenticationFailed(
+                host,
+                f"its sshd has no algorithm in common with Fabric: {error}",
+                'set transport = "openssh" in hosts.toml',
+            )
         case paramiko.AuthenticationException():
             return AuthenticationFailed(
                 host,

@@ -81,6 +81,13 @@ def look_up_keys(files: Iterable[Path], names: Sequence[str]) -> KnownKeys:
     )
 
 
+def has_authority(files: Iterable[Path], names: Sequence[str]) -> bool:
+    """Return whether a certificate authority signs the keys of a host. It hashes no name for the
+    lines of other hosts' keys."""
+    lines = [line for file in files for line in _parse_file(file)[0] if line.marker == AUTHORITY]
+    return any(line.names_host(name) for line in lines for name in names)
+
+
 def unreadable_lines(files: Iterable[Path]) -> list[str]:
     """Return the lines that can't be parsed, as in KnownKeys."""
     return [f"{file} line {number}" for file in files for number in _parse_file(file)[1]]

@@ -27,8 +27,8 @@ class Route:
         return json.dumps(vars(self), default=_to_plain, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> Route:
-        table = json.loads(text)
+    def from_table(cls, table: dict[str, Any]) -> Route:
+        """Return the route of the JSON object that `to_json` wrote."""
         jumps = tuple((jump, _config_from(settings)) for jump, settings in table["jumps"])
         return cls(table["name"], _config_from(table["config"]), jumps)
 

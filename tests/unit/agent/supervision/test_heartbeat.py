@@ -454,6 +454,27 @@ def test_idle_strangers_do_not_block_clients(patient_server):
         assert [is_refused(settings) for _ in range(5)] == [False] * 5
 
 
+def test_a_flood_from_one_address_takes_no_place_of_other_addresses(patient_server):
+    with heartbeat_server() as (_, settings), ExitStack() as strangers:
+        address, ps = ("127.0.0.1", settings.port), settings.of("ps:0")
+        with socket.create_connection(address, 60.0) as slow:
+            for _ in range(sockets.MAX_CONNECTIONS + 16):
+                flood = socket.create_connection(address, source_address=("127.0.0.2", 0))
+                strangers.enter_context(flood)
+            assert eventually(lambda: not is_refused(settings))
+            slow.sendall(sign_request(ps, report_of("ps:0")))
+            assert slow.recv(1)
+
+
+def test_clients_are_answered_on_a_host_that_allows_no_more_threads(monkeypatch, patient_server):
+    def refuse(*words):
+        raise RuntimeError("can't start new thread")
+
+    with heartbeat_server() as (_, settings):
+        monkeypatch.setattr(sockets._thread, "start_new_thread", refuse)
+        assert [is_refused(settings) for _ in range(3)] == [False] * 3
+
+
 def is_refused(settings):
     try:
         request(settings, {}, 30.0)

@@ -18,7 +18,7 @@ HOST = '[hosts.a]\naddress = "10.0.0.1"\nworkers = 1\n'
 def test_a_record_that_another_command_has_written_meanwhile_is_kept(tmp_path, known, newer):
     file = tmp_path / "hosts.toml"
     file.touch()
-    inventory = make_inventory(HOST).model_copy(update={"file": file})
+    inventory = make_inventory(HOST).copy_with({"file": file})
     plan = placing.make_plan_from_addresses(inventory)
     runs.save(runs.Run(RUN, "f00d", "a9e", inventory, plan, starts=2))
     assert has_newer_record(OutdatedRecord("a", "outdated", "", RUN, known, file)) is newer

@@ -15,7 +15,7 @@ def collect_run(folder, run_id, losses, *, project="p", tag="loss", at=1000.0, e
     """Collect a run that reported these losses, one second and `every` steps apart; return its
     folder."""
     base = make_run(folder, run_id=run_id)
-    inventory = base.inventory.model_copy(update={"project": project})
+    inventory = base.inventory.copy_with({"project": project})
     collected = runs.Run(run_id, base.release, base.agent, inventory, base.plan)
     runs.save(collected)
     events = [record(scalar_event(n * every, at + n, **{tag: v})) for n, v in enumerate(losses)]

@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError, RunError, TransferFailed
+from tfdeploy.results.fetch import is_safe_path
 from tfdeploy.shared import event_records
 from tfdeploy.shared.event_records import EVENTS
-from tfdeploy.transfer.fetch import is_safe_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

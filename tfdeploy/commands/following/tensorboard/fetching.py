@@ -21,8 +21,8 @@ from tfdeploy.errors import (
 )
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.results.run_folder import disk_errors
 from tfdeploy.shared.protocol.events import EventBatch, UnreadableEvents
-from tfdeploy.transfer.run_folder import disk_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

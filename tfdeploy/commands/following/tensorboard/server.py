@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tfdeploy.errors import RunError
-from tfdeploy.transport.ssh import foreground
+from tfdeploy.transport.openssh import foreground
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

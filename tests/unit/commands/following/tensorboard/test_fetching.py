@@ -110,7 +110,7 @@ def test_a_run_that_is_started_again_is_fetched_again_by_its_new_plan(run, fetch
     FakeFleet.answers[:] = [before]
     with fetcher:
         assert eventually(lambda: len(FakeFleet.plans) == 1)
-        inventory = run.inventory.model_copy(update={"hosts": run.inventory.hosts[:1]})
+        inventory = run.inventory.copy_with({"hosts": run.inventory.hosts[:1]})
         FakeFleet.answers[:] = [[("a", ENDED)], [("a", batch(task="worker:1"))]]
         plan = runs.placing.make_plan_from_addresses(inventory)
         runs.save(replace(run, inventory=inventory, plan=plan, starts=1))

@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import Task
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S
+from tfdeploy.results.run_folder import read_state
+from tfdeploy.results.units import is_in, is_in_or_newer, local_path, parse_units
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.outputs import CHECKPOINT, EVENTS, ListResults, TaskResults
-from tfdeploy.transfer.checkpoints.state import read_state
-from tfdeploy.transfer.units import TIMEOUT_S, Unit, local_path, parse_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.shared.units import Unit
 
 FETCHED = "fetched"  # the folder of `tfdeploy fetch` in runs/<run>/
 
@@ -54,7 +56,7 @@ def stored_results(
     """
     if not runs:
         return ()
-    answers = agent.stream(ListResults(project, runs), TIMEOUT_S)
+    answers = agent.stream(ListResults(project, runs), HOLD_TIMEOUT_S)
     return tuple(
         result
         for answer in answers
@@ -71,7 +73,7 @@ def _parse(agent: Agent, run_folder: OwnFolder, answer: TaskResults) -> Iterator
     for unit in parse_units(agent, answer.results):
         folders = _folders_on_controller(run_folder, answer, unit)
         # A replica may be a copy of an older version of the chief's file.
-        is_here = Unit.is_in_or_newer if answer.replica else Unit.is_in
+        is_here = is_in_or_newer if answer.replica else is_in
         collected = any(is_here(unit, folder) for folder in folders)
         yield result(unit.path, unit.size, collected or _is_superseded(run_folder, unit))
     for special in answer.special:

@@ -14,10 +14,11 @@ from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.own_folder import Budget, OwnFolder
+from tfdeploy.results import fetch as fetch_module
+from tfdeploy.results.checkpoints import validate_checkpoints
+from tfdeploy.results.events_and_logs import pull_files
+from tfdeploy.results.fetch import FileFetch
 from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile
-from tfdeploy.transfer import fetch as fetch_module
-from tfdeploy.transfer.checkpoints.fetch import validate_checkpoints
-from tfdeploy.transfer.fetch import FileFetch, pull_files
 from tfdeploy.transport.local import LocalTransport
 
 FILES = ["a.log", "sub/b"]

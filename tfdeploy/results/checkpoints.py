@@ -2,6 +2,9 @@
 
 runs/<run>/checkpoints/   with a `checkpoint` state file whose paths are relative
 runs/<run>/.incoming/     the remains of an interrupted fetch; the next one continues them
+
+A checkpoint that is also an output, because no state file named it at some time, is stored once:
+runs/<run>/outputs/<checkpoint_dir>/ has hard links to its files.
 """
 
 from __future__ import annotations
@@ -11,21 +14,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError
+from tfdeploy.hosts.agent_session import BULK
+from tfdeploy.results.fetch import (
+    HOLD_TIMEOUT_S,
+    FileFetch,
+    announced,
+    check_free_space,
+    difference,
+    is_safe_path,
+    released_on_failure,
+)
+from tfdeploy.results.held_files import HeldFiles
+from tfdeploy.results.run_folder import (
+    checkpoint_outputs,
+    exclusive,
+    install,
+    task_request,
+    write_state,
+)
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.outputs import Checkpoint as PinnedCheckpoint
 from tfdeploy.shared.protocol.outputs import Linked, Pin, PinAnswer, Pinned, Unpin
-from tfdeploy.transfer.artifacts import PIN_TIMEOUT_S
-from tfdeploy.transfer.checkpoints.arrival import Arrival, index_last
-from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
-from tfdeploy.transfer.checkpoints.state import write_state
-from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs
-from tfdeploy.transfer.fetch import BULK, is_safe_path, released_on_failure
-from tfdeploy.transfer.outputs import task_request
-from tfdeploy.transfer.run_folder import exclusive
-from tfdeploy.transfer.streamed_files import StreamedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
@@ -79,21 +91,20 @@ def fetch_checkpoints(
     (folder / "checkpoints").make()
     incoming = folder / ".incoming"
     incoming.clean(lambda name: True)  # of an interrupted collect
-    streamed = StreamedFiles(agent, incoming)
     answers = _ask(pipeline, Pin(**request, every=every))
     with (
         released_on_failure(agent, Unpin(**request)),
-        closing(EarlyFetch(agent, streamed)) as early,
+        closing(HeldFiles(agent, incoming)) as held,
     ):
         yield
-        answer = _read_answers(agent, run, answers, early)
-        arrival = Arrival(pipeline, run, answer, early, streamed)
+        answer = _read_answers(agent, run, answers, held)
+        arrival = Arrival(pipeline, run, answer, held)
         if not arrival.large:
             pipeline.send(Unpin(**request))
         yield
         arrival.receive()
         for checkpoint in answer.checkpoints:
-            arrival.pull(checkpoint)
+            arrival.complete(checkpoint)
             if arrival.large and checkpoint is answer.checkpoints[-1]:
                 pipeline.send(Unpin(**request))
                 pipeline.flush()
@@ -107,6 +118,66 @@ def fetch_checkpoints(
     )
 
 
+class Arrival:
+    """The files that the controller lacks. If they are small they are requested in the pipeline,
+    otherwise they come over a connection of their own: `large` are these."""
+
+    def __init__(self, pipeline: Pipeline, run: Run, pinned: Pinned, held: HeldFiles) -> None:
+        self._pinned, self._held, agent = pinned, held, pipeline.agent
+        self._folder, self._outputs = run.open() / "checkpoints", checkpoint_outputs(run)
+        self._expected = {f.path: f for found in pinned.checkpoints for f in found.files}
+        self._missing = {found.name: self._lacking(found) for found in pinned.checkpoints}
+        missing = [name for names in self._missing.values() for name in names]
+        if not set(missing).intersection(held.early):  # its checkpoint is bad
+            held.close()
+        absent = [name for name in missing if name not in held.early and not self._link(name)]
+        held.folder = held.folder.within(announced(self._sum(missing)))
+        check_free_space(agent, held.folder, {name: self._expected[name].size for name in absent})
+        # Another version's agent was asked in a session of its own, and only there it would answer.
+        small = absent if self._sum(absent) <= BULK and agent.is_current else []
+        self.large = {*held.early, *absent}.intersection(missing).difference(small)
+        self._fetch = FileFetch(pipeline, pinned.pin, held.folder, small, self._sum(small))
+
+    def receive(self) -> None:
+        """Write the small files."""
+        self.large.update(self._fetch.receive())
+
+    def complete(self, checkpoint: PinnedCheckpoint) -> None:
+        """Wait until the large files of a checkpoint are here. Raises as `HeldFiles.fetch` does."""
+        wanted = [name for name in self._missing[checkpoint.name] if name in self.large]
+        self._held.complete(self._pinned.pin, {name: self._expected[name] for name in wanted})
+
+    def install(self, checkpoint: PinnedCheckpoint) -> None:
+        """Verify the files of a checkpoint, then move them into checkpoints/. Raises
+        TransferFailed if a file differs.
+
+        All files get the times that they have on their host, also those that were here: by the
+        same content and the same time `prune` knows that the controller has them.
+        """
+        missing = self._missing[checkpoint.name]
+        self._held.verify(self._expected[name] for name in missing)
+        reported = self._pinned.mtimes_ns or {}
+        times = {f.path: reported[f.path] for f in checkpoint.files if f.path in reported}
+        newest = self._pinned.checkpoints[0].name
+        install(self._held.folder, self._folder, missing, times, newest)
+
+    def _lacking(self, checkpoint: PinnedCheckpoint) -> list[str]:
+        """Return the files of a checkpoint that differ on the controller, and its index."""
+        names = [file.path for file in checkpoint.files if difference(self._folder, file)]
+        index = f"{checkpoint.name}{state_file.INDEX}"
+        return state_file.index_last({*names, index}) if names else []
+
+    def _link(self, name: str) -> bool:
+        """Take a file that has arrived as an output before; return whether there is one."""
+        if difference(self._outputs, self._expected[name]):
+            return False
+        self._outputs.give(name, self._held.folder)
+        return True
+
+    def _sum(self, names: Iterable[str]) -> int:
+        return sum(self._expected[name].size for name in names)
+
+
 def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
     """Delete a checkpoint from the controller, its index first, so that TensorFlow never sees a
     part of it. The state file then names `newest`.
@@ -115,7 +186,7 @@ def remove_checkpoint(run: Run, old: Checkpoint, newest: Checkpoint) -> None:
     """
     folder = run.open() / "checkpoints"
     with exclusive(run):
-        for name in index_last(old.files)[::-1]:
+        for name in reversed(state_file.index_last(old.files)):
             folder.remove(name)
         write_state(folder, newest.name)
 
@@ -145,20 +216,18 @@ def _ask(pipeline: Pipeline, request: Pin) -> Iterator[PinAnswer]:
     answered only so long, until nobody has the iterator any more."""
     agent = pipeline.agent
     if agent.is_current:
-        return pipeline.send(request, PIN_TIMEOUT_S).answers()
-    return iter(agent.stream(request, PIN_TIMEOUT_S))
+        return pipeline.send(request, HOLD_TIMEOUT_S).answers()
+    return iter(agent.stream(request, HOLD_TIMEOUT_S))
 
 
-def _read_answers(
-    agent: Agent, run: Run, answers: Iterator[PinAnswer], early: EarlyFetch
-) -> Pinned:
-    """Return the last answer to `pin`. With the first one `early` begins."""
+def _read_answers(agent: Agent, run: Run, answers: Iterator[PinAnswer], held: HeldFiles) -> Pinned:
+    """Return the last answer to `pin`. With the first one `held` begins."""
     pinned: Pinned | None = None
     with agent.transfers.begin(agent.host, note="reading its checkpoints"):
         for answer in answers:
             if isinstance(answer, Linked):
                 validate_checkpoints(agent, answer.checkpoints)
-                early.begin(answer.linked, _absent_files(run, answer))
+                held.begin(answer.linked, _absent_files(run, answer))
             elif isinstance(answer, Pinned):
                 validate_checkpoints(agent, answer.checkpoints)
                 pinned = answer

@@ -12,8 +12,8 @@ from support.builders import make_inventory
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.shared.protocol.outputs import HashedFile
-from tfdeploy.transfer.streamed_files import StreamedFiles
 from tfdeploy.transport.local import LocalTransport
 
 CONTENTS = {name: Random(name).randbytes(3_000_001) for name in ("a", "sub/b", "c")}
@@ -76,75 +76,75 @@ def source(tmp_path):
 
 
 @pytest.fixture
-def streamed(agent, tmp_path):
+def held(agent, tmp_path):
     (tmp_path / "dest").mkdir()
-    return StreamedFiles(agent, OwnFolder.at(tmp_path / "dest"))
+    return HeldFiles(agent, OwnFolder.at(tmp_path / "dest"))
 
 
-def arrived(streamed):
-    return {name: (streamed.folder.path / name).read_bytes() for name in CONTENTS}
+def arrived(held):
+    return {name: (held.folder.path / name).read_bytes() for name in CONTENTS}
 
 
-def test_files_are_hashed_as_they_arrive(streamed, source):
-    streamed.fetch(str(source), SIZES)
-    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
-    assert not streamed.continued
+def test_files_are_hashed_as_they_arrive(held, source):
+    held.fetch(str(source), SIZES)
+    assert (arrived(held), held.hashes) == (CONTENTS, HASHES)
+    assert not held.continued
 
 
-def test_an_interrupted_fetch_is_continued_at_the_byte(streamed, source, agent):
-    (streamed.folder.path / "a").write_bytes(CONTENTS["a"])
-    (streamed.folder.path / "c").write_bytes(CONTENTS["c"][:1234])
-    streamed.fetch(str(source), SIZES)
+def test_an_interrupted_fetch_is_continued_at_the_byte(held, source, agent):
+    (held.folder.path / "a").write_bytes(CONTENTS["a"])
+    (held.folder.path / "c").write_bytes(CONTENTS["c"][:1234])
+    held.fetch(str(source), SIZES)
     assert agent.transport.requests == [{"a": SIZES["a"], "sub/b": 0, "c": 1234}]
-    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+    assert (arrived(held), held.hashes) == (CONTENTS, HASHES)
 
 
-def test_a_part_that_is_a_link_to_a_stored_file_is_not_continued(streamed, source, tmp_path):
+def test_a_part_that_is_a_link_to_a_stored_file_is_not_continued(held, source, tmp_path):
     stored = tmp_path / "stored"
     stored.write_bytes(b"of an earlier checkpoint")
-    os.link(stored, streamed.folder.checked() / "a")
-    streamed.fetch(str(source), SIZES)
+    os.link(stored, held.folder.checked() / "a")
+    held.fetch(str(source), SIZES)
     assert stored.read_bytes() == b"of an earlier checkpoint"
-    assert (streamed.folder.path / "a").read_bytes() == CONTENTS["a"]
+    assert arrived(held) == CONTENTS
 
 
-def test_a_part_of_other_content_is_fetched_again(streamed, source, agent):
-    (streamed.folder.path / "c").write_bytes(b"other")
-    streamed.fetch(str(source), SIZES)
-    streamed.fetch_stale(str(source), EXPECTED)
+def test_a_part_of_other_content_is_fetched_again(held, source, agent):
+    (held.folder.path / "c").write_bytes(b"other")
+    held.fetch(str(source), SIZES)
+    held.fetch_stale(str(source), EXPECTED)
     assert agent.transport.requests[1:] == [{"c": 0}]
-    assert (arrived(streamed), streamed.hashes) == (CONTENTS, HASHES)
+    assert (arrived(held), held.hashes) == (CONTENTS, HASHES)
 
 
-def test_a_file_that_is_longer_than_its_host_said_starts_again(streamed, source):
-    (streamed.folder.path / "a").write_bytes(bytes(SIZES["a"] + 1))
-    streamed.fetch(str(source), SIZES)
-    assert arrived(streamed) == CONTENTS
+def test_a_file_that_is_longer_than_its_host_said_starts_again(held, source):
+    (held.folder.path / "a").write_bytes(bytes(SIZES["a"] + 1))
+    held.fetch(str(source), SIZES)
+    assert arrived(held) == CONTENTS
 
 
-def test_a_link_at_the_destination_is_replaced_and_not_followed(streamed, source, tmp_path):
+def test_a_link_at_the_destination_is_replaced_and_not_followed(held, source, tmp_path):
     (tmp_path / "elsewhere").write_text("kept")
-    (streamed.folder.path / "a").symlink_to(tmp_path / "elsewhere")
-    streamed.fetch(str(source), SIZES)
-    assert arrived(streamed) == CONTENTS
+    (held.folder.path / "a").symlink_to(tmp_path / "elsewhere")
+    held.fetch(str(source), SIZES)
+    assert arrived(held) == CONTENTS
     assert (tmp_path / "elsewhere").read_text() == "kept"
 
 
 @pytest.mark.parametrize(
     ("change", "message"), [(1, "of 3000002 bytes of c"), (-1, "more than it announced")]
 )
-def test_a_host_that_sends_more_or_less_than_it_said_is_refused(streamed, source, change, message):
+def test_a_host_that_sends_more_or_less_than_it_said_is_refused(held, source, change, message):
     with pytest.raises(TransferFailed, match=message):
-        streamed.fetch(str(source), {**SIZES, "c": SIZES["c"] + change})
-    assert "c" not in streamed.hashes or change < 0
+        held.fetch(str(source), {**SIZES, "c": SIZES["c"] + change})
+    assert "c" not in held.hashes or change < 0
 
 
 def test_two_fetches_at_the_same_time_do_not_mix_their_content(source, tmp_path):
     transport = NestedTransport("h")
     agent = Agent(transport, make_inventory('[hosts.h]\ntransport = "local"').hosts[0])
-    streamed = StreamedFiles(agent, OwnFolder.at(tmp_path) / "dest")
-    transport.during_read = lambda: streamed.fetch(str(source), {"a": SIZES["a"]})
-    streamed.fetch(str(source), {"c": SIZES["c"]})
-    assert (streamed.folder.path / "a").read_bytes() == CONTENTS["a"]
-    assert (streamed.folder.path / "c").read_bytes() == CONTENTS["c"]
+    held = HeldFiles(agent, OwnFolder.at(tmp_path) / "dest")
+    transport.during_read = lambda: held.fetch(str(source), {"a": SIZES["a"]})
+    held.fetch(str(source), {"c": SIZES["c"]})
+    assert (held.folder.path / "a").read_bytes() == CONTENTS["a"]
+    assert (held.folder.path / "c").read_bytes() == CONTENTS["c"]
     agent.close()

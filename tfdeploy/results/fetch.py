@@ -1,5 +1,5 @@
-"""Fetch files of a host: small ones over the agent's open session, large ones that may change
-meanwhile by rsync."""
+"""Fetch small files of a host over the agent's open session, and what each fetch must respect:
+names that stay in their folder, budgets, and the space of the disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AgentError, HostError, TransferFailed
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.own_folder import MAX_NAMES, Budget
 from tfdeploy.shared.protocol.reports import Piece, ReadFiles
-from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.message import Done, Request
     from tfdeploy.shared.protocol.outputs import HashedFile
 
-# From this size on, files are sent and fetched on a connection of their own; smaller ones go over
-# the agent's open session, which is faster.
-BULK = 8 << 20
 GROWTH_BYTES = 64 << 20
 GIGA = 1e9
 SILENCE_S = 60.0
-PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
+# A host copies, reads and hashes what it holds before it answers: 100 GB, twice, at 100 MB/s.
+HOLD_TIMEOUT_S = 2000.0
 
 
 class FileFetch:
@@ -81,48 +79,6 @@ class FileFetch:
         """Write data after what is there: an interruption between two pieces loses nothing."""
         before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
         self._dest.write(piece.path, (*before, data), piece.mtime_ns)
-
-
-def pull_files(
-    agent: Agent, source: str, dest: OwnFolder, staging: OwnFolder, files: Sequence[str]
-) -> None:
-    """Fetch large files over a connection of their own, within the budget of `dest`. They arrive in
-    `staging`, where an interrupted fetch continues. Raises TransferFailed, and OSError."""
-    if not files:
-        return
-    wanted = {*files}
-    staging.clean(lambda name: name.replace(PARTIAL, "") in wanted)
-    for name in files:
-        dest.share(name, staging)  # only what has changed since then is sent
-    # rsync counts a file as a whole.
-    present = sum(dest.size(name) for name in files)
-    max_bytes = present + dest.budget.bytes if dest.budget else None
-    try:
-        pull_into(agent, source, staging, files, max_bytes=max_bytes)
-    except TransferFailed as error:
-        if error.message != TOO_MUCH:
-            raise
-        raise error.with_hint("tfdeploy fetch fetches a file of any size") from None
-    finally:
-        for name in files:
-            if staging.stat(name):
-                staging.move(name, dest)
-    staging.delete()
-
-
-def pull_into(
-    agent: Agent,
-    source: str,
-    staging: OwnFolder,
-    files: Sequence[str],
-    total: int | None = None,
-    max_bytes: int | None = None,
-) -> None:
-    """Fetch large files into a folder that has no link in it. `total` is as for FileFetch. Raises
-    TransferFailed, also if more than `max_bytes` arrive."""
-    with agent.transfers.begin(agent.host, total) as transfer:
-        path = staging.checked()
-        agent.transport.pull(source, path, files, max_bytes=max_bytes, on_progress=transfer)
 
 
 @contextmanager
@@ -179,20 +135,6 @@ def difference(folder: OwnFolder, expected: HashedFile, arrived: str | None = No
     except OSError as error:
         return f"no content: {error.strerror}"
     return "" if same else "content that differs from the host's"
-
-
-def verify_file(
-    agent: Agent, folder: OwnFolder, expected: HashedFile, arrived: str | None = None
-) -> None:
-    """Delete the file and raise TransferFailed if it differs from what its host reported.
-
-    If it stayed, the next fetch would skip it, because its size is the same.
-    """
-    differs = difference(folder, expected, arrived)
-    if differs:
-        folder.remove(expected.path)
-        message = f"{expected.path} arrived with {differs}"
-        raise TransferFailed(agent.host, message, "tfdeploy collect fetches it again")
 
 
 def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) -> None:

@@ -1,18 +1,26 @@
-"""Fetch files of one task: each unit arrives whole and verified, or not at all.
+"""Fetch units of a task: each arrives whole and verified, or not at all.
 
-A unit is a set of files that is of use only as a whole: a single file, a checkpoint, the folder of
-a SavedModel. Its host keeps a consistent copy of it during the transfer and checks it
-(agent/outputs/hold.py, agent/outputs/integrity.py).
+Its host keeps a consistent copy of it during the transfer and checks it (agent/outputs/hold.py,
+agent/outputs/integrity.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError
-from tfdeploy.hosts import parallel
-from tfdeploy.shared import hashing
+from tfdeploy.hosts.agent_session import BULK
+from tfdeploy.results.fetch import (
+    HOLD_TIMEOUT_S,
+    FileFetch,
+    announced,
+    check_free_space,
+    is_safe_path,
+    pull_limit,
+    released_on_failure,
+)
+from tfdeploy.results.held_files import HeldFiles
+from tfdeploy.results.run_folder import install
 from tfdeploy.shared.protocol.outputs import (
     HashedFile,
     HeldUnits,
@@ -21,18 +29,7 @@ from tfdeploy.shared.protocol.outputs import (
     OutputUnit,
     UnitToHold,
 )
-from tfdeploy.shared.units import FOLDER, SAVED_MODEL
-from tfdeploy.transfer.fetch import (
-    BULK,
-    FileFetch,
-    announced,
-    check_free_space,
-    difference,
-    is_safe_path,
-    pull_limit,
-    released_on_failure,
-)
-from tfdeploy.transfer.streamed_files import StreamedFiles
+from tfdeploy.shared.units import Unit, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,47 +39,24 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.pipelines.rounds import Steps
     from tfdeploy.own_folder import OwnFolder
 
-TIMEOUT_S = 2000.0  # the host copies, reads and hashes the files before it answers
+
+def is_safe(unit: Unit) -> bool:
+    """Return whether its paths, which a host chose, stay in the folder that they are written to."""
+    inside = all(f"{path}/".startswith(f"{unit.path}/") for path in unit.files)
+    return all(is_safe_path(local_path(path)) for path in unit.files) and (
+        inside or not is_folder(unit.kind)
+    )
 
 
-@dataclass(frozen=True)
-class Unit:
-    """Files of a task that belong together.
+def is_in(unit: Unit, folder: OwnFolder) -> bool:
+    """Return whether `folder` has all files with the same sizes and mtimes."""
+    return all(_stamp(folder, local_path(path)) == stamp for path, stamp in unit.files.items())
 
-    `files` maps each path to its size (bytes) and its mtime (ns). Paths are relative to the task's
-    directory, or absolute.
-    """
 
-    path: str
-    kind: str
-    files: dict[str, tuple[int, int]]
-
-    @property
-    def size(self) -> int:
-        return sum(size for size, _ in self.files.values())
-
-    @property
-    def mtime_ns(self) -> int:
-        """The mtime of the newest file."""
-        return max(mtime_ns for _, mtime_ns in self.files.values())
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether its paths, which a host chose, stay in the folder that they are written to."""
-        inside = all(f"{path}/".startswith(f"{self.path}/") for path in self.files)
-        is_folder = self.kind in (SAVED_MODEL, FOLDER)
-        return all(is_safe_path(local_path(path)) for path in self.files) and (
-            inside or not is_folder
-        )
-
-    def is_in(self, folder: OwnFolder) -> bool:
-        """Return whether `folder` has all files with the same sizes and mtimes."""
-        return all(_stamp(folder, local_path(path)) == stamp for path, stamp in self.files.items())
-
-    def is_in_or_newer(self, folder: OwnFolder) -> bool:
-        """Return whether `folder` has all files, none of them older."""
-        found = [(_stamp(folder, local_path(path)), stamp) for path, stamp in self.files.items()]
-        return all(own is not None and own[1] >= mtime_ns for own, (_, mtime_ns) in found)
+def is_in_or_newer(unit: Unit, folder: OwnFolder) -> bool:
+    """Return whether `folder` has all files, none of them older."""
+    found = [(_stamp(folder, local_path(path)), stamp) for path, stamp in unit.files.items()]
+    return all(own is not None and own[1] >= mtime_ns for own, (_, mtime_ns) in found)
 
 
 def parse_units(agent: Agent, answers: Sequence[OutputUnit]) -> list[Unit]:
@@ -112,11 +86,11 @@ def fetch_units(
     if not units:
         return [], {}
     incoming = incoming.within(announced(sum(unit.size for unit in units)))
-    let_go, streamed = LetGo(**request), StreamedFiles(pipeline.agent, incoming)
+    let_go, files = LetGo(**request), HeldFiles(pipeline.agent, incoming)
     with released_on_failure(pipeline.agent, let_go):
         _prepare(pipeline.agent, incoming, units)
         listed = [UnitToHold(unit.path, unit.kind, [*unit.files]) for unit in units]
-        hold = pipeline.send(HoldUnits(**request, units=listed), TIMEOUT_S)
+        hold = pipeline.send(HoldUnits(**request, units=listed), HOLD_TIMEOUT_S)
         names = [local_path(path) for unit in units for path in unit.files]
         is_small = 2 * sum(unit.size for unit in units) <= BULK  # also if they grow meanwhile
         fetch = FileFetch(pipeline, held, incoming, names) if is_small and held else None
@@ -129,27 +103,35 @@ def fetch_units(
         if is_small:
             (fetch or FileFetch(pipeline, answer.pin, incoming, [*expected])).receive()
         else:
-            streamed.fetch(answer.pin, {file.path: file.size for file in expected.values()})
-            streamed.fetch_stale(answer.pin, expected)
-            files = (file for unit in units for file in unit.files.items())
-            streamed.set_times({local_path(path): mtime_ns for path, (_, mtime_ns) in files})
+            files.complete(answer.pin, expected)
+            listed_files = (file for unit in units for file in unit.files.items())
+            files.set_times({local_path(path): mtime_ns for path, (_, mtime_ns) in listed_files})
         if not fetch:
             pipeline.send(let_go)
             pipeline.flush()
-    damaged = _find_damaged(streamed, units, expected)
-    bad = {unit.path: unit.error for unit in answer.bad} | damaged
+    bad = {unit.path: unit.error for unit in answer.bad} | _damage(files, units, expected)
     arrived = [unit for unit in units if unit.path not in bad]
     for unit in arrived:
-        _install(unit, incoming, dest)
+        names = [unit.path] if is_folder(unit.kind) else [*unit.files]
+        install(incoming, dest, map(local_path, names))
     incoming.delete()
     return [_as_held(unit, expected) for unit in arrived], bad
+
+
+def _damage(
+    files: HeldFiles, units: Sequence[Unit], expected: dict[str, HashedFile]
+) -> dict[str, str]:
+    """Return how units differ from what their host reported, by path."""
+    damaged = files.remove_damaged(expected.values())
+    found = [(unit.path, damaged.get(local_path(path))) for unit in units for path in unit.files]
+    return {path: f"it arrived with {text}" for path, text in found if text}
 
 
 def _as_held(unit: Unit, hashes: dict[str, HashedFile]) -> Unit:
     """Return the unit with the sizes that its files had when the host held them."""
     files = unit.files.items()
     held = {path: (hashes[local_path(path)].size, mtime_ns) for path, (_, mtime_ns) in files}
-    return replace(unit, files=held)
+    return Unit(unit.path, unit.kind, held)
 
 
 def _prepare(agent: Agent, incoming: OwnFolder, units: Sequence[Unit]) -> None:
@@ -172,34 +154,6 @@ def _parse_hashes(agent: Agent, answer: HeldUnits, units: Sequence[Unit]) -> dic
     if min(sizes, default=0) < 0 or sum(sizes) > limit:
         raise AgentError(agent.host, "it offers files of other sizes than it listed")
     return hashes
-
-
-def _find_damaged(
-    streamed: StreamedFiles, units: Sequence[Unit], expected: dict[str, HashedFile]
-) -> dict[str, str]:
-    """Return how units differ from what their host reported, by path; delete files that do."""
-    files, incoming, hashes = [*expected.values()], streamed.folder, streamed.hashes
-    differences = parallel.each(
-        lambda file: difference(incoming, file, hashes.get(file.path)),
-        files,
-        hashing.THREADS,
-    )
-    wrong = {file.path: text for file, text in zip(files, differences, strict=True) if text}
-    for name in wrong:
-        incoming.remove(name)
-    found = [(unit.path, wrong.get(local_path(path))) for unit in units for path in unit.files]
-    return {path: f"it arrived with {text}" for path, text in found if text}
-
-
-def _install(unit: Unit, incoming: OwnFolder, dest: OwnFolder) -> None:
-    """Move a unit into `dest`: a folder in one step; the index of a checkpoint last, because it is
-    what makes TensorFlow see the checkpoint."""
-    if unit.kind in (SAVED_MODEL, FOLDER):
-        names = [local_path(unit.path)]
-    else:
-        names = sorted(map(local_path, unit.files), key=lambda name: name.endswith(".index"))
-    for name in names:
-        incoming.move(name, dest)
 
 
 def _parse_unit(host: str, answer: OutputUnit) -> Unit:

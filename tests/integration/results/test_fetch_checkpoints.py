@@ -22,13 +22,12 @@ from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.pipelines.pipeline import Pipeline
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results import checkpoints
+from tfdeploy.results import fetch as files
+from tfdeploy.results.held_files import HeldFiles
 from tfdeploy.shared import state_file
 from tfdeploy.shared.hashing import sha256
 from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile, Pin, Pinned
-from tfdeploy.transfer import fetch as files
-from tfdeploy.transfer.checkpoints import arrival, fetch
-from tfdeploy.transfer.checkpoints.early_fetch import EarlyFetch
-from tfdeploy.transfer.streamed_files import StreamedFiles
 from tfdeploy.transport.file_stream import SILENCE_S
 from tfdeploy.transport.local import LocalTransport
 
@@ -88,13 +87,13 @@ def make_other_agent(home):
 def test_checkpoints_arrive_from_an_agent_of_any_version(
     home, run, saves, is_current, bulk, monkeypatch
 ):
-    for module in (fetch, arrival, files):
+    for module in (checkpoints, files):
         monkeypatch.setattr(module, "BULK", bulk)
     agent = make_agent() if is_current else make_other_agent(home)
     save_good(saves, 1)
     save_good(saves, 2, shards=2, keep=[1])
     for _ in range(2):
-        result = run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+        result = run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
         [fetched] = result.checkpoints
         assert fetched.name == "model.ckpt-2"
     arrived = {file.name for file in (run.folder / "checkpoints").iterdir()}
@@ -116,14 +115,14 @@ def test_what_an_agent_holds_is_released_when_its_connection_is_lost(home, run, 
 
 
 def test_a_part_of_another_checkpoint_of_this_name_is_not_continued(home, run, saves, monkeypatch):
-    for module in (fetch, arrival, files):
+    for module in (checkpoints, files):
         monkeypatch.setattr(module, "BULK", 0)
     agent = make_agent()
     save_good(saves, 2)
     incoming = run.folder / ".incoming"
     incoming.mkdir(parents=True)
     (incoming / "model.ckpt-2.data-00000-of-00001").write_text("old")
-    run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+    run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
     for file in saves.glob("model.ckpt-2.*"):
         arrived = run.folder / "checkpoints" / file.name
         assert arrived.read_bytes() == file.read_bytes()
@@ -143,12 +142,12 @@ class LyingTransport(LocalTransport):
 
 
 def test_a_file_that_arrives_with_other_content_is_refused_and_named(home, run, saves, monkeypatch):
-    for module in (fetch, arrival, files):
+    for module in (checkpoints, files):
         monkeypatch.setattr(module, "BULK", 0)
     agent = make_agent(transport=LyingTransport)
     save_good(saves, 1)
     with pytest.raises(TransferFailed, match=r"model.ckpt-1.* arrived with content that differs"):
-        run_alone(agent, lambda pipeline: fetch.fetch_checkpoints(pipeline, run))
+        run_alone(agent, lambda pipeline: checkpoints.fetch_checkpoints(pipeline, run))
     assert not [*(run.folder / "checkpoints").iterdir()]
     until(lambda: not held_by_agents(saves).exists(), "the agent's exit")
     agent.close()
@@ -159,7 +158,7 @@ def begin_endless_fetch(tmp_path):
     os.mkfifo(tmp_path / "model.data")
     agent, dest = make_agent(), tmp_path / "dest"
     dest.mkdir()
-    early = EarlyFetch(agent, StreamedFiles(agent, OwnFolder.at(dest)))
+    early = HeldFiles(agent, OwnFolder.at(dest))
     early.begin(str(tmp_path), {"model.data": 1 << 30})
     return agent, dest, early
 
@@ -197,14 +196,13 @@ def test_the_early_fetch_of_a_bad_checkpoint_ends_before_another_is_fetched(home
     os.mkfifo(tmp_path / "bad.data")
     agent, incoming = make_agent(), run.folder / ".incoming"
     incoming.mkdir(parents=True)
-    streamed = StreamedFiles(agent, OwnFolder.at(incoming))
-    early = EarlyFetch(agent, streamed)
+    early = HeldFiles(agent, OwnFolder.at(incoming))
     early.begin(str(tmp_path), {"bad.data": 1 << 30})
     files = [HashedFile("good.index", 1, "ab"), HashedFile("good.data-00000-of-00001", 1, "ab")]
     good = Checkpoint("good", 1, verified=True, files=files)
     pinned = Pinned(checkpoint_dir="", pin=str(tmp_path), checkpoints=[good], bad=[])
     with Pipeline(agent) as pipeline:
-        arriving = arrival.Arrival(pipeline, run, pinned, early, streamed)
+        arriving = checkpoints.Arrival(pipeline, run, pinned, early)
         with pytest.raises(TransferFailed, match="not wanted"):
             early.wait()
         arriving.receive()

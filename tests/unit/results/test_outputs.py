@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.own_folder import OwnFolder
-from tfdeploy.transfer.checkpoints.stored_once import checkpoint_outputs, link_checkpoints
-from tfdeploy.transfer.units import Unit
+from tfdeploy.results.outputs import link_checkpoints
+from tfdeploy.results.run_folder import checkpoint_outputs
+from tfdeploy.results.units import is_in
+from tfdeploy.shared.units import Unit
 
 NAMES = ("ckpt-7.data-00000-of-00001", "ckpt-7.index")
 
@@ -33,7 +35,7 @@ def stored(tmp_path, checkpoint_dir):
 def test_an_output_that_is_in_checkpoints_is_linked(tmp_path, checkpoint_dir):
     run, unit = stored(tmp_path, checkpoint_dir)
     link_checkpoints(run, [unit])
-    assert unit.is_in(OwnFolder.at(tmp_path / "outputs"))
+    assert is_in(unit, OwnFolder.at(tmp_path / "outputs"))
     for name in NAMES:
         output = checkpoint_outputs(run).path / name
         assert output.samefile(tmp_path / "checkpoints" / name)
@@ -58,7 +60,7 @@ def test_an_output_that_is_linked_replaces_a_link_and_not_its_target(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "outputs" / NAMES[0]).symlink_to(tmp_path / "mine")
     link_checkpoints(run, [unit])
-    assert unit.is_in(OwnFolder.at(tmp_path / "outputs"))
+    assert is_in(unit, OwnFolder.at(tmp_path / "outputs"))
     assert (tmp_path / "mine").read_text() == "mine"
 
 

@@ -1,16 +1,23 @@
-"""Fetch large files that do not change meanwhile: hashed as they arrive, continued at the byte."""
+"""Fetch files that a host holds unchanged: hashed as they arrive, continued at the byte, verified.
+
+The fetch may begin while the host still reads them: whether they are good is known later.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import TransferFailed
+from tfdeploy.errors import TfdeployError, TransferFailed
+from tfdeploy.hosts import parallel
+from tfdeploy.results.fetch import check_free_space, difference
+from tfdeploy.shared import hashing
 from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.own_folder import OwnFolder
@@ -20,17 +27,51 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20
 
 
-class StreamedFiles:
+class HeldFiles:
     """Files that a host holds, on their way into `folder`.
 
-    `hashes` are the SHA-256 of those that have arrived, in hex. `continued` are those of which an
-    interrupted fetch had left a part.
+    `hashes` are the SHA-256 of those that have arrived over a connection of their own, in hex.
+    `continued` are those of which an interrupted fetch had left a part; `early` are those whose
+    fetch began first, in a thread.
     """
 
     def __init__(self, agent: Agent, folder: OwnFolder) -> None:
         self.hashes: dict[str, str] = {}
         self.continued: set[str] = set()
-        self._agent, self.folder = agent, folder
+        self.early: tuple[str, ...] = ()
+        self.folder = folder
+        self._agent = agent
+        self._thread: threading.Thread | None = None
+        self._error: TfdeployError | OSError | None = None
+        self._closed = threading.Event()
+
+    def begin(self, source: str, sizes: Mapping[str, int]) -> None:
+        """Fetch files as `fetch` does, in a thread; only the first call does."""
+        if self.early or not sizes:
+            return
+        self.early = tuple(sizes)
+        self._thread = threading.Thread(target=self._fetch_early, args=(source, sizes), daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait for what was begun. Raises as `fetch` does."""
+        if self._thread:
+            self._thread.join()
+        if self._error:
+            raise self._error
+
+    def close(self) -> None:
+        """End what was begun, if it still goes on: nobody wants its files any more."""
+        self._closed.set()
+        if self._thread:
+            self._thread.join()
+
+    def complete(self, source: str, expected: Mapping[str, HashedFile]) -> None:
+        """Fetch files, of which some may have begun. Raises as `fetch` does."""
+        if not expected.keys().isdisjoint(self.early):
+            self.wait()
+        self.fetch(source, {n: file.size for n, file in expected.items() if n not in self.early})
+        self.fetch_stale(source, expected)
 
     def fetch(
         self, source: str, sizes: Mapping[str, int], check: Callable[[], None] = lambda: None
@@ -74,11 +115,42 @@ class StreamedFiles:
             self.folder.remove(name)
         self.fetch(source, stale)
 
+    def remove_damaged(self, files: Iterable[HashedFile]) -> dict[str, str]:
+        """Delete the files that differ from what their host reported; return how, by path. If one
+        stayed, the next fetch would skip it, because its size is the same."""
+        expected = [*files]
+        found = parallel.each(
+            lambda file: difference(self.folder, file, self.hashes.get(file.path)),
+            expected,
+            hashing.THREADS,
+        )
+        damaged = {file.path: text for file, text in zip(expected, found, strict=True) if text}
+        for name in damaged:
+            self.folder.remove(name)
+        return damaged
+
+    def verify(self, files: Iterable[HashedFile]) -> None:
+        """Raise TransferFailed if a file differs from what its host reported."""
+        for name, text in self.remove_damaged(files).items():
+            hint = "tfdeploy collect fetches it again"
+            raise TransferFailed(self._agent.host, f"{name} arrived with {text}", hint)
+
     def set_times(self, mtimes_ns: Mapping[str, int]) -> None:
         """Give the files that have arrived the times that they have on their host. Raises
         OSError."""
         for name in self.hashes.keys() & mtimes_ns.keys():
             self.folder.set_time(name, mtimes_ns[name])
+
+    def _fetch_early(self, source: str, sizes: Mapping[str, int]) -> None:
+        def refuse_if_closed() -> None:
+            if self._closed.is_set():
+                raise TransferFailed(self._agent.host, "the files are not wanted any more")
+
+        try:
+            check_free_space(self._agent, self.folder, sizes)
+            self.fetch(source, sizes, refuse_if_closed)
+        except (TfdeployError, OSError) as error:
+            self._error = error
 
     def _present(self, name: str, size: int) -> int:
         """Return how many bytes an interrupted fetch has left; they can be continued. A file that

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results.stored_results import stored_results
 from tfdeploy.shared.protocol.outputs import OutputUnit, TaskResults
-from tfdeploy.transfer.stored_results import stored_results
 
 CHECKPOINT = "model.ckpt-7"
 

@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import AgentError, TransferFailed
+from tfdeploy.hosts.agent_session import BULK
 from tfdeploy.hosts.byte_progress import Transfers
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results.fetch import check_free_space
+from tfdeploy.results.run_folder import disk_errors
+from tfdeploy.results.units import fetch_units
 from tfdeploy.shared.protocol.outputs import HashedFile, HeldUnit, HeldUnits
-from tfdeploy.transfer.fetch import BULK, check_free_space
-from tfdeploy.transfer.run_folder import disk_errors
-from tfdeploy.transfer.units import Unit, fetch_units
+from tfdeploy.shared.units import Unit
 from tfdeploy.transport.local import LocalTransport
 
 CONTENT = bytes(BULK)

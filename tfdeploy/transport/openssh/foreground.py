@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, RunError
-from tfdeploy.transport.ssh.config import ssh_command
+from tfdeploy.transport.openssh.choice import why_openssh
+from tfdeploy.transport.openssh.transport import login_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ def command_line(
     """
     if not host.uses_ssh:
         return list(argv)
-    ssh = [*ssh_command(host, inventory), *QUIET, *(["-t"] if terminal else [])]
+    ssh = [*login_command(host, inventory), *QUIET, *(["-t"] if terminal else [])]
     # exec: sshd is the command's parent, whose end the command notices.
     return [*ssh, "--", host.name, f"exec {shlex.join(argv)}"]
 
@@ -69,9 +70,12 @@ def forward(
     """
     _require_free(local_port)
     forwarding = f"{LOOPBACK}:{local_port}:localhost:{port}"
-    ssh = [*ssh_command(host, inventory), *QUIET, "-o", "ExitOnForwardFailure=yes"]
-    argv = [*ssh, "-N", "-L", forwarding, "--", host.name]
-    process = _start(host.name, argv, subprocess.DEVNULL, None)
+    ssh = login_command(host, inventory)
+    options = (*QUIET, "-o", "ExitOnForwardFailure=yes", "-L", forwarding, "--", host.name)
+    # With -N, ssh would leave the forwarding to a master, and exit.
+    is_shared = bool(why_openssh(host, inventory))
+    argv = [*ssh, *options, "exec cat"] if is_shared else [*ssh, "-N", *options]
+    process = _start(host.name, argv, subprocess.PIPE, None)
     try:
         while process.poll() is None and bind_error(local_port) is None:
             time.sleep(POLL_S)
@@ -80,6 +84,9 @@ def forward(
         return process.wait()
     finally:
         process.terminate()
+        if is_shared:
+            cancel = [*ssh, "-O", "cancel", "-L", forwarding, "--", host.name]
+            subprocess.run(cancel, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def _start(

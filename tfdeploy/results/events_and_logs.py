@@ -12,25 +12,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.errors import TransferFailed
 from tfdeploy.own_folder import Budget
+from tfdeploy.results.fetch import FileFetch, announced
+from tfdeploy.results.run_folder import task_request
 from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
-from tfdeploy.transfer.fetch import FileFetch, announced, pull_files
-from tfdeploy.transfer.outputs import task_request
+from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
-# The chief's host reads a checkpoint twice before it answers: 100 GB at 100 MB/s.
-PIN_TIMEOUT_S = 2000.0
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
+PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
 
 
 def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
@@ -76,3 +79,32 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     staging = folder / f".incoming-logs/{tasks[0]}"
     pull_files(pipeline.agent, answer.folder, dest, staging, fetch.receive())
     return len({*present} & {*names})
+
+
+def pull_files(
+    agent: Agent, source: str, dest: OwnFolder, staging: OwnFolder, files: Sequence[str]
+) -> None:
+    """Fetch large files over a connection of their own, within the budget of `dest`. They arrive in
+    `staging`, where an interrupted fetch continues. Raises TransferFailed, and OSError."""
+    if not files:
+        return
+    wanted = {*files}
+    staging.clean(lambda name: name.replace(PARTIAL, "") in wanted)
+    for name in files:
+        dest.share(name, staging)  # only what has changed since then is sent
+    # rsync counts a file as a whole.
+    present = sum(dest.size(name) for name in files)
+    max_bytes = present + dest.budget.bytes if dest.budget else None
+    try:
+        with agent.transfers.begin(agent.host) as transfer:
+            path = staging.checked()  # no step of it is a link
+            agent.transport.pull(source, path, files, max_bytes=max_bytes, on_progress=transfer)
+    except TransferFailed as error:
+        if error.message != TOO_MUCH:
+            raise
+        raise error.with_hint("tfdeploy fetch fetches a file of any size") from None
+    finally:
+        for name in files:
+            if staging.stat(name):
+                staging.move(name, dest)
+    staging.delete()

@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
+from tfdeploy.results.fetch import HOLD_TIMEOUT_S
+from tfdeploy.results.run_folder import (
+    checkpoint_dir,
+    checkpoint_outputs,
+    exclusive,
+    outputs_folder,
+    task_request,
+)
+from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
+from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs, Total
-from tfdeploy.transfer.checkpoints.stored_once import link_checkpoints
-from tfdeploy.transfer.run_folder import exclusive
-from tfdeploy.transfer.units import TIMEOUT_S, Unit, fetch_units, local_path, parse_units
+from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
     from tfdeploy.hosts.pipelines.rounds import Steps
-    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -108,15 +115,15 @@ class Outputs:
 def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Outputs]:
     """Fetch what one task wrote. Raises as `FileFetch` does, and OSError."""
     agent = pipeline.agent
-    listed = pipeline.send(_listing(run, placement), TIMEOUT_S)
+    listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
     answer = _unless_too_old(run, listed.answer)
     task, dest = str(placement.task), outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
     selected, skipped = _select(run, placement, units)
     if placement == run.plan.chief:
-        link_checkpoints(run, [unit for unit in selected if not unit.is_in(dest)])
-    unchanged = [unit for unit in selected if unit.is_in(dest)]
+        link_checkpoints(run, [unit for unit in selected if not is_in(unit, dest)])
+    unchanged = [unit for unit in selected if is_in(unit, dest)]
     here = {unit.path for unit in unchanged}
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
@@ -148,7 +155,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
     """Return the host's answer to `outputs`; an empty one from an agent that is too old for it."""
-    return _unless_too_old(run, lambda: agent.ask(_listing(run, placement), TIMEOUT_S))
+    return _unless_too_old(run, lambda: agent.ask(_listing(run, placement), HOLD_TIMEOUT_S))
 
 
 def _listing(run: Run, placement: Placement) -> ListOutputs:
@@ -164,17 +171,6 @@ def _unless_too_old(run: Run, answer: Callable[[], TaskOutputs]) -> TaskOutputs:
         return NO_OUTPUTS
 
 
-def task_request(run: Run, placement: Placement) -> dict[str, str]:
-    """Return the keys by which an agent identifies a task."""
-    return {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
-
-
-def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
-    """Return where a task's outputs are stored on the controller."""
-    folder = run.open() / "outputs"
-    return folder if placement == run.plan.chief else folder / placement.task.file_name
-
-
 def remove_output(run: Run, output: Output) -> None:
     """Delete a fetched file or folder from the controller.
 
@@ -183,6 +179,20 @@ def remove_output(run: Run, output: Output) -> None:
     path = Path(output.folder, output.path).relative_to(run.folder)
     with exclusive(run):
         run.open().remove(path.as_posix())
+
+
+def link_checkpoints(run: Run, units: Sequence[Unit]) -> None:
+    """Store those outputs of the chief once that are in checkpoints/ with the same sizes and times.
+    Raises OSError."""
+    checkpoints, outputs = run.open() / "checkpoints", checkpoint_outputs(run)
+    for unit in units:
+        files = {posixpath.basename(path): stamp for path, stamp in unit.files.items()}
+        is_checkpoint = unit.kind == SET and (
+            (posixpath.dirname(unit.path) or ".") == checkpoint_dir(run)
+        )
+        if is_checkpoint and is_in(Unit(unit.path, SET, files), checkpoints):
+            for name in state_file.index_last(files):
+                checkpoints.give(name, outputs)
 
 
 def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
@@ -195,7 +205,7 @@ def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Uni
     free = limit_mb * MEGA
     selected, skipped = [], {}
     for unit in units:
-        if not unit.is_safe:
+        if not is_safe(unit):
             skipped[unit.path] = "its name is not allowed on the controller"
         elif unit.size > free:
             skipped[unit.path] = limit

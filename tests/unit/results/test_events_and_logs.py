@@ -12,8 +12,8 @@ from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
 from tfdeploy.own_folder import OwnFolder
+from tfdeploy.results import events_and_logs
 from tfdeploy.shared.protocol.outputs import EventFiles
-from tfdeploy.transfer import artifacts
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"
 
@@ -44,7 +44,7 @@ def make_run(tmp_path, agent):
 
 def fetch_events(pipeline, run):
     placements = run.plan.placements_on("w")
-    parts = [Part(partial(artifacts.fetch_events, run=run, placement=p)) for p in placements]
+    parts = [Part(partial(events_and_logs.fetch_events, run=run, placement=p)) for p in placements]
     run_rounds(pipeline, parts)
     return sum(part.result for part in parts)
 
@@ -56,7 +56,7 @@ def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeyp
         folders.append(dest.path)
         return SimpleNamespace(receive=list)
 
-    monkeypatch.setattr(artifacts, "FileFetch", fetch)
+    monkeypatch.setattr(events_and_logs, "FileFetch", fetch)
     pipeline = Pipeline(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
     run = make_run(tmp_path, agent_bundle.current_version())
     assert fetch_events(pipeline, run) == 6

@@ -1,0 +1,274 @@
+"""What ssh reaches, tfdeploy reaches: logins that Fabric can't do, each with a real sshd."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from support.ssh_sites import HOST, SshSite, certify
+from support.sshd import public
+from support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.sshd import Keys
+
+PAST = ("-V", "20200101:20200102")
+ANYBODY = ("-n", "root,nobody")
+
+
+@pytest.fixture
+def site(tmp_path: Path, keys: Keys) -> Iterator[SshSite]:
+    test_site = SshSite(tmp_path, keys)
+    yield test_site
+    test_site.end()
+
+
+@pytest.fixture
+def authority(site: SshSite) -> Path:
+    """A certificate authority: sshds of the site that are told so trust it for users."""
+    file = site.folder / "authority"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
+    return file
+
+
+def user_certificate(site: SshSite, authority: Path, *words: str) -> Path:
+    """Sign the key of a stranger, as whom nobody else may log in. Return the certificate."""
+    public_key = site.folder / "stranger.pub"
+    shutil.copy(site.keys.stranger.with_suffix(".pub"), public_key)
+    certify(authority, public_key, "-n", me(), *words)
+    return site.folder / "stranger-cert.pub"
+
+
+def me() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+def with_certificate(site: SshSite, certificate: Path) -> dict[str, str]:
+    return {"IdentityFile": str(site.keys.stranger), "CertificateFile": str(certificate)}
+
+
+def test_a_user_certificate(site, authority):
+    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    site.entry |= with_certificate(site, user_certificate(site, authority))
+    site.make_project()
+    assert site.reason().startswith("CertificateFile ")
+    site.works()
+
+
+def test_an_expired_user_certificate_is_named(site, authority):
+    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    certificate = user_certificate(site, authority, *PAST)
+    site.entry |= with_certificate(site, certificate)
+    site.make_project()
+    assert f"{HOST}: the certificate {certificate} expired at 2020-01-02T" in site.error()
+
+
+def test_a_host_certificate(site, authority):
+    host_certificate(site, authority)
+    site.known_lines = [f"@cert-authority * {public(authority)}"]
+    site.make_project()
+    assert site.reason() == "a certificate authority for it in known_hosts"
+    site.works()
+
+
+@pytest.mark.parametrize(
+    ("words", "known", "message"),
+    [
+        (PAST, "@cert-authority * {authority}", "its host certificate is invalid: expired"),
+        ((), "@cert-authority * {authority}@revoked * {authority}", "is revoked in known_hosts"),
+        ((), "@cert-authority * {authority}@revoked * {host}", "is revoked in known_hosts"),
+        ((), "@cert-authority * {other}", "its host key is unknown"),
+    ],
+    ids=["expired", "revoked authority", "revoked key", "another authority"],
+)
+def test_a_host_certificate_that_ssh_refuses(site, authority, words, known, message):
+    host_certificate(site, authority, *words)
+    names = {"authority": authority, "host": site.keys.host, "other": site.keys.other_host}
+    site.known_lines = [known.format(**{name: public(key) for name, key in names.items()})]
+    site.make_project()
+    assert f"{HOST}: " in (error := site.error())
+    assert message in error
+
+
+def host_certificate(site: SshSite, authority: Path, *words: str) -> None:
+    """Start an sshd that has a certificate for its key."""
+    public_key = site.folder / "host.pub"
+    shutil.copy(site.keys.host.with_suffix(".pub"), public_key)
+    certify(authority, public_key, "-h", *words)
+    site.sshd(f"HostCertificate {site.folder}/host-cert.pub")
+
+
+def test_an_identity_agent(site):
+    site.sshd()
+    site.entry |= {"IdentityAgent": str(site.agent(site.keys.user))}
+    site.entry |= {"IdentityFile": str(site.keys.user.with_suffix(".pub"))}
+    site.make_project()
+    assert site.reason().startswith("IdentityAgent ")
+    site.works()
+
+
+def test_an_agent_that_wants_a_confirmation(site):
+    answer = site.folder / "confirm"
+    answer.write_text(f"#!/bin/sh\necho asked >> {site.folder}/asked\n")
+    answer.chmod(0o755)
+    site.sshd()
+    agent = site.agent(site.keys.user, askpass=str(answer), add=("-c",))
+    site.entry |= {"IdentityAgent": str(agent)}
+    site.entry |= {"IdentityFile": str(site.keys.user.with_suffix(".pub"))}
+    site.make_project()
+    site.works()
+    assert (site.folder / "asked").read_text() == "asked\n"  # once for all commands
+
+
+def test_a_master_of_the_users_own(site):
+    """It is the only way in: nothing that the configuration names opens the host."""
+    site.sshd()
+    site.entry |= {"IdentityFile": str(site.keys.stranger), "ControlPath": f"{site.folder}/%p"}
+    site.make_project()
+    site.ssh("-i", str(site.keys.user), "-o", "ControlMaster=yes", "-fN", HOST)
+    assert site.reason() == "an open master at its ControlPath"
+    site.works()
+    site.ssh("-O", "exit", HOST)
+    assert "it refused every key that was offered" in site.error()
+
+
+def test_a_certificate_at_the_jump_host(site, authority):
+    site.sshd()
+    site.jump("bastion", f"TrustedUserCAKeys {authority}.pub")
+    site.jumps["bastion"] |= with_certificate(site, user_certificate(site, authority))
+    site.entry["ProxyJump"] = "bastion"
+    site.make_project()
+    assert site.reason().startswith("for the jump host bastion, CertificateFile ")
+    site.works()
+
+
+def test_a_proxy_command_and_a_certificate(site, authority):
+    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    site.jump("bastion")
+    site.entry |= with_certificate(site, user_certificate(site, authority))
+    site.entry["ProxyCommand"] = f"ssh -F {site.config} -W %h:%p bastion"
+    site.make_project()
+    site.works()
+
+
+def test_one_session_for_each_connection(site):
+    site.sshd("MaxSessions 1")
+    site.make_project(transport="openssh")
+    assert site.reason() == 'transport = "openssh" in hosts.toml'
+    site.works()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_forced_command_that_passes_the_original_one_on(site, transport):
+    site.sshd('ForceCommand sh -c "$SSH_ORIGINAL_COMMAND"')
+    site.make_project(transport=transport)
+    site.works()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+@pytest.mark.parametrize("shell", ["fish", "tcsh"])
+def test_a_user_with_another_shell(site, transport, shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} missing: apt-get install {shell}")
+    site.sshd(f'ForceCommand {shell} -c "$SSH_ORIGINAL_COMMAND"')
+    site.make_project(transport=transport)
+    site.works()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_an_ipv6_address_and_a_known_hosts_file_of_another_name(site, transport):
+    sshd = site.sshd("ListenAddress ::1", is_known=False)
+    site.entry |= {"HostName": "::1", "UserKnownHostsFile": f"{site.folder}/machines"}
+    (site.folder / "machines").write_text(f"[::1]:{sshd.port} {public(site.keys.host)}")
+    site.make_project(transport=transport)
+    site.works()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_a_banner_and_a_slow_login(site, transport):
+    (site.folder / "banner").write_text("Authorized use only.\n" * 20)
+    site.sshd(f"Banner {site.folder}/banner", 'ForceCommand sleep 1; eval "$SSH_ORIGINAL_COMMAND"')
+    site.make_project(transport=transport)
+    site.works()
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_settings_below_match_exec(site, transport):
+    site.sshd()
+    site.make_project(transport=transport)
+    port = site.entry.pop("Port")
+    site.write()
+    text = site.config.read_text()
+    site.config.write_text(f'Match originalhost {HOST} exec "true"\n  Port {port}\n{text}')
+    site.project.write()  # trusts it
+    site.works()
+
+
+def test_ciphers_that_only_openssh_has(site):
+    site.sshd("Ciphers chacha20-poly1305@openssh.com")
+    site.entry["Ciphers"] = "chacha20-poly1305@openssh.com"
+    site.make_project()
+    assert site.reason() == "ciphers in ssh's configuration has none of Paramiko's"
+    site.works()
+
+
+def test_a_host_that_refuses_fabric_is_tried_with_ssh_and_a_note_says_so_once(site):
+    site.sshd("Ciphers chacha20-poly1305@openssh.com")
+    site.make_project()
+    assert site.reason() == ""
+    first, second = (site.project.tf("push") for _ in range(2))
+    assert first.returncode == second.returncode == 0
+    assert f"note: {HOST}: OpenSSH connects to it; with Fabric, " in first.stderr
+    assert "OpenSSH" not in second.stderr
+    assert site.reason() == "it refused Fabric's login, and ssh's succeeded"
+    site.works()
+
+
+def test_only_old_algorithms(site):
+    old = {"KexAlgorithms": "diffie-hellman-group14-sha1", "Ciphers": "aes128-ctr"}
+    site.sshd(*(f"{key} {value}" for key, value in old.items()))
+    site.entry |= old
+    site.make_project()
+    assert site.reason() == "kexalgorithms in ssh's configuration has none of Paramiko's"
+    site.works()
+
+
+def test_new_host_keys_that_the_users_configuration_accepts(site):
+    site.sshd(is_known=False)
+    site.entry["StrictHostKeyChecking"] = "accept-new"
+    site.make_project()
+    assert site.reason().startswith("StrictHostKeyChecking ")
+    site.works()
+    assert site.known_hosts.read_text()
+
+
+def test_an_unreachable_host_is_one_sentence(site):
+    site.sshd().stop()
+    site.make_project(transport="openssh")
+    assert f"{HOST}: no SSH connection: 127.0.0.1 port " in (error := site.error())
+    assert "Connection refused" in error
+
+
+def test_a_refusing_host_names_the_command_that_asks_on_a_terminal(site):
+    site.sshd()
+    site.entry["IdentityFile"] = str(site.keys.stranger)
+    site.make_project(transport="openssh")
+    error = site.error()
+    assert f"{HOST}: it refused every key that was offered" in error
+    assert "open the connection on a terminal: ssh -F " in error
+
+
+def test_a_connection_that_is_lost_is_opened_again_by_the_next_command(site):
+    sshd = site.sshd()
+    site.make_project(transport="openssh")
+    site.works()
+    sshd.drop_connections()
+    until(lambda: not sshd.connections, "the end of the connections")
+    site.works()

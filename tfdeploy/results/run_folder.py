@@ -1,0 +1,113 @@
+"""The folder of a run on the controller: one command writes to it at a time, and no part of a
+checkpoint is ever visible in it.
+
+runs/<run>/checkpoints/      the chief's checkpoints, with a state file whose paths are relative
+runs/<run>/outputs/          what else the chief wrote, or what another task did: outputs/<task>/
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import RunError, TransferFailed
+from tfdeploy.shared import state_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from tfdeploy.hosts.agent_client import Agent
+    from tfdeploy.own_folder import OwnFolder
+    from tfdeploy.planning.plan import Placement
+    from tfdeploy.run import Run
+
+_LOCKS: dict[Path, threading.Lock] = {}
+
+
+@contextmanager
+def exclusive(run: Run) -> Iterator[None]:
+    """Hold the lock of the run's folder: two collects would write the same files.
+
+    Wait for another thread that holds it, such as one that a Cancelled has left to finish a fetch.
+    Raises RunError if another process holds it.
+    """
+    refusal = RunError(f"another collect of run {run.id} is running", "wait until it has finished")
+    among_threads = _LOCKS.setdefault(run.folder, threading.Lock())
+    with among_threads, run.open().locked(".collecting", refusal):
+        yield
+
+
+@contextmanager
+def disk_errors(agent: Agent) -> Iterator[None]:
+    """Raise TransferFailed with the host's name for an error of the controller's disk."""
+    try:
+        yield
+    except OSError as error:
+        message = f"can't write {error.filename or 'files'} on the controller: {error.strerror}"
+        raise TransferFailed(agent.host, message) from None
+
+
+def task_request(run: Run, placement: Placement) -> dict[str, str]:
+    """Return the keys by which an agent identifies a task."""
+    return {"project": run.inventory.project, "run": run.id, "task": str(placement.task)}
+
+
+def outputs_folder(run: Run, placement: Placement) -> OwnFolder:
+    """Return where a task's outputs are stored on the controller."""
+    folder = run.open() / "outputs"
+    return folder if placement == run.plan.chief else folder / placement.task.file_name
+
+
+def checkpoint_outputs(run: Run) -> OwnFolder:
+    """Return where the files of the chief's checkpoint_dir are stored as outputs. Raises
+    OSError."""
+    outputs, place = run.open() / "outputs", checkpoint_dir(run).lstrip("/")
+    return outputs if place in ("", ".") else outputs / place
+
+
+def checkpoint_dir(run: Run) -> str:
+    return posixpath.normpath(run.inventory.training.checkpoint_dir)
+
+
+def install(
+    incoming: OwnFolder,
+    folder: OwnFolder,
+    names: Iterable[str],
+    mtimes_ns: Mapping[str, int] | None = None,
+    newest: str = "",
+) -> None:
+    """Move verified files, or a whole folder, into `folder`. Raises OSError.
+
+    The index of a checkpoint, which makes TensorFlow see it, disappears first and arrives last.
+    Files of `folder` get the times `mtimes_ns`, also those that were in it. Then, if `newest` is a
+    checkpoint, the state file names it.
+    """
+    ordered = state_file.index_last(names)
+    for name in ordered:
+        if name.endswith(state_file.INDEX):  # of an older checkpoint of the same name
+            folder.remove(name)
+    for name in ordered:
+        incoming.move(name, folder)
+    for name, mtime_ns in (mtimes_ns or {}).items():
+        folder.set_time(name, mtime_ns)
+    if newest:
+        write_state(folder, newest)
+
+
+def read_state(folder: OwnFolder) -> list[str]:
+    """Return the checkpoints that the folder's state file names, newest first; [] without one."""
+    try:
+        text = folder.read(state_file.STATE, state_file.MAX_CHARACTERS).decode(errors="replace")
+    except OSError:
+        return []
+    return state_file.parse(text)
+
+
+def write_state(folder: OwnFolder, newest: str) -> None:
+    """Name all complete checkpoints of the folder, `newest` as the latest. Raises OSError."""
+    files = folder.files()
+    by_age = sorted(files, key=lambda name: files[name].st_mtime_ns)
+    folder.write(state_file.STATE, [state_file.text(by_age, newest).encode()])

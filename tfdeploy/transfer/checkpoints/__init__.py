@@ -1,1 +1,0 @@
-"""Checkpoints on their way: from the chief to the controller, and to the next chief."""

@@ -1,0 +1,1 @@
+"""Hosts reached with OpenSSH itself, and commands that a user runs on a host."""

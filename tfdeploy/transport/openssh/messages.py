@@ -1,0 +1,119 @@
+"""Translate what ssh prints about a failed connection into tfdeploy's errors."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tfdeploy.errors import AuthenticationFailed, HostError, HostKeyRefused, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+REFUSED = "it refused every key that was offered"
+ASKED = ("keyboard-interactive", "password")
+DENIED = re.compile(r"Permission denied \(([^)]*)\)|Too many authentication failures")
+VALID = re.compile(r"^\s*Valid: from (\S+) to (\S+)", re.MULTILINE)
+# How ssh begins the lines about its own errors; the last one says most.
+OWN_ERROR = re.compile(
+    r"^(ssh: |kex_exchange|Connection |client_loop: |mux_client|Unable to negotiate|Bad "
+    r"|Host key verification failed|Timeout, server|banner exchange|Load key|.*terminated by)"
+)
+# What ssh prints, the error, and its hint. {0} is the first group.
+MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
+    (
+        r"REVOKED HOST KEY DETECTED|Host key .* revoked|host key .* is marked as revoked",
+        HostKeyRefused,
+        "its host key, or the authority that signed it, is revoked in known_hosts",
+        "give the machine a new host key; only then remove the @revoked line",
+    ),
+    (
+        r"HOST IDENTIFICATION HAS CHANGED",
+        HostKeyRefused,
+        "its host key is not the one in known_hosts: the machine was reinstalled, or another "
+        "machine pretends to be it",
+        "if you know the reason, remove the old key with ssh-keygen -R",
+    ),
+    (
+        r"Certificate invalid: (.*)",
+        HostKeyRefused,
+        "its host certificate is invalid: {0}",
+        "have its certificate authority sign its host key again",
+    ),
+    (
+        r"No (\S+) host key is known|Host key verification failed",
+        HostKeyRefused,
+        "its host key is unknown",
+        "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
+    ),
+    (
+        r"Could not resolve hostname (.*)",
+        Unreachable,
+        "its name is unknown: {0}",
+        "correct its name, or set the host's hostname in hosts.toml or ssh_config",
+    ),
+    (
+        r"connect to host (.*)",
+        Unreachable,
+        "no SSH connection: {0}",
+        "check that the machine is on, and that its address, port and firewall let SSH through",
+    ),
+    (
+        r"Connection timed out during banner exchange|(banner exchange|kex_exchange_identif).*",
+        Unreachable,
+        "it accepts the connection, but does not answer as an SSH server",
+        "check the host's port in hosts.toml or ssh_config; if sshd is busy or limits new "
+        "connections (MaxStartups), try again",
+    ),
+    (
+        r"Session open refused by peer",
+        Unreachable,
+        "its sshd allows no more sessions on one connection (MaxSessions)",
+        "raise MaxSessions in its sshd_config",
+    ),
+)
+
+
+def translate(host: str, text: str) -> HostError | None:
+    """Return the error that ssh's messages mean; None if none of them is ssh's."""
+    denied = DENIED.search(text)
+    if denied:
+        asks = any(method in (denied[1] or "") for method in ASKED)
+        message = "it asks for a password or a second factor" if asks else REFUSED
+        return AuthenticationFailed(host, message, f"try: ssh {host}")
+    for pattern, kind, message, hint in MEANINGS:
+        if found := re.search(pattern, text):
+            return kind(host, message.format(*found.groups(default="")), hint)
+    own = [line.strip() for line in text.splitlines() if OWN_ERROR.match(line)]
+    return (
+        Unreachable(host, f"the SSH connection failed: {own[-1]}", f"try: ssh {host}")
+        if own
+        else None
+    )
+
+
+def with_certificates(error: HostError, files: Iterable[str]) -> HostError:
+    """Return the error of a refused login; it names the certificate of the user that has expired,
+    or is not valid yet: sshd does not say so."""
+    for file in files:
+        if problem := _problem_of(file):
+            hint = "get a new certificate from its authority, then try again"
+            return AuthenticationFailed(error.host, f"the certificate {file} {problem}", hint)
+    return error
+
+
+def _problem_of(file: str) -> str:
+    """Return what is wrong with a certificate's time, in the controller's time zone."""
+    try:
+        argv = ["ssh-keygen", "-L", "-f", file]
+        text = subprocess.run(argv, capture_output=True, text=True).stdout
+    except OSError:
+        return ""
+    found, now = VALID.search(text), datetime.now()
+    if found and found[2] != "forever" and datetime.fromisoformat(found[2]) < now:
+        return f"expired at {found[2]}"
+    if found and found[1] != "always" and datetime.fromisoformat(found[1]) > now:
+        return f"is not valid before {found[1]}"
+    return ""
