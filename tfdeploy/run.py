@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import InventoryError, RunError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.planning.plan import Plan
+    from tfdeploy.planning.plan import Placement, Plan
 
 FOLDER = "runs"
 # The ids that new_id makes. Other folders among the runs are not shown, and never deleted.
@@ -50,38 +50,50 @@ OPTIONAL_KEYS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One Plan on one Release.
-
-    agent: the version of the agent that started the run.
-    auto_ports: the hosts whose ports were chosen when the run started.
-    launched: the id of the start or resume that launched the tasks; what cleans up after a start
-        that failed ends only the tasks of its own launch.
-    data: the release of each data set, by its place.
-    environments: the id of each host's Python environment; {} without [env].
-    of_sweep: a sweep started the run to measure it; it is never the default run of a command.
-    starts: it grows with each start and resume, by one or to the seconds since the first start; of
-        two records, the one with more is newer.
-    name: the user's name for the run; "" for none.
-    words: those that the command line added to the command.
-    left_out: the hosts without which it was resumed; tasks of an earlier start may still run there.
-    """
+    """One Plan on one Release."""
 
     __repr__ = short_repr
+    KEYS = ("id", "name", "words", "release", "data", "network", "folder", "tasks")
+    NAMES: ClassVar = {"id": "run"}
 
     id: str
+    """The run's id."""
     release: str
+    """The id of its release."""
     agent: str
+    """The version of the agent that started the run."""
     inventory: Inventory = field(repr=False)
     plan: Plan
     auto_ports: tuple[str, ...] = ()
+    """The hosts whose ports were chosen when the run started."""
     launched: str = ""
+    """The id of the start or resume that launched the tasks; what cleans up after a start that
+    failed ends only the tasks of its own launch."""
     data: Mapping[str, str] = field(default_factory=dict)
+    """The release of each data set, by its place."""
     environments: Mapping[str, str] = field(default_factory=dict)
+    """The id of each host's Python environment; {} without [env]."""
     of_sweep: bool = False
+    """Whether a sweep started it to measure it; it is never the default run of a command."""
     starts: int = 0
+    """It grows with each start and resume, by one or to the seconds since the first start; of two
+    records, the one with more is newer."""
     name: str = ""
+    """The name of --name; "" if it has none."""
     words: tuple[str, ...] = ()
+    """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
+    """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+
+    @property
+    def network(self) -> str:
+        """`guarded`, `strict` or `open`: who may connect to the tasks."""
+        return self.inventory.network
+
+    @property
+    def tasks(self) -> tuple[Placement, ...]:
+        """All tasks."""
+        return self.plan.placements
 
     @property
     def flags(self) -> str:
@@ -94,7 +106,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the record and of everything that is collected."""
+        """The folder of the run's record and results on the controller."""
         return self.inventory.file.parent / FOLDER / self.id
 
     def open(self) -> OwnFolder:

@@ -24,13 +24,13 @@ from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
+from tfdeploy.documents import Failure, to_json
 from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
 from tfdeploy.hosts.streams.subscriptions import RunEvents
-from tfdeploy.output import json_output
 from tfdeploy.release import gitignore
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.record import field_types
@@ -241,7 +241,7 @@ def _read_answer(request: type, answer: dict) -> None:
         if request in FOLLOW:
             SUBSCRIPTION.accept("a", message)
     except TfdeployError as error:
-        json_output.failure_document(error)
+        to_json(Failure(error))
 
 
 def read_events_of_run(data: bytes) -> None:

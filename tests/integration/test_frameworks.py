@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -27,7 +26,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 # Not in .venv: Keras would import it in each process with TensorFlow, which takes half a second.
 JAX, JAX_FOLDER = "jax>=0.10,<0.11", ROOT / "build/jax"
-FRAMEWORKS = ["jax", *(["torch"] if importlib.util.find_spec("torch") else [])]
+FRAMEWORKS = ["jax", "torch"]
+# Debian's PyTorch: a wheel from PyPI brings gigabytes of CUDA.
+PYTHONS = {"jax": sys.executable, "torch": "/usr/bin/python3"}
 PAGES = {"jax": "jax.md", "torch": "pytorch.md"}
 SETTLED_S = 11  # after 10 s a task without a port counts as READY for good
 
@@ -53,17 +54,14 @@ def block(framework: str, language: str) -> str:
 
 def project_of_page(world: World, packages: Path, framework: str) -> Project:
     """Create a project with the program and the [training] of a page, on two hosts."""
-    training: dict[str, Any] = {
-        "role": "tf_config",
-        **tomllib.loads(block(framework, "toml"))["training"],
-    }
-    common = {"workers": 1, "address": ADDRESS, "python": sys.executable}
+    training: dict[str, Any] = tomllib.loads(block(framework, "toml"))["training"]
+    common = {"workers": 1, "address": ADDRESS, "python": PYTHONS[framework]}
     hosts = {
         name: {
             **common,
             "directory": str(world.base / framework / name),
             "ports": free_ports(2),
-            "env": {"PYTHONPATH": str(packages)},
+            "env": {"PYTHONPATH": str(packages)} if framework == "jax" else {},
         }
         for name in ("one", "two")
     }

@@ -28,7 +28,7 @@ REAL = (sys.executable, "-m", "tfdeploy")
 IMPORTS = """
 import pydantic.type_adapter, tfdeploy.cli, tfdeploy.hosts.transports
 from tfdeploy.commands import check, collect, logs, plan, push, start, status, stop
-from tfdeploy.output import console, json_output, progress
+from tfdeploy.output import console, progress
 from tfdeploy.output.progress import fetch, push
 from tfdeploy.transport import local
 from tfdeploy.transport.daemon import client

@@ -22,9 +22,9 @@ PURE = (
     *("init.document", "init.environment", "init.machine", "init.placement", "init.strategy"),
     *("init.targets", "release.imports", "release.patterns", "release.syntax"),
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
-    *("output.status_exit_code", "output.status_table"),
+    "output.status_table",
     *("commands.following.training_history", "live.sparkline"),
-    *("output.json_output", "experiments.rescale", "experiments.speed"),
+    *("documents", "experiments.rescale", "experiments.speed"),
     *("experiments.comparing.comparison", "experiments.comparing.examples"),
     *("experiments.comparing.axis", "experiments.comparing.repeats"),
 )
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "formatting": (),
     "errors": ("formatting",),
     "cluster": ("errors",),
+    "documents": ("errors", "shared"),
     "own_folder": ("errors",),
     "hosts_file": (),
     "release": ("errors", "formatting"),
@@ -68,15 +69,15 @@ MAY_IMPORT = {
     ),
     "experiments": (
         *("shared", "cluster", "commands", "config", "errors", "formatting", "hosts"),
-        *("own_folder", "planning", "run", "trust"),
+        *("documents", "own_folder", "planning", "run", "trust"),
     ),
     "api": (
         *("shared", "commands", "config", "errors", "formatting", "hosts", "hosts_file", "run"),
         *("transfer", "trust"),
     ),
     "output": (
-        *("shared", "commands", "environments", "errors", "experiments", "formatting", "hosts"),
-        "init",
+        *("shared", "commands", "documents", "environments", "errors", "experiments"),
+        *("formatting", "hosts", "init"),
         *("planning", "release", "results", "run", "transfer"),
     ),
     "live": (
@@ -90,8 +91,8 @@ MAY_IMPORT = {
         "run",
     ),
     "cli": (
-        *("commands", "config", "environments", "errors", "experiments", "hosts", "hosts_file"),
-        *("init", "live"),
+        *("commands", "config", "documents", "environments", "errors", "experiments"),
+        *("hosts", "hosts_file", "init", "live"),
         *("output", "run", "shared", "transfer", "trust"),
     ),
     "shared": (),
@@ -321,7 +322,7 @@ def test_a_pure_module_imports_only_pure_modules():
 
 def test_a_folder_has_few_entries():
     """`commands` has one file per command; the top folder has all packages and main modules."""
-    offenders, limits = {}, {".": 29, "commands": 22, "agent": 17, "agent/supervision": 16}
+    offenders, limits = {}, {".": 30, "commands": 22, "agent": 17, "agent/supervision": 16}
     for folder in {file.parent for file in FILES}:
         children = {each.name for each in (PACKAGE / folder).iterdir()} - {"__pycache__"}
         limit = limits.get(folder.as_posix(), 15)

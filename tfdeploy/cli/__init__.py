@@ -57,15 +57,15 @@ def _run_with_newest_record(arguments: list[str]) -> None:
 
 
 def _print_failure(error: TfdeployError) -> None:
+    from tfdeploy.documents import Failure
     from tfdeploy.output.console import Console, print_json, print_json_lines
-    from tfdeploy.output.json_output import failure_document
 
     Console().print_error(error)
     if "--json" in _own_arguments():  # a script finds a document in every case
         if sys.argv[1] in ("logs", "watch"):
-            print_json_lines([failure_document(error)])
+            print_json_lines([Failure(error)])
         else:
-            print_json(failure_document(error))
+            print_json(Failure(error))
 
 
 def _print_note(

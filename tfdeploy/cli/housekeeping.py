@@ -31,7 +31,6 @@ def runs(
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     if json and html:
@@ -45,7 +44,7 @@ def runs(
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
     if json:
-        print_json(json_output.runs_document(project_runs))
+        print_json(project_runs)
     else:
         Console().print_runs(project_runs)
     exit_if_failed(project_runs.errors)
@@ -86,7 +85,7 @@ def prune(
     from tfdeploy.commands import prune as command
     from tfdeploy.commands.runs import runs as list_runs
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     inventory = load_inventory(hosts)
@@ -105,7 +104,7 @@ def prune(
         pruned = None if dry_run else command.prune(fleet, project, plan)
     console.print_prune_result(plan, pruned, project_runs.errors)
     if json:
-        print_json(json_output.prune_document(project_runs, plan, pruned))
+        print_json(documents.prune_document(project_runs, plan, pruned))
     exit_if_failed([*project_runs.errors, *(pruned.errors if pruned else ())])
 
 

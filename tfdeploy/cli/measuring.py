@@ -59,7 +59,7 @@ def tensorboard(
     """Show the events of runs in TensorBoard on this machine, as their tasks write them."""
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.environments import installation
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     installation.require("tensorboard")
@@ -70,7 +70,7 @@ def tensorboard(
         url = board.url()
         console.print_board(board, url)
         if json:
-            print_json(json_output.tensorboard_document(board, url))
+            print_json(documents.tensorboard_document(board, url))
         if open_browser:
             import webbrowser
 
@@ -179,8 +179,8 @@ def compare(
     from tfdeploy.experiments import plots, scalars
     from tfdeploy.experiments.comparing import compare as command
     from tfdeploy.experiments.comparing import panels as plot
+    from tfdeploy.experiments.comparing.document import compare_document
     from tfdeploy.experiments.comparing.examples import parse_examples
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -197,7 +197,7 @@ def compare(
         Console().print_comparison(comparison, picture)  # first, because drawing may fail
     plots.draw(picture, panels, folder)
     if json:
-        print_json(json_output.compare_document(comparison, picture))
+        print_json(compare_document(comparison, picture))
 
 
 def _parse_seconds(text: str) -> float:
@@ -263,7 +263,7 @@ def sweep(
     console.print_sweep(result, folder / speedup_plot.PICTURE)
     speedup_plot.draw(result, folder / speedup_plot.PICTURE)
     if json:
-        print_json(document.to_document(result))
+        print_json(document.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
 
 

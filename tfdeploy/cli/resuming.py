@@ -53,7 +53,6 @@ def resume(
     from tfdeploy.commands import resume as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     wait_s, lost_run = parse_wait(wait), find_run(hosts, run or run_id)
@@ -68,7 +67,7 @@ def resume(
     resumed = command.resume_when_free(lost_run, changes, wait_s, watcher.waiting, try_to_resume)
     console.print_resumed(resumed)
     if json:
-        print_json(json_output.resume_document(resumed))
+        print_json(resumed)
 
 
 @add_command(TRAIN, "scale workers=8", "scale ps=2,workers=16 --on gpu-[05-08]")
@@ -85,7 +84,6 @@ def scale(
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import scale as command
     from tfdeploy.hosts.byte_progress import Transfers
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
@@ -95,7 +93,7 @@ def scale(
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
     if json:
-        print_json(json_output.scale_document(scaled))
+        print_json(scaled)
 
 
 def _changes(

@@ -54,13 +54,13 @@ def plan(
 ) -> None:
     """Show each task's host, port, GPUs and command. Connects to no host."""
     from tfdeploy.commands.preflight.plan_warnings import connection_notes, plan_warnings
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent = load_intent(hosts, words, env, counts, name)
     notes = [*plan_warnings(intent), *connection_notes(intent.inventory)]
     if json:
-        print_json(json_output.plan_document(intent, notes))
+        print_json(documents.plan_document(intent, notes))
     else:
         console = Console()
         console.print_plan(intent)
@@ -94,7 +94,7 @@ def check(
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent, console = load_intent(hosts), Console()
@@ -105,7 +105,7 @@ def check(
     ):
         checked = command.check(fleet, intent, chosen)
     if json:
-        print_json(json_output.check_document(checked))
+        print_json(documents.check_document(checked))
     else:
         console.print_check(checked, intent)
     exit_if_failed(checked.errors)
@@ -123,7 +123,7 @@ def push(
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import push as command
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import Console, print_json
 
     intent, watcher = load_intent(hosts), ShownStart(Console(for_json=json, is_quiet=quiet))
@@ -131,7 +131,7 @@ def push(
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         outcome = command.push(fleet, intent, watcher, chosen)
     if json:
-        print_json(json_output.push_document(intent, outcome))
+        print_json(documents.push_document(intent, outcome))
 
 
 @add_command(TRAIN, "start", "start --env SEED=7 -- --lr 0.1")
@@ -153,7 +153,6 @@ def start(
     from tfdeploy.commands import start as command
     from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
@@ -162,7 +161,7 @@ def start(
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
     console.print_started(started.run)
     if json:
-        print_json(json_output.start_document(started.run, started.warnings))
+        print_json(started)
 
 
 @add_command(TRAIN, "run", "run --resilient --env SEED=7 -- --lr 0.1 --epochs 5")
@@ -287,13 +286,12 @@ def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> 
 
 def _exit_with_end(console: Console, ended_run: Run, finished: FinishedRun, json: bool) -> NoReturn:
     """Print how the run ended, and exit with its code, or with 1 if a host gave no answer."""
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import print_json
 
     console.print_finished(ended_run, finished)
     if finished.failure:
         console.print_failure(finished.failure)
     if json:
-        print_json(json_output.run_document(ended_run, finished))
+        print_json(finished)
     exit_if_failed(finished.errors)
     raise typer.Exit(finished.exit)

@@ -55,7 +55,6 @@ def status(
 ) -> None:  # fmt: skip
     """Show every task of a run: host, port, GPUs, pid, state, health."""
     from tfdeploy.commands import status as command
-    from tfdeploy.output import json_output, status_exit_code
     from tfdeploy.output.console import Console, print_json
 
     if exit_code and (task or on):
@@ -71,12 +70,12 @@ def status(
     with open_fleet(run) as fleet:
         run_status = command.status(fleet, run, tasks=task or (), on=on or (), on_wait=on_wait)
     if json:
-        print_json(json_output.status_document(run_status))
+        print_json(run_status)
     else:
         console.print_status(run_status)
     exit_if_failed(run_status.errors)
     if exit_code:
-        raise typer.Exit(status_exit_code.exit_code(run_status))
+        raise typer.Exit(run_status.exit_code)
 
 
 @add_command(WATCH, "watch", "watch wide", "watch --json")
@@ -190,12 +189,12 @@ def logs(
 
 
 def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) -> None:
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.console import print_json_lines
 
     for new in logged:
         if json:
-            print_json_lines(json_output.log_lines(new.task, new.host, new.lines))
+            print_json_lines(documents.log_lines(new.task, new.host, new.lines))
         else:
             console.print_log_lines(new.task, new.host, new.lines)
 
@@ -205,7 +204,7 @@ def _print_folded(
 ) -> None:
     """Print lines that tasks have in common once: with `follow` those of a second together."""
     from tfdeploy.commands.logs import fold
-    from tfdeploy.output import json_output
+    from tfdeploy.output import documents
     from tfdeploy.output.batching import Batch
     from tfdeploy.output.console import print_json_lines
 
@@ -214,7 +213,7 @@ def _print_folded(
     def print_blocks(new: Sequence[NewLines]) -> None:
         blocks = fold(run, new, console.print_fold_limit)
         if json:
-            print_json_lines(json_output.folded_lines(blocks, hosts))
+            print_json_lines(documents.folded_lines(blocks, hosts))
         else:
             console.print_folded(blocks)
 
@@ -245,7 +244,6 @@ def collect(
 ) -> None:  # fmt: skip
     """Fetch the chief's newest checkpoint, outputs, events and all logs into runs/<run>/."""
     from tfdeploy.commands import collect as command
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     if follow and (task or on):
@@ -261,7 +259,7 @@ def collect(
             )
     console.print_collected(collected)
     if json:
-        print_json(json_output.collect_document(run, collected))
+        print_json(collected)
     exit_if_failed(collected.errors)
 
 
@@ -280,7 +278,6 @@ def fetch(
 ) -> None:  # fmt: skip
     """Fetch any file or folder of a task into runs/<run>/fetched/<task>/."""
     from tfdeploy.commands import fetch as command
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, run_id)
@@ -289,7 +286,7 @@ def fetch(
         fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)
     if json:
-        print_json(json_output.fetch_document(run, fetched))
+        print_json(fetched)
     exit_if_failed(fetched.errors)
     raise typer.Exit(1 if fetched.skipped else 0)
 
@@ -300,7 +297,6 @@ def stop(
 ) -> None:
     """Stop every process of a run. Logs and checkpoints stay on the hosts."""
     from tfdeploy.errors import OutdatedRecord
-    from tfdeploy.output import json_output
     from tfdeploy.output.console import Console, print_json
 
     run = find_run(hosts, named or run_id)
@@ -312,7 +308,7 @@ def stop(
             stopped = _stop_what_is_known(run, outdated, console)
         console.print_stopped(run, stopped)
         if json:
-            print_json(json_output.stop_document(run, stopped))
+            print_json(stopped)
         exit_if_failed(stopped.errors)
     except KeyboardInterrupt:
         exit_interrupted(console, run, "interrupted before all tasks had stopped. Next:", ("stop",))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
@@ -32,32 +32,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CollectResult:
-    """What a collect fetched.
-
-    `checkpoints` are those of this collect, newest first; `source` is the folder on the chief's
-    host, `bad` what was skipped there, and `found_names` a few names from it (None: it is no
-    folder, or an older agent does not report them). `events` and `logs` are numbers of files.
-    `errors` are those of the hosts that gave nothing, or not everything; `chief_answered` says
-    whether the chief's host did. `flags` are the command line options that select the run.
-    `uses_tensorflow` says whether its program does: only then a checkpoint is expected. `of_chief`
-    says whether the chief was among the tasks whose results were wanted.
-    """
+    """What was fetched."""
 
     __repr__ = short_repr
+    KEYS = ("run", "folder", "checkpoints", "bad", "events", "logs", "errors", "outputs")
+    MERGED: ClassVar = {"outputs": Outputs}
 
     folder: Path
+    """The folder of its results on the controller."""
     source: str
+    """The folder of the checkpoints on the chief's host."""
     checkpoints: tuple[Checkpoint, ...]
+    """The checkpoints that were fetched, newest first."""
     events: int
+    """The number of event files that were fetched."""
     logs: int
+    """The number of logs that were fetched."""
     bad: tuple[BadCheckpoint, ...] = ()
+    """The checkpoints that were skipped."""
     errors: tuple[TfdeployError, ...] = ()
+    """The errors of hosts that gave nothing, or not everything."""
     chief_answered: bool = True
+    """Whether the chief's host gave its results."""
     outputs: Outputs = field(default_factory=Outputs)
+    """What tasks wrote besides these."""
     found_names: tuple[str, ...] | None = None
+    """A few names from `source`; None: it is no folder, or an older agent does not report them."""
     flags: str = ""
+    """The command line options that select the run."""
     uses_tensorflow: bool = True
+    """Whether the run's program uses TensorFlow: only then a checkpoint is expected."""
     of_chief: bool = True
+    """Whether the chief was among the tasks whose results were wanted."""
+    run: str = ""
+    """The run's id."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,7 @@ def _logs_part(run: Run, placements: Sequence[Placement]) -> Part[int]:
 def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectResult:
     uses_tensorflow = run.inventory.training.uses_tensorflow
     if fetched is None:
-        return CollectResult(run.folder, "", (), 0, 0, uses_tensorflow=uses_tensorflow)
+        return CollectResult(run.folder, "", (), 0, 0, uses_tensorflow=uses_tensorflow, run=run.id)
     return CollectResult(
         run.folder,
         fetched.source,
@@ -183,4 +191,5 @@ def _checkpoint_result(run: Run, fetched: FetchedCheckpoints | None) -> CollectR
         fetched.bad,
         found_names=fetched.found_names,
         uses_tensorflow=uses_tensorflow,
+        run=run.id,
     )

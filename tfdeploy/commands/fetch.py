@@ -6,7 +6,7 @@ Files are not checked for damage, and what `collect` fetched is not touched.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
@@ -34,17 +34,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """The files that arrived, those that did not, and their folder on the controller.
-
-    `errors` are those of tasks that gave no file.
-    """
+    """What was fetched."""
 
     __repr__ = short_repr
+    KEYS = ("run", "folder", "fetched", "skipped", "errors")
+    NAMES: ClassVar = {"fetched": "files", "skipped": "left"}
 
     folder: Path
+    """The folder of the files on the controller."""
     fetched: tuple[Output, ...]
+    """What was fetched."""
     skipped: tuple[SkippedOutput, ...]
+    """What was not."""
     errors: tuple[TfdeployError, ...] = ()
+    """The errors of tasks that gave no file."""
+    run: str = ""
+    """The run's id."""
 
 
 def fetch(
@@ -71,6 +76,7 @@ def fetch(
         tuple(output for result in results for output in result.fetched),
         tuple(skipped for result in results for skipped in result.skipped),
         tuple(errors),
+        run.id,
     )
 
 
@@ -92,6 +98,7 @@ def _fetch_from(fleet: Fleet, run: Run, placement: Placement, paths: Sequence[st
         dest.path,
         tuple(Output(task, str(dest.path), local_path(unit.path), unit.size) for unit in fetched),
         tuple(SkippedOutput(task, agent.host, p, sizes[p], reason) for p, reason in why.items()),
+        run=run.id,
     )
 
 

@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
 from tfdeploy.commands.environments import restore_environments
@@ -57,22 +57,25 @@ ACTIVE = (STARTING, RUNNING, READY, BACKOFF)
 
 @dataclass(frozen=True)
 class ResumeResult:
-    """The resumed run, the TensorFlow checkpoint that it continues from (None: there is none), and
-    the paths of the other files that its chief's script finds.
-
-    `stopped` says what was stopped, in `stop_s` seconds; `start_s` seconds later every task was
-    READY. `left_running` names the tasks that may still run on hosts that were left out.
-    """
+    """The run that has started again."""
 
     __repr__ = short_repr
+    KEYS = ("run", "left_running", "source", "files", "stop_s", "start_s")
+    NAMES: ClassVar = {"source": "checkpoint", "left_running": "notes"}
+    MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
     source: CheckpointCopy | None
+    """The checkpoint from which the run continues; null if there is none."""
     files: tuple[str, ...]
+    """The paths of the other files that the chief's script finds."""
     stopped: StopResult
     stop_s: float
+    """The seconds until everything had stopped."""
     start_s: float
+    """The seconds from then until every task was READY."""
     left_running: tuple[TfdeployError, ...] = ()
+    """The tasks that may still run on hosts that were left out."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def resume(
         resumed = launch(fleet, new, on_report)
         start_s = time.monotonic() - started_at - stop_s
         still_running = left_out()
-        return ResumeResult(resumed, source, files, stopped, stop_s, start_s, still_running)
+        times = (round(stop_s, 3), round(start_s, 3))
+        return ResumeResult(resumed, source, files, stopped, *times, still_running)
 
 
 def resume_when_free(

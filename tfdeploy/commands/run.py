@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.collect import CollectResult, collect_reachable
 from tfdeploy.commands.following.run_follow import RunEnd, Watcher, follow
@@ -11,9 +11,13 @@ from tfdeploy.commands.resume import Changes, ResumeResult, resume
 from tfdeploy.commands.stop import stop_reachable
 from tfdeploy.errors import RunError, TfdeployError, Unreachable, individual_errors, raise_all
 from tfdeploy.formatting.short_repr import short_repr
+from tfdeploy.results.outputs import Outputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.results.checkpoints import Checkpoint
     from tfdeploy.run import Run
 
 # `run --resilient` resumes without a host that has been silent for this time.
@@ -23,13 +27,38 @@ MAX_RESUMES = 10
 
 @dataclass(frozen=True)
 class FinishedRun(RunEnd):
-    """A run whose processes have all exited, except on the hosts that `errors` name."""
+    """How a run ended, and what was fetched. All of its processes have exited, except on the hosts
+    that `errors` name."""
 
     __repr__ = short_repr
+    KEYS = (
+        *("run", "result", "exit", "failure", "errors", "states", "folder", "checkpoints"),
+        "outputs",
+    )
+    NAMES: ClassVar = {"failure": "error", "states": "tasks", "folder": "collected"}
+    MERGED: ClassVar = {"outputs": Outputs}
 
     collected: CollectResult
     states: dict[str, str]
+    """The state in which each task was left."""
     errors: tuple[TfdeployError, ...] = ()
+    """The errors of hosts that could not be stopped or collected."""
+    run: str = ""
+    """The run's id."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run's results on the controller."""
+        return self.collected.folder
+
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints that were fetched at the end, newest first."""
+        return self.collected.checkpoints
+
+    @property
+    def outputs(self) -> Outputs:
+        return self.collected.outputs
 
 
 def follow_to_end(
@@ -106,5 +135,6 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
         collected,
         stopped.states,
         tuple(errors.values()),
+        run.id,
         cut_off=ended.cut_off,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
@@ -30,28 +30,37 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
 
-RUNNING = "running"  # the result of a run that has not ended
+RunResult = Literal["running", "succeeded", "failed", "lost", "stopped"]
+RUNNING: RunResult = "running"  # the result of a run that has not ended
+ENDS: tuple[tuple[str, RunResult], ...] = (
+    (FAILED, "failed"), (LOST, "lost"), (SUCCEEDED, "succeeded")
+)  # fmt: skip
 TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
 class HostDisk:
-    """What one host stores of the project, and the size of its disk.
+    """What one host stores of the project. What hosts share is counted on the first of them."""
 
-    `left_bytes` are the remains of interrupted removals of runs, `store_left_bytes` those of
-    pushes, builds and other removals; `results` are the files that its runs have written. What
-    hosts share is counted on the first of them; `is_shared` says that there are others.
-    """
+    KEYS = ("releases", "environments", "left_bytes", "used_bytes", "free_bytes", "total_bytes")
 
     runs: tuple[HeldRun, ...]
     releases: tuple[HeldRelease, ...]
+    """The releases."""
     left_bytes: int
+    """The remains of interrupted removals of runs."""
     free_bytes: int
+    """What is free on the disk."""
     total_bytes: int
+    """The size of the disk."""
     results: tuple[StoredResult, ...] = ()
+    """The files that its runs have written."""
     environments: tuple[HeldEnvironment, ...] = ()
+    """The environments of [env]."""
     store_left_bytes: int = 0
+    """The remains of interrupted pushes, builds and other removals."""
     is_shared: bool = False
+    """Whether it shares its store with hosts after it."""
 
     @property
     def releases_bytes(self) -> int:
@@ -59,6 +68,7 @@ class HostDisk:
 
     @property
     def used_bytes(self) -> int:
+        """Everything together, with all remains."""
         runs_bytes = sum(run.bytes for run in self.runs)
         left_bytes = self.left_bytes + self.store_left_bytes
         return runs_bytes + self.releases_bytes + self.environments_bytes + left_bytes
@@ -70,42 +80,53 @@ class HostDisk:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run on all hosts together.
-
-    `result` is running, succeeded, failed, lost or stopped; `tasks` maps each task to its state;
-    `age_s` is the time since its start; `bytes` is the space that it uses. `recorded` and
-    `collected` say whether its record and checkpoints are on the controller. `results` is the
-    number of files that it has written, `results_collected` the number of those whose newest
-    version is on the controller; `elsewhere` is what it has written outside of its folder and is
-    not there. `name` and `words` are those of the command line, if its record is on the controller.
-    """
+    """One run, on all hosts together."""
 
     id: str
-    result: str
+    """The run's id."""
+    result: RunResult
+    """Whether it is running, or how it ended."""
     age_s: float
+    """The seconds since its last start, resume or scale."""
     tasks: Mapping[str, str]
+    """The state of each task."""
     hosts: tuple[str, ...]
+    """The hosts that store something of it."""
     bytes: int
+    """What they store."""
     recorded: bool
+    """Whether its record is on the controller."""
     collected: bool
+    """Whether a checkpoint of it is on the controller."""
     results: int = 0
+    """The number of files that it has written."""
     results_collected: int = 0
+    """The number of those whose newest version is on the controller."""
     elsewhere: tuple[SavedElsewhere, ...] = ()
+    """What it has written outside of its folder, and `fetch` has not fetched."""
     release: str = ""
+    """The id of its release."""
     name: str = ""
+    """The name of --name; "" if it has none, or no record on the controller."""
     words: tuple[str, ...] = ()
+    """The words that the command line added, if its record is on the controller."""
 
 
 @dataclass(frozen=True)
 class ProjectRuns:
-    """The runs, newest first; what each host stores; the errors of hosts that did not answer."""
+    """The runs on the hosts, and what each host stores."""
 
     __repr__ = short_repr
+    NAMES: ClassVar = {"disks": "hosts"}
 
     project: str
+    """The project's name."""
     runs: tuple[RunSummary, ...]
+    """The runs, newest first."""
     disks: Mapping[str, HostDisk]
+    """Each host that answered."""
     errors: tuple[TfdeployError, ...]
+    """The errors of the others."""
 
 
 def runs(fleet: Fleet, inventory: Inventory) -> ProjectRuns:
@@ -144,7 +165,7 @@ def is_run(held: HeldRun) -> bool:
     return bool(ID.fullmatch(held.run))
 
 
-def run_result(tasks: Mapping[str, str], chief: str) -> str:
+def run_result(tasks: Mapping[str, str], chief: str) -> RunResult:
     """Return the result of a run from the states of its tasks: it succeeds if its chief does.
 
     If the chief's state is unknown, a failed task counts before one that succeeded.
@@ -156,8 +177,8 @@ def run_result(tasks: Mapping[str, str], chief: str) -> str:
         return "succeeded"
     if tasks.get(chief) == STOPPED:
         return "failed" if FAILED in states else "stopped"
-    by_priority = (FAILED, LOST) if chief in tasks else (FAILED, LOST, SUCCEEDED)
-    return next((state.lower() for state in by_priority if state in states), "stopped")
+    by_priority = ENDS[:2] if chief in tasks else ENDS
+    return next((result for state, result in by_priority if state in states), "stopped")
 
 
 def count_stores_once(inventory: Inventory, disks: Mapping[str, HostDisk]) -> dict[str, HostDisk]:

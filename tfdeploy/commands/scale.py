@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.commands.plan import address
 from tfdeploy.commands.resume import ACTIVE, Changes, ResumeResult, resume
@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScaleResult:
-    """The numbers of tasks before and after, and how the run was resumed."""
+    """The run that continues with other numbers of tasks."""
 
     __repr__ = short_repr
+    KEYS = ("resumed", "before", "after")
+    MERGED: ClassVar = {"resumed": ResumeResult}
 
     before: str
+    """The numbers of tasks before, in words."""
     after: str
+    """The numbers of tasks now, in words."""
     resumed: ResumeResult
 
 

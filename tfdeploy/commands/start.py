@@ -6,7 +6,7 @@ import os
 import secrets
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_events_and_logs
@@ -71,12 +71,15 @@ class StartWatcher(PushWatcher):
 
 @dataclass(frozen=True)
 class StartResult:
-    """A run of which every task is READY, and the warnings that came before it."""
+    """The run that has started: every task is READY, or has succeeded already."""
 
     __repr__ = short_repr
+    NAMES: ClassVar = {"warnings": "notes"}
+    MERGED: ClassVar = {"run": runs.Run}
 
     run: Run
     warnings: tuple[TfdeployError, ...]
+    """What may matter and prevents nothing."""
 
 
 def start(

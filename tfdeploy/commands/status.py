@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.following.training_history import is_healthy
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.planning import roles
+from tfdeploy.planning.plan import Placement
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.protocol.reports import Status
+from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.shared.records import TaskReport
 
     Outcomes = Mapping[str, dict[str, TaskReport] | TfdeployError]
 
+HEALTHY, UNHEALTHY, OVER = 0, 1, 3
 MAX_PEERS = 3  # that the reason of a waiting task names
 
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A placement and its host's report of it (None: the host gave none)."""
+    """A task and its state; if its host gave no report, everything but its place is null."""
 
     __repr__ = short_repr
+    MERGED: ClassVar = {"placement": Placement, "report": TaskReport}
 
     placement: Placement
     report: TaskReport | None
@@ -39,13 +42,48 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The chosen tasks in the plan's order, and the errors of the hosts that gave no report."""
+    """The state of each task."""
 
     __repr__ = short_repr
+    KEYS = ("run_id", "release", "network", "tasks", "errors")
+    NAMES: ClassVar = {"run_id": "run"}
 
     run: Run = field(repr=False)
     tasks: tuple[TaskStatus, ...]
+    """The chosen tasks, in the plan's order."""
     errors: tuple[TfdeployError, ...]
+    """The errors of hosts that gave no report."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def release(self) -> str:
+        """The id of its release."""
+        return self.run.release
+
+    @property
+    def network(self) -> str:
+        """`guarded`, `strict` or `open`: who may connect to the tasks."""
+        return self.run.network
+
+    @property
+    def exit_code(self) -> int:
+        """Return HEALTHY if every task is READY and trains, or the run succeeded; OVER if it ended
+        in any other way; UNHEALTHY in all other cases, and if a host did not answer. They have the
+        same meanings as systemctl's."""
+        reports = [task.report for task in self.tasks if task.report]
+        if self.errors or len(reports) < len(self.tasks):
+            return UNHEALTHY
+        states = {report.state for report in reports}
+        chief = self.report(str(self.run.plan.chief.task))
+        if chief and chief.state == SUCCEEDED and states <= {SUCCEEDED, STOPPED}:
+            return HEALTHY
+        if states <= {*ENDED}:
+            return OVER
+        return HEALTHY if all(is_healthy(report) for report in reports) else UNHEALTHY
 
     def report(self, task: str) -> TaskReport | None:
         return next((t.report for t in self.tasks if str(t.placement.task) == task), None)

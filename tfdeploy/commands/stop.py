@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.cluster import Task
 from tfdeploy.commands.following import run_end
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.runs import SavedCheckpoint
 
     Outcomes = Mapping[str, list[StoppedTask] | TfdeployError]
 
@@ -38,35 +39,57 @@ LINGER_S = 2.0
 
 @dataclass(frozen=True)
 class OtherTask:
-    """A task that ran although the run's plan does not have it on this host, and its state after
-    the stop."""
+    """A task that ran on a host where the run's plan does not have it."""
 
     task: str
+    """The task's name."""
     host: str
+    """The host's name."""
     state: str
+    """The state in which it was left."""
 
 
 @dataclass(frozen=True)
 class StopResult:
-    """The state in which each task was left.
-
-    `saved` is the name of the chief's newest checkpoint and its age in seconds, if the chief was
-    still training and has one; `advice` says how its script can lose less. `errors` are those of
-    hosts that could not be asked. Of their tasks, `ended_unasked` learned of the stop from the
-    chief's supervisor and ended; `unconfirmed` may still run. `others` ran without being in the
-    plan; `silent_hosts` are hosts without a task of the plan that did not answer.
-    """
+    """What was stopped."""
 
     __repr__ = short_repr
+    KEYS = (
+        *("run", "states", "saved", "names_ended_unasked", "names_unconfirmed", "others"),
+        *("silent_hosts", "errors"),
+    )
+    NAMES: ClassVar = {
+        "states": "tasks",
+        "names_ended_unasked": "ended_unasked",
+        "names_unconfirmed": "unconfirmed",
+    }
 
     states: dict[str, str]
-    saved: tuple[str, float] | None
+    """The state in which each task was left."""
+    saved: SavedCheckpoint | None
+    """The newest checkpoint, if the chief was still training and has one."""
     errors: tuple[TfdeployError, ...] = ()
+    """The errors of hosts and tasks."""
     ended_unasked: tuple[Placement, ...] = ()
     unconfirmed: tuple[Placement, ...] = ()
     advice: str = ""
+    """How the chief's script can lose less."""
     others: tuple[OtherTask, ...] = ()
+    """Tasks that ran although the run's plan does not have them on these hosts."""
     silent_hosts: tuple[str, ...] = ()
+    """Hosts without a task of the plan that did not answer."""
+    run: str = ""
+    """The run's id."""
+
+    @property
+    def names_ended_unasked(self) -> tuple[str, ...]:
+        """Tasks on hosts that did not answer, which ended by the run's own network."""
+        return tuple(str(placement.task) for placement in self.ended_unasked)
+
+    @property
+    def names_unconfirmed(self) -> tuple[str, ...]:
+        """Tasks on hosts that did not answer, which may still run."""
+        return tuple(str(placement.task) for placement in self.unconfirmed)
 
 
 def stop(fleet: Fleet, run: Run, *, silent: bool = False, launched: str = "") -> StopResult:
@@ -148,7 +171,7 @@ def stop_reachable(
     advice = _advice(run) if found.saved else ""
     return StopResult(
         found.states, found.saved, unique, ended_unasked, tuple(unconfirmed), advice,
-        tuple(found.others),
+        tuple(found.others), run=run.id,
     )  # fmt: skip
 
 
@@ -198,7 +221,7 @@ class _Answers:
     def __init__(self, run: Run) -> None:
         self.states: dict[str, str] = {}
         self.others: list[OtherTask] = []
-        self.saved: tuple[str, float] | None = None
+        self.saved: SavedCheckpoint | None = None
         self.errors: list[TfdeployError] = []
         self.chief_left = False
         self._run = run
@@ -282,11 +305,8 @@ def _chief(run: Run) -> Placement | None:
     return chiefs[-1] if chiefs else None
 
 
-def _saved_checkpoint(answers: list[StoppedTask]) -> tuple[str, float] | None:
-    for answer in answers:
-        if answer.state == STOPPED and answer.saved:
-            return answer.saved.name, answer.saved.age_s
-    return None
+def _saved_checkpoint(answers: list[StoppedTask]) -> SavedCheckpoint | None:
+    return next((each.saved for each in answers if each.state == STOPPED and each.saved), None)
 
 
 def _stop_tasks(

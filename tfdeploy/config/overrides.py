@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.config.models import Host, JobTraining, Training
-from tfdeploy.config.types import Environment
+from tfdeploy.config.types import WORKER_VARIABLES, Environment
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 RUN_ID = re.compile(r"\d{8}-\d{6}-.*")
 COUNT_KEYS = ("ps", "workers")
 MAX_COUNT = 1024
-ROLE_VARIABLES = ("JOB_NAME", "TASK_INDEX", "CLUSTER_SPEC")
+ROLE_VARIABLES = {"environment": ("JOB_NAME", "TASK_INDEX", "CLUSTER_SPEC"), **WORKER_VARIABLES}
 
 
 def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str]) -> Inventory:
@@ -84,12 +84,13 @@ def check_run_name(name: str) -> str:
 
 
 def _refuse_other_sources(training: Training, added: Collection[str]) -> None:
-    role = set(ROLE_VARIABLES if training.role == "environment" else ())
+    role = set(ROLE_VARIABLES.get(training.role, ()))
+    is_environment = training.role == "environment"
     for name in added:
         if name in training.secrets:
             raise InventoryError(f"--env: {name} is one of training.secrets; export it instead")
-        if name in role or (role and name.endswith("_HOSTS")):
-            raise InventoryError(f'--env: role = "environment" sets {name}; leave it out')
+        if name in role or (is_environment and name.endswith("_HOSTS")):
+            raise InventoryError(f'--env: role = "{training.role}" sets {name}; leave it out')
 
 
 def _without(table: T, names: Collection[str]) -> T:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.speed.document import sweep_document
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result
 from tfdeploy.own_folder import OwnFolder, read_file
@@ -55,7 +56,7 @@ class SweepRecord:
     def _write(self, results: Mapping[tuple[Cell, int], Result]) -> None:
         """Replace the file at once. Raises RunError."""
         self.sweep = replace(self.sweep, results=results)
-        text = json.dumps(to_document(self.sweep), indent=1) + "\n"
+        text = json.dumps(to_json(sweep_document(self.sweep)), indent=1) + "\n"
         try:
             OwnFolder.named(self._file.parent).write(FILE, [text.encode()])
         except OSError as error:

@@ -33,6 +33,8 @@ STRATEGIES = {
 CLUSTER_NAMES = {"ClusterSpec", "Server", "MonitoredTrainingSession", "replica_device_setter"}
 JOBS = ("job_name", "job", "job_type", "task_type", "worker_type")
 INDEXES = ("task_index", "task_id", "task", "worker_index", "job_index", "index")
+# Of PyTorch's and JAX's processes: flags that mean this only together with the other.
+RANKS, RANK_COUNTS = ("rank", "process_id", "process_index"), ("world_size", "num_processes")
 # What a flag means, by its name with "_": the field of hosts.toml that has its value.
 FIELDS = {
     **dict.fromkeys(JOBS, "{job}"),
@@ -41,6 +43,14 @@ FIELDS = {
     **{"num_workers": "{num_workers}", "num_ps": "{num_ps}", "num_parameter_servers": "{num_ps}"},
     **{"grpc_port": "{port}", "worker_grpc_url": "grpc://{address}:{port}"},
 }
+RANK_FIELDS = {
+    **dict.fromkeys(RANKS, "{index}"),
+    **dict.fromkeys(RANK_COUNTS, "{num_workers}"),
+    **dict.fromkeys(("dist_url", "init_method"), "tcp://{chief_address}:{chief_port}"),
+    **dict.fromkeys(("coordinator", "coordinator_address"), "{chief_address}:{chief_port}"),
+    **{"master_addr": "{chief_address}", "master_port": "{chief_port}"},
+}
+LIGHTNING = {"lightning", "pytorch_lightning"}
 CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
     *("train_dir", "save_dir", "log_dir", "logdir", "logs_dir", "output_dir", "work_dir"),
@@ -152,10 +162,36 @@ def _find_role(files: Mapping[str, Syntax]) -> _Role:
         if role:
             return role
     for file, syntax in files.items():
-        role = _role_by_environment(file, syntax)
+        role = _role_by_environment(file, syntax) or _role_by_framework(file, syntax)
         if role:
             return role
     return _Role()
+
+
+def _role_by_framework(file: str, syntax: Syntax) -> _Role | None:
+    """Recognize PyTorch's and JAX's processes, which are numbered."""
+    tops = {each.top for each in syntax.imports}
+    if "init_process_group" in syntax.names:
+        role, reason = "torch", f"{file} calls init_process_group"
+    elif {"RANK", "WORLD_SIZE"} <= syntax.strings:
+        role, reason = "torch", f"{file} reads RANK and WORLD_SIZE from its environment"
+    elif LIGHTNING & tops and "num_nodes" in syntax.keywords:
+        role, reason = "torch", f"{file} gives Lightning's Trainer num_nodes"
+    elif "jax" in tops and {"distributed", "initialize"} <= syntax.names:
+        role, reason = "jax", f"{file} calls jax.distributed.initialize"
+    else:
+        return None
+    return _Role(role, *_rank_flags(syntax.flags or {}), has_ps=False, reason=reason)
+
+
+def _rank_flags(flags: Mapping[str, bool]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the words for flags of a process's number, and these flags; none if it has not both
+    the number and the count."""
+    known = {f: RANK_FIELDS[name] for f in flags if (name := _plain_name(f)) in RANK_FIELDS}
+    names = {_plain_name(flag) for flag in known}
+    if not (names & {*RANKS} and names & {*RANK_COUNTS}):
+        return (), frozenset()
+    return tuple(f"{flag}={value}" for flag, value in known.items()), frozenset(known)
 
 
 def _role_by_flags(file: str, syntax: Syntax) -> _Role | None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import HostError
 from tfdeploy.hosts.streams.following import HostIsBack, may_return
 from tfdeploy.live import summary
-from tfdeploy.output import json_output
 from tfdeploy.output.console import print_json_lines
+from tfdeploy.output.watch_document import watch_document
 from tfdeploy.shared.protocol.watching import HostSample
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def print_documents(
 ) -> None:
     """Print a JSON document, in one line, every DOCUMENT_EVERY_S and at the end."""
     for _ in _periods(watched, following, DOCUMENT_EVERY_S, console, is_over):
-        print_json_lines([json_output.watch_document(watched, time.monotonic())])
+        print_json_lines([watch_document(watched, time.monotonic())])
 
 
 def _periods(

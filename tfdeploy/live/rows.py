@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.commands.watch import WatchedHost
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_duration, format_size
-from tfdeploy.output.status_exit_code import is_healthy, is_stalled
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:

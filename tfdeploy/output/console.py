@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.documents import to_json
 from tfdeploy.formatting.humanize import escape_json
 from tfdeploy.output.disk_output import DiskOutput
 from tfdeploy.output.experiment_output import ExperimentOutput
-from tfdeploy.output.json_output.shape import Shape
 from tfdeploy.output.plan_output import PlanOutput
 from tfdeploy.output.results_output import ResultsOutput
 from tfdeploy.output.run_events import RunEvents
@@ -28,7 +27,7 @@ class Console(PlanOutput, RunEvents, StatusOutput, ResultsOutput, DiskOutput, Ex
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on standard output: a shape, or a dictionary.
+    """Print what a command returned, on standard output.
 
     Characters that a terminal would obey or hide (C1, bidirectional) are written as JSON's escapes.
     """
@@ -41,8 +40,7 @@ def print_json_lines(documents: Iterable[Any]) -> None:
 
 
 def _dump(document: Any, indent: int | None = None) -> str:
-    plain = asdict(document) if isinstance(document, Shape) else document
-    return escape_json(json.dumps(plain, indent=indent, ensure_ascii=False))
+    return escape_json(json.dumps(to_json(document), indent=indent, ensure_ascii=False))
 
 
 def _write(*texts: str) -> None:

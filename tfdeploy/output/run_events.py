@@ -130,9 +130,10 @@ class RunEvents(LogTerminal):
             f"{format_duration(resumed.stop_s)}, READY {format_duration(resumed.start_s)} later"
         )
         if resumed.stopped.saved:
-            name, age_s = resumed.stopped.saved
-            self.print_text(f"{name} was {format_duration(age_s)} old: what was trained after it "
-                            "is trained again")  # fmt: skip
+            saved = resumed.stopped.saved
+            age = format_duration(saved.age_s)
+            self.print_text(f"{saved.name} was {age} old: what was trained after it is trained "
+                            "again")  # fmt: skip
 
     def print_restored_record(self, run: Run, hosts: Sequence[str]) -> None:
         source = shorten_names(hosts)
@@ -160,10 +161,10 @@ class RunEvents(LogTerminal):
         self._print_ends(stopped.states)
         self._ended.clear()
         if stopped.saved:
-            name, age_s = stopped.saved
-            age = format_duration(age_s)
+            age = format_duration(stopped.saved.age_s)
             self.print_text(
-                f"the newest checkpoint is {name}, {age} old; what was trained after it is lost",
+                f"the newest checkpoint is {stopped.saved.name}, {age} old; "
+                "what was trained after it is lost",
                 *((f"({stopped.advice})",) if stopped.advice else ()),
             )
         for other in stopped.others:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
-from tfdeploy.output.status_exit_code import is_healthy, is_stalled
 from tfdeploy.shared.records import READY, RUNNING, LogProgress
 
 if TYPE_CHECKING:

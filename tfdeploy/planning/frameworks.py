@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Plan
 
 TENSORFLOW = "tensorflow"
-FRAMEWORKS = (TENSORFLOW, "jax", "torch")
-IMPORT = re.compile(rf"^[ \t]*(?:import|from)[ \t]+({'|'.join(FRAMEWORKS)})\b", re.MULTILINE)
+# Each framework, by the packages that are imported for it.
+FRAMEWORKS = {
+    **{name: name for name in (TENSORFLOW, "jax", "torch")},
+    **dict.fromkeys(("lightning", "pytorch_lightning", "accelerate", "deepspeed"), "torch"),
+    **dict.fromkeys(("flax", "haiku", "equinox"), "jax"),
+}
+IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.MULTILINE)
 SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
 FIT = re.compile(r"\.fit\(")
 TITLES = {TENSORFLOW: "TensorFlow"}
@@ -40,7 +46,9 @@ def script_words(command: Sequence[str]) -> Iterator[str]:
     """Yield the words that are Python files, and the files that the module after -m may be, with
     its packages."""
     for before, word in zip(("", *command), command, strict=False):
-        if before == "-m":
+        if before == "-c" and " " in word:  # a line for a shell
+            yield from script_words(_shell_words(word))
+        elif before == "-m":
             paths = list(accumulate(word.split("."), "{}/{}".format))
             yield from (f"{path}/__init__.py" for path in paths)
             yield from (f"{paths[-1]}.py", f"{paths[-1]}/__main__.py")
@@ -48,11 +56,25 @@ def script_words(command: Sequence[str]) -> Iterator[str]:
             yield word.removeprefix("./")
 
 
+def _shell_words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # an open quote
+        return line.split()
+
+
 def imports_in(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the frameworks that scripts with these texts import: TensorFlow, unless they import
     only others. A script that imports none may do so through a module of its own."""
-    found = {name for text in texts for name in IMPORT.findall(text)}
+    names = (name for text in texts for match in IMPORT.finditer(text) for name in _names(match))
+    found = {FRAMEWORKS[name] for name in names if name in FRAMEWORKS}
     return (TENSORFLOW,) if TENSORFLOW in found or not found else tuple(sorted(found))
+
+
+def _names(statement: re.Match[str]) -> list[str]:
+    """Return the top packages that a statement names."""
+    several, one = statement.groups()
+    return [one] if one else [re.split(r"[.\s]", name.strip())[0] for name in several.split(",")]
 
 
 def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:

@@ -22,14 +22,18 @@ MAX_TARGETS = 16
 
 @dataclass(frozen=True)
 class Placement:
-    """One task on one host. `port` is None for an evaluator, and PORT_PENDING if it is not chosen
-    yet; without `gpus` the task sees no GPU."""
+    """A task and where it runs."""
 
     task: Task
+    """The task, such as `worker:1`."""
     host: str
+    """The host's name in hosts.toml."""
     address: str
+    """The address at which other tasks reach it."""
     port: int | None
+    """Its port; null for a task without one; 0 in a plan if the start chooses it."""
     gpus: tuple[int, ...]
+    """The indices of its GPUs; without any, it sees none."""
 
     @property
     def endpoint(self) -> str:

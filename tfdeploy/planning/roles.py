@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task, tf_config, to_json
+from tfdeploy.config.types import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
 from tfdeploy.shared.records import TASK_DIRECTORY
 
@@ -82,7 +83,28 @@ def role_environment(training: Training, plan: Plan, placement: Placement) -> di
         env |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
         env |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in cluster.items()}
         env |= {"CLUSTER_SPEC": to_json(cluster)}
+    elif training.role in WORKER_VARIABLES and placement.task.job != "evaluator":
+        fields = _worker_fields(training.role, plan, placement)
+        env |= {
+            name: text.format(**fields) for name, text in WORKER_VARIABLES[training.role].items()
+        }
     return env
+
+
+def _worker_fields(role: str, plan: Plan, placement: Placement) -> dict[str, str]:
+    """Return the fields of WORKER_VARIABLES. Raises PlanError if other tasks have a port."""
+    others = [str(p.task) for p in plan.placements if p.task.job not in ("worker", "evaluator")]
+    if others:
+        raise PlanError(
+            f'training.role: role = "{role}" numbers the workers; found {others[0]}',
+            "give hosts `workers` only: worker:0 is the chief",
+        )
+    return {
+        "index": str(placement.task.index),
+        "count": str(len(plan.cluster["worker"])),
+        "address": plan.chief.address,
+        "port": _port(plan.chief),
+    }
 
 
 def shared_texts(training: Training, plan: Plan) -> tuple[str, ...]:

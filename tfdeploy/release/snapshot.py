@@ -9,7 +9,7 @@ import re
 import stat
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.humanize import format_size
@@ -34,22 +34,28 @@ MAX_SLUG = 60  # characters of a place in the name of a folder
 
 @dataclass(frozen=True)
 class Release:
-    """An immutable snapshot of `root`.
+    """An immutable copy of the source, or of a data set."""
 
-    `manifest` maps each path (POSIX, relative to root) to `["file", <content>, <executable>]` or
-    `["link", <target>]`. <content> is the file's sha256, or `<size>.<mtime in ns>` in a data set
-    that is compared by time. `id` is the hash of the manifest: equal trees have equal ids. `sizes`
-    are in bytes.
-    """
+    KEYS = ("id", "files", "size")
+    NAMES: ClassVar = {"size": "bytes"}
 
     id: str
+    """The name of the release: the hash of its content."""
     root: Path
     manifest: Mapping[str, Sequence[str | bool]] = field(repr=False)
+    """For each path (POSIX, relative to root) `["file", <content>, <executable>]` or
+    `["link", <target>]`. <content> is the file's sha256, or `<size>.<mtime in ns>` in a data set
+    that is compared by time. The id is the hash of it: equal trees have equal ids."""
     sizes: Mapping[str, int] = field(repr=False)
 
     @property
+    def files(self) -> int:
+        """The number of its files."""
+        return len(self.manifest)
+
+    @property
     def size(self) -> int:
-        """Return the size of all files in bytes."""
+        """Their size in bytes."""
         return sum(self.sizes.values())
 
     def changed_files(self, paths: Iterable[str]) -> list[str]:

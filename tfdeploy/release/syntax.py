@@ -28,9 +28,10 @@ JOBS = {"ps", "worker", "chief", "master", "evaluator"}
 class Syntax:
     """What the text of a module has.
 
-    `names` are its identifiers, `strings` its text constants except docstrings, and `imports` its
-    imports. `flags` are those that it defines, such as "--job_name", in their
-    order, with whether they are required. `positionals` are argparse's arguments without dashes.
+    `names` are its identifiers, `keywords` the names in its calls' NAME=VALUE, `strings` its text
+    constants except docstrings, and `imports` its imports. `flags` are those that it defines, such
+    as "--job_name", in their order, with whether they are required. `positionals` are argparse's
+    arguments without dashes.
     `argv_words` is the number of words that it takes from sys.argv by their position.
     `checkpoint_dir` is the text that it uses under this name, "" if it has none. `workers` is the
     number of workers in a cluster that the text lists, 0 if it lists none. `added_folders` are
@@ -38,6 +39,7 @@ class Syntax:
     """
 
     names: frozenset[str] = frozenset()
+    keywords: frozenset[str] = frozenset()
     strings: frozenset[str] = frozenset()
     imports: tuple[Import, ...] = ()
     flags: Mapping[str, bool] | None = None
@@ -66,6 +68,9 @@ def read(text: str) -> Syntax:
             positionals += _positionals(node, defining)
     return Syntax(
         names=frozenset(_names(nodes)),
+        keywords=frozenset(
+            node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg
+        ),
         strings=frozenset(_strings(nodes)),
         imports=imports.read(tree),
         flags=flags,

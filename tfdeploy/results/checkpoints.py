@@ -48,24 +48,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint on the controller.
-
-    `step` is None if its name has no number. `verified` says that TensorFlow read every tensor of
-    it, on the chief's host.
-    """
+    """A complete checkpoint on the controller."""
 
     name: str
+    """Its name."""
     step: int | None
+    """Its step, if its name has one."""
     files: tuple[str, ...]
+    """The names of its files."""
     verified: bool
+    """Whether TensorFlow read every tensor of it, on the chief's host."""
 
 
 @dataclass(frozen=True)
 class BadCheckpoint:
-    """A complete set of files that TensorFlow could not read to its end. It stays on the host."""
+    """A checkpoint that TensorFlow could not read to its end. It stays on the host."""
 
     name: str
+    """Its name."""
     error: str
+    """TensorFlow's error."""
 
 
 @dataclass(frozen=True)

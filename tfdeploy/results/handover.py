@@ -62,17 +62,22 @@ ON_THE_WAY = ".handover"
 
 @dataclass(frozen=True)
 class CheckpointCopy:
-    """A complete checkpoint, the newest in `folder` on `host` (CONTROLLER: on the controller).
+    """The checkpoint from which a run continues: the newest complete one in its folder."""
 
-    `details` are its files, as their host reported them.
-    """
+    KEYS = ("host", "folder", "name", "step")
 
     host: str
+    """The host that had it; "": it was on the controller."""
     folder: str
+    """Its folder on that host."""
     name: str
+    """Its name."""
     step: int | None
+    """Its step, if its name has one."""
     files: tuple[str, ...]
+    """The names of its files."""
     details: tuple[HashedFile, ...] = ()
+    """Its files, as their host reported them."""
 
 
 def hand_over_checkpoint(fleet: Fleet, old: Run, new: Run) -> CheckpointCopy | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
@@ -42,63 +42,88 @@ NO_OUTPUTS = TaskOutputs("", [], Total(0, 0))
 
 @dataclass(frozen=True)
 class Output:
-    """A file or folder that a task wrote, on the controller with the same content as on its host.
-
-    It is `path` below `folder`; `size` is in bytes.
-    """
+    """A file or folder on the controller, with the same content as on its host."""
 
     task: str
+    """The task that wrote it."""
     folder: str
+    """A folder on the controller."""
     path: str
+    """Its path below that folder."""
     size: int
+    """Its size in bytes."""
 
 
 @dataclass(frozen=True)
 class SkippedOutput:
-    """A file or folder that stays on its host, and why. `path` is an argument of `tfdeploy fetch`;
-    `size` is in bytes."""
+    """A file or folder that stays on its host."""
 
     task: str
+    """The task that wrote it."""
     host: str
+    """The task's host."""
     path: str
+    """Its path, as `tfdeploy fetch` takes it."""
     size: int
+    """Its size in bytes."""
     why: str
+    """Why it was not fetched."""
 
 
 @dataclass(frozen=True)
 class UnlistedFiles:
-    """The number of a task's files that no key of hosts.toml selects, and their size in bytes."""
+    """The files of a task that no key of hosts.toml selects."""
 
     task: str
+    """The task that wrote them."""
     host: str
+    """The task's host."""
     files: int
+    """Their number."""
     size: int
+    """Their size in bytes."""
 
 
 @dataclass(frozen=True)
 class SavedElsewhere:
-    """A file or folder that a task wrote outside of every folder that is fetched; `exists`: it is
-    still on the host."""
+    """What a task wrote outside of every folder that is fetched."""
 
     task: str
+    """The task that wrote it."""
     host: str
+    """The task's host."""
     path: str
+    """Its path on the host."""
     exists: bool
+    """Whether it is still on the host."""
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What tasks wrote: fetched now, on the controller before, skipped, and not listed. `deleted`
-    are the tasks, with their hosts, that have deleted their own directory. `elsewhere` is what each
-    wrote outside of the folders that are fetched, the newest first, without `elsewhere_more`."""
+    """What tasks wrote besides checkpoints, events and logs."""
+
+    KEYS = ("outputs", "skipped", "unlisted", "elsewhere", "elsewhere_more")
+    NAMES: ClassVar = {"skipped": "left", "unlisted": "others"}
 
     fetched: tuple[Output, ...] = ()
+    """Files and folders that were fetched now."""
     unchanged: tuple[Output, ...] = ()
+    """Those that were on the controller before."""
     skipped: tuple[SkippedOutput, ...] = ()
+    """Files and folders that were not fetched."""
     unlisted: tuple[UnlistedFiles, ...] = ()
+    """Files that no key of hosts.toml selects."""
     deleted: tuple[str, ...] = ()
+    """The tasks, with their hosts, that have deleted their own directory."""
     elsewhere: tuple[SavedElsewhere, ...] = ()
+    """What tasks wrote outside of every folder that is fetched, the newest 64 of each task."""
     elsewhere_more: int = 0
+    """How many further files and folders they wrote there."""
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Files and folders that tasks wrote and that are on the controller now."""
+        return self.fetched + self.unchanged
 
     def __add__(self, more: Outputs) -> Outputs:
         return Outputs(

@@ -246,50 +246,61 @@ class TaskState(Record):
 
 
 class LogProgress(Record):
-    """What the end of a task's log says about its training.
-
-    `epoch` and `batch` are those of Keras, with their totals; `step` is the global step; `loss` is
-    a number as it was printed, also "nan"; `waits_for` are tasks, by their names in scripts, that
-    TensorFlow waits for. None, "" and [] mean that the log does not say.
-    """
+    """What the end of a log says about the training; null if it does not."""
 
     epoch: Optional[int] = None
+    """The epoch of Keras."""
     epochs: Optional[int] = None
+    """The number of epochs."""
     batch: Optional[int] = None
+    """The batch of this epoch."""
     batches: Optional[int] = None
+    """The number of batches of an epoch."""
     step: Optional[int] = None
+    """The global step."""
     loss: str = ""
+    """The loss, as it was printed, also "nan"; "" if none was."""
     waits_for: List[str] = field(default_factory=list)
+    """The tasks that TensorFlow waits for, by their names in scripts."""
 
 
 class TaskReport(Record):
-    """The status of a task, as its host reports it.
-
-    `age_s` is how long it has been in its state. `health` is what its port answers now (see
-    machine/grpc_health.py), "-" if it has no port or is not running. `step` and `step_age_s` are
-    the last training step in its event files and its age; `quiet_s` is how long neither its log nor
-    its event files have changed. All three are None without such files. `log_progress` is what the
-    log says itself. `log` has the last lines of the task's log, if they were requested. `notice`
-    says which notification of the run's end has failed, "" for none. `exposed` is the state's.
-    """
+    """The status of a task, as its host reports it."""
 
     task: str
+    """The task, such as `worker:1`."""
     state: str
+    """STARTING, RUNNING, READY, BACKOFF, SUCCEEDED, FAILED, STOPPED or LOST."""
     age_s: float
+    """The seconds since it entered this state."""
     pid: Optional[int]
+    """The id of its process."""
     exit: Optional[int]
+    """The last exit code of its process; negative for a signal."""
     restarts: int
+    """How often it was restarted."""
     reason: str
+    """Why it is in this state."""
     cause: str = ""
+    """The task whose end made it end; "" if there is none."""
     health: str = "-"
+    """What its port answers; `-` if it has none, or is not running."""
     step: Optional[int] = None
+    """The last training step in its event files; null without such files."""
     step_age_s: Optional[float] = None
+    """The seconds since that step."""
     quiet_s: Optional[float] = None
+    """The seconds since its log or event files changed."""
     planned: bool = False
+    """Whether max_duration_s ended it."""
     log_progress: Optional[LogProgress] = None
+    """What its log says about the training."""
     log: List[str] = field(default_factory=list)
+    """The last lines of its log, if they were requested; --json requests none."""
     notice: str = ""
+    """Which notification of the run's end has failed; "" if none has."""
     exposed: str = ""
+    """The ports that the guard does not cover, and their processes; "" if there are none."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -151,7 +151,7 @@ def test_an_invalid_host_or_project_name_is_refused(name):
         (
             'role = "flag"',
             'training.role: found "flag"; expected "flags", "dashed", "positional", '
-            '"environment" or "tf_config"',
+            '"environment", "torch", "jax" or "tf_config"',
         ),
         (
             "ready_timeout_s = 0",

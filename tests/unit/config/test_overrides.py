@@ -64,6 +64,12 @@ def test_invalid_variables_are_refused(written, message):
     assert refused.value.message == message
 
 
+@pytest.mark.parametrize(("role", "name"), [("torch", "RANK"), ("jax", "PROCESS_ID")])
+def test_a_variable_of_the_role_is_refused(role, name):
+    with pytest.raises(InventoryError, match=f'--env: role = "{role}" sets {name}; leave it out'):
+        override(make_inventory(training=f'role = "{role}"'), [], [f"{name}=1"])
+
+
 def test_counts_may_come_in_one_text_or_several():
     assert parse_counts(["ps=2, workers=8"], "--with") == {"ps": 2, "workers": 8}
     assert parse_counts(["ps=2", "workers=0"], "scale") == {"ps": 2, "workers": 0}

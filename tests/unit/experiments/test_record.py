@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.record import SweepRecord, lock_folder
-from tfdeploy.experiments.speed.document import to_document
+from tfdeploy.experiments.speed.document import sweep_document
 from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import FAILED, MEASURED, RUNNING, Cell, Rate, Result, Sweep
 from tfdeploy.release import snapshot
@@ -55,7 +56,7 @@ def test_the_record_is_the_document_of_json(tmp_path):
     sweep = replace(empty_sweep(), examples_per_step=128)
     written = make_record(tmp_path, sweep, MEASURED_ONE)
     document = json.loads((tmp_path / "sweep.json").read_text())
-    assert document == to_document(written.sweep)
+    assert document == to_json(sweep_document(written.sweep))
     assert document["base"] == {"ps": 1, "workers": 1}
     assert document["cells"][0]["examples_per_s"] == 1280.0
 

@@ -88,6 +88,33 @@ def test_a_script_written_elsewhere_gets_the_role_that_it_reads(script, role, ro
 
 
 @pytest.mark.parametrize(
+    ("text", "role", "role_args"),
+    [
+        ("dist.init_process_group('gloo')", "torch", ()),
+        ("rank = int(os.environ['RANK'])\nn = os.environ['WORLD_SIZE']", "torch", ()),
+        ("from lightning import Trainer\nTrainer(num_nodes=2)", "torch", ()),
+        ("import jax\njax.distributed.initialize(os.environ['COORDINATOR_ADDRESS'])", "jax", ()),
+        (
+            "f('--dist-url')\nf('--rank')\nf('--world-size')\ndist.init_process_group('gloo')",
+            "torch",
+            ("--dist-url=tcp://{chief_address}:{chief_port}", "--rank={index}",
+             "--world-size={num_workers}"),
+        ),
+        (
+            "import jax\nf('--coordinator_address')\nf('--num_processes')\nf('--process_id')\n"
+            "jax.distributed.initialize(a.coordinator_address, a.num_processes, a.process_id)",
+            "jax",
+            ("--coordinator_address={chief_address}:{chief_port}",
+             "--num_processes={num_workers}", "--process_id={index}"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_program_of_another_framework_gets_its_role(text, role, role_args):
+    recognized = recognize(text.replace("f('", "parser.add_argument('"))
+    assert (recognized.role, recognized.role_args) == (role, role_args)
+
+
+@pytest.mark.parametrize(
     ("text", "tasks"),
     [
         ("s = tf.distribute.ParameterServerStrategy(r)", strategy.PS_AND_CHIEF),
@@ -103,6 +130,10 @@ def test_a_script_written_elsewhere_gets_the_role_that_it_reads(script, role, ro
         ("parser.add_argument('job_name')\nparser.add_argument('task_index')", strategy.WORKERS),
         ("data, out = sys.argv[1:]\nmodel.fit(data)", strategy.ONE),
         ("parser.add_argument('--task')\nmodel.fit(x)", strategy.ONE),
+        ("import torch\ntorch.distributed.init_process_group('nccl')", strategy.WORKERS),
+        ("import jax\njax.distributed.initialize()", strategy.WORKERS),
+        ("import jax\ndistribution.initialize()", strategy.ONE),
+        ("import torch\nparser.add_argument('--rank')\nlora(rank)", strategy.ONE),
     ],
 )
 def test_the_tasks_follow_from_what_the_script_uses(text, tasks):

@@ -6,11 +6,12 @@ import json
 
 from support import json_documents
 
+from tfdeploy.documents import to_json
 from tfdeploy.errors import AuthenticationFailed, Unreachable
 from tfdeploy.hosts.streams.following import HostIsBack
 from tfdeploy.live import plain
-from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
+from tfdeploy.output.watch_document import watch_document
 from unit.live.samples import gpu, host_use, keras, sample, task_use, watched_run
 
 ONE = "[hosts.w]\ngpus = 1\nworkers = 1"
@@ -79,6 +80,6 @@ def test_json_lines_have_hosts_tasks_and_training(capsys):
 def test_a_host_without_a_sample_is_null_in_json():
     watched = watched_run(ONE)
     watched.take("w", Unreachable("w", "gone"), 10.0)
-    found = json_output.watch_document(watched, 15.0)
-    assert (found.hosts[0].away_s, found.hosts[0].error) == (5.0, "gone")
-    assert found.tasks[0].state is None
+    found = to_json(watch_document(watched, 15.0))
+    assert (found["hosts"][0]["away_s"], found["hosts"][0]["error"]) == (5.0, "gone")
+    assert found["tasks"][0]["state"] is None

@@ -1,5 +1,5 @@
-"""docs/json.md and docs/schemas/ are made from the shapes of --json, and have every command;
-docs/hosts-toml.md has every key."""
+"""docs/json.md and docs/schemas/ are made from the classes that --json prints, and have every
+command; docs/hosts-toml.md has every key."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from support import json_documents
 
 from tfdeploy import cli
-from tfdeploy.output.json_output.all_shapes import SHAPES
+from tfdeploy.output.documents import classes
 
 DOCS = Path(__file__).parents[3] / "docs"
+CLASSES = classes()
 FILES = runpy.run_path(str(DOCS / "generate.py"))["files"]()
 LISTED = re.search(r"takes `--json`: (.*?)\. This", (DOCS / "json.md").read_text())[1]
 
@@ -33,12 +34,12 @@ def test_no_other_schema_is_stored():
     assert {*(DOCS / "schemas").iterdir()} == {file for file in FILES if file.suffix == ".json"}
 
 
-def test_every_command_with_json_has_a_shape_and_is_listed():
-    assert sorted(commands_with_json()) == sorted({*SHAPES} - {"error"})
+def test_every_command_with_json_has_a_document_and_is_listed():
+    assert sorted(commands_with_json()) == sorted({*CLASSES} - {"error"})
     assert set(re.findall(r"`(\w+)`", LISTED)) == {*commands_with_json()}
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", CLASSES)
 def test_every_key_has_a_meaning(name):
     schema = FILES[DOCS / "schemas" / f"{name}.json"]
     assert '"description": null' not in schema

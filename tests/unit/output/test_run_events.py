@@ -11,6 +11,7 @@ from tfdeploy.errors import FleetError, TaskFailed, Unreachable
 from tfdeploy.output.console import Console
 from tfdeploy.output.run_events import SINGLE_REPORTS
 from tfdeploy.results.handover import CheckpointCopy
+from tfdeploy.shared.protocol.runs import SavedCheckpoint
 
 from .samples import RUN_ID, make_report, make_run
 
@@ -140,7 +141,7 @@ def test_a_resumed_run_is_printed_with_its_chiefs_files(printed):
 
 
 def test_a_scaled_run_is_printed_with_what_it_cost(printed):
-    resumed = resume_result(None, saved=("model-7", 3.0))
+    resumed = resume_result(None, saved=SavedCheckpoint("model-7", 3.0))
     scaled = ScaleResult("1 ps and 2 workers", "1 ps and 4 workers", resumed)
     assert printed(lambda console: console.print_scaled(scaled)).splitlines()[2:] == [
         "scaled from 1 ps and 2 workers to 1 ps and 4 workers: stopped in 2s, READY 9s later",
@@ -168,7 +169,7 @@ def test_a_stop_names_tasks_that_the_plan_does_not_have_and_hosts_that_gave_no_a
 
 
 def test_a_stop_prints_what_is_lost_since_the_newest_checkpoint(printed):
-    stopped = StopResult({}, ("model-7", 185.0), advice="save on SIGTERM")
+    stopped = StopResult({}, SavedCheckpoint("model-7", 185.0), advice="save on SIGTERM")
     text = printed(lambda console: console.print_stopped(make_run(), stopped))
     assert text.startswith(
         "the newest checkpoint is model-7, 3m 05s old; what was trained after it is lost\n"

@@ -26,6 +26,13 @@ TENSORFLOW = ("tensorflow",)
         (["import torch", "from tensorflow import keras"], TENSORFLOW),
         (["import jax\nimport tensorflow_datasets"], ("jax",)),
         (["import jaxtyping"], TENSORFLOW),
+        (["import os, torch"], ("torch",)),
+        (["try:\n    import jax as j\nexcept ImportError:\n    pass"], ("jax",)),
+        (["import lightning as L"], ("torch",)),
+        (["from pytorch_lightning import Trainer"], ("torch",)),
+        (["from accelerate import Accelerator"], ("torch",)),
+        (["from flax import linen"], ("jax",)),
+        (["import torch\nprint 'Python 2'"], ("torch",)),
         (["x = 'import jax'"], TENSORFLOW),
     ],
 )
@@ -39,6 +46,12 @@ def test_the_imports_of_a_script_are_tensorflow_unless_it_imports_only_others(te
         ("", ["train.py"]),
         ('worker.command = "./begin eval.py --x"', ["train.py", "eval.py"]),
         ('worker.command = "torchrun --nnodes=2 ./eval.py"', ["train.py", "eval.py"]),
+        (
+            """worker.command = ["sh", "-c", "cd x && python eval.py --a"]""",
+            ["train.py", "eval.py"],
+        ),
+        ("worker.command = \"sh -c 'python eval.py'\"", ["train.py", "eval.py"]),
+        ('worker.command = "accelerate launch eval.py"', ["train.py", "eval.py"]),
         (
             'worker.command = "python -m pkg.train a"',
             [

@@ -8,6 +8,7 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.cluster import Task
+from tfdeploy.config.types import WORKER_VARIABLES
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
 from tfdeploy.planning.fields import RunNames
@@ -110,6 +111,49 @@ def test_role_environment_sets_the_role_in_variables():
         "WORKER_HOSTS": WORKERS,
     }
     assert json.loads(env["CLUSTER_SPEC"]) == CLUSTER
+
+
+WORKERS_ONLY = """
+[hosts.a]
+address = "10.0.0.1"
+workers = 1
+[hosts.b]
+address = "10.0.0.2"
+workers = 1
+"""
+
+
+def test_role_torch_sets_the_variables_of_torchrun():
+    env = launched("worker:1", 'role = "torch"', WORKERS_ONLY).env
+    assert {name: env[name] for name in WORKER_VARIABLES["torch"]} == {
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "2222",
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": "1",
+        "GROUP_RANK": "1",
+    }
+
+
+def test_role_jax_sets_the_coordinators_address_and_the_processs_number():
+    env = launched("worker:1", 'role = "jax"', WORKERS_ONLY).env
+    assert {name: env[name] for name in WORKER_VARIABLES["jax"]} == {
+        "JAX_COORDINATOR_ADDRESS": "10.0.0.1:2222",
+        "COORDINATOR_ADDRESS": "10.0.0.1",
+        "COORDINATOR_PORT": "2222",
+        "NUM_PROCESSES": "2",
+        "PROCESS_ID": "1",
+    }
+
+
+@pytest.mark.parametrize("role", ["torch", "jax"])
+@pytest.mark.parametrize("task", ["ps", "chief"])
+def test_a_role_that_numbers_workers_refuses_other_tasks(role, task):
+    hosts = f"{WORKERS_ONLY}[hosts.c]\n{task} = {'1' if task == 'ps' else 'true'}"
+    with pytest.raises(PlanError, match=f'role = "{role}" numbers the workers; found {task}:0'):
+        launched("worker:0", f'role = "{role}"', hosts)
 
 
 @pytest.mark.parametrize("role", ["flags", "positional", "tf_config"])

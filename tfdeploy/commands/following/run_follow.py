@@ -53,20 +53,19 @@ class Watcher:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a training ended.
-
-    `exit` is the exit code of the chief, as a shell shows it (128 + n for signal n), or 1 if the
-    failure of another task ended it. `failure` is the root cause; None if another command stopped
-    the run, or max_duration_s ended it. `cut_off` are the workers that were still running when
-    their time after the chief's success was over.
-    """
+    """How a training ended."""
 
     __repr__ = short_repr
 
     exit: int
+    """The exit code of the command: the chief's, as a shell shows it (128 + n for signal n), or 1
+    if the failure of another task, or of a host, ended it."""
     failure: TfdeployError | None
+    """The root cause, if it failed."""
     result: Result
+    """How it ended; `ended`: after max_duration_s."""
     cut_off: tuple[str, ...] = field(kw_only=True, default=())
+    """The workers that were still running when their time after the chief's success was over."""
 
 
 @dataclass(frozen=True)

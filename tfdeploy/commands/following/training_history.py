@@ -1,4 +1,5 @@
-"""How far a training was at which time: its rate, its time left and its losses. Pure."""
+"""How far a training was at which time: its rate, its time left, its losses, and whether it stalls.
+Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from tfdeploy.shared.records import READY, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from tfdeploy.shared.records import LogProgress, TaskReport
@@ -15,17 +18,23 @@ RATE_WINDOW_S = 60.0
 MIN_WINDOW_S = 3.0  # in less, the time that a report travels would distort the rate
 LATE_S = 10.0  # after this time, and three times the usual one, a move is late
 LATE_MOVES = 3.0
+# A task whose last step is older is called stalled. Scripts write events far more often.
+STALLED_S = 120.0
+PORTLESS = "-"
 MAX_POINTS = 200
 MAX_LOSSES = 1000
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a training is, in `unit` ("step" or "epoch"), and where it ends (None: unknown)."""
+    """How far the training is."""
 
-    unit: str
+    unit: Literal["step", "epoch"]
+    """What is counted."""
     reached: float
+    """The number that it has reached."""
     end: float | None = None
+    """The number at which it ends; null if that is unknown."""
 
 
 def position_of(report: TaskReport) -> Position | None:
@@ -59,6 +68,27 @@ def progress_age_s(report: TaskReport) -> float:
     said = report.log_progress
     is_of_log = said and (report.step is None or (said.epoch is not None and said.epochs))
     return (report.quiet_s if is_of_log else report.step_age_s) or 0.0
+
+
+def is_healthy(report: TaskReport) -> bool:
+    """Return whether the task succeeded, or is READY, answers on its port (if it has one), and is
+    not known to be stalled."""
+    answers = report.health in (READY, PORTLESS)
+    return report.state == SUCCEEDED or (
+        report.state == READY and answers and not is_stalled(report)
+    )
+
+
+def is_stalled(report: TaskReport) -> bool:
+    """Return whether the task trains, and for STALLED_S has neither reported a step or a batch, nor
+    printed anything, nor, as after a resume, changed its state. What it prints while TensorFlow
+    waits for other tasks does not count."""
+    trains = report.state in (READY, RUNNING) and report.step is not None
+    signs = [progress_age_s(report), report.age_s]
+    said = report.log_progress
+    if report.quiet_s is not None and not (said and said.waits_for):
+        signs.append(report.quiet_s)
+    return trains and min(signs) > STALLED_S
 
 
 class TrainingHistory:

@@ -17,21 +17,20 @@ PS = "ps:"
 
 @dataclass(frozen=True)
 class Load:
-    """What the processes of one run used, and nothing else but `other_cores`.
-
-    `ps_cores` and `worker_cores` are the CPU cores of the busiest ps and of the busiest worker,
-    `cores` those of all tasks. `network_bytes_per_s` is what all tasks received by TCP, so that
-    bytes between two tasks count once; `ps_network_bytes_per_s` what the busiest ps received or
-    sent, whichever is more. `other_cores` are the cores that a host used for anything but the run,
-    the largest number of all hosts. None: no host, or not each of them, reported it.
-    """
+    """What the run's own processes used; null if the hosts did not report it."""
 
     ps_cores: float | None = None
+    """The CPU cores that the busiest ps used."""
     worker_cores: float | None = None
+    """The CPU cores that the busiest worker used."""
     cores: float | None = None
+    """The CPU cores that all tasks used."""
     network_bytes_per_s: float | None = None
+    """What all tasks received by TCP: bytes between two tasks count once."""
     ps_network_bytes_per_s: float | None = None
+    """What the busiest ps received or sent by TCP, whichever is more."""
     other_cores: float | None = None
+    """The CPU cores that a host used for anything else, the largest number of all hosts."""
 
 
 def of_run(samples: Mapping[str, Sequence[HostLoad]]) -> Load:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
+from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.formatting.hostlist import expand_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Sweep
     from tfdeploy.experiments.speed.spread import Spread
 
 FLAG = "--price-per-hour"
@@ -33,12 +34,23 @@ class Prices:
         return self.by_host.get(host, self.other or 0.0)
 
 
-class Cheapest(NamedTuple):
-    """The cell with the lowest price, and those whose prices don't differ from it."""
+@dataclass(frozen=True)
+class Cheapest:
+    """The cell with the lowest price."""
+
+    KEYS = ("cell", "price_per_million", "equal")
+    NAMES: ClassVar = {"equal": "no_difference"}
+    MERGED: ClassVar = {"cell": Cell}
 
     cell: Cell
     price: Spread
     equal: tuple[Cell, ...]
+    """Cells whose prices do not differ from it by more than the spread."""
+
+    @property
+    def price_per_million(self) -> float:
+        """Its price."""
+        return self.price.median
 
 
 def parse(words: Sequence[str], hosts: Iterable[str]) -> Prices | None:

@@ -171,7 +171,7 @@ def _enough_ps(verdict: PsVerdict) -> str:
     if verdict.enough is not None:
         verb = "is" if verdict.enough == 1 else "are"
         return f"for {workers}: {verdict.enough} ps {verb} enough ({NEAR_THE_FASTEST})"
-    compared = " and ".join(map(str, verdict.compared))
+    compared = " and ".join(map(str, verdict.ps))
     found = f"for {workers}: {verdict.reason} between {compared} ps"
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfdeploy.experiments.speed import load
 from tfdeploy.experiments.speed.load import Load
@@ -26,39 +26,53 @@ ENDED = "ended"
 FAILED = "failed"
 
 
-class Cell(NamedTuple):
-    """A number of workers and a number of ps. The smallest cell sorts first: all others are
-    compared with it."""
+@dataclass(frozen=True, order=True)
+class Cell:
+    """Numbers of tasks. The smallest cell sorts first: all others are compared with it."""
+
+    KEYS = ("ps", "workers")
 
     workers: int
+    """The number of workers."""
     ps: int
+    """The number of ps."""
 
     def __str__(self) -> str:
         return f"{self.ps} ps, {format_count(self.workers, 'worker')}"
 
 
 class Rate(NamedTuple):
-    """Steps per second, measured over `seconds` after the warm-up. They were read from the chief's
-    `source`: "events" or "log"."""
+    """The speed of a run."""
 
     steps_per_s: float
+    """The steps per second; of a run that ended, for information only."""
     seconds: float
+    """The seconds that were measured, after the warm-up."""
     source: str = "events"
+    """The chief's `events` or `log`, of which the steps were read."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run of a cell: RUNNING, MEASURED, ENDED before its time, or FAILED, the last two for a
-    `reason`. Only the rates of measured runs are compared. `repeat` counts from 1."""
+    """One run of a cell. Only the rates of measured runs are compared."""
+
+    KEYS = ("repeat", "run", "hosts", "result", "reason", "rate", "load")
+    MERGED: ClassVar = {"rate": Rate}
 
     cell: Cell
     run: str
+    """Its id."""
     result: str = RUNNING
+    """`measured`, `ended` before its time, `failed` or `running`."""
     reason: str = ""
+    """Why it ended or failed."""
     rate: Rate | None = None
     load: Load = field(default_factory=Load)
+    """What its tasks used."""
     repeat: int = 1
+    """Its number among the cell's runs, from 1."""
     hosts: tuple[str, ...] = ()
+    """The hosts with its tasks."""
 
 
 @dataclass(frozen=True)

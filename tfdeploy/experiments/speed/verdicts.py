@@ -22,31 +22,42 @@ FASTER, SLOWER = "faster", "slower"
 
 
 class PsVerdict(NamedTuple):
-    """Of the `compared` numbers of ps, `enough` is the smallest that suffices for these workers;
-    None if they have too few runs, or don't differ."""
+    """How many ps are enough for a number of workers."""
 
     workers: int
-    compared: tuple[int, ...]
+    """The number of workers."""
+    ps: tuple[int, ...]
+    """The numbers of ps that were compared."""
     enough: int | None
+    """The fewest ps of which no other number is measurably faster, or not by 5%."""
     reason: str = ""
+    """Why there is no verdict: `no difference measured` or `fewer than 3 runs`."""
 
 
 class WorkerVerdict(NamedTuple):
-    """How the cell with more workers compares with the one before it, which has as many ps."""
+    """How more workers compare with fewer, with the same number of ps."""
 
     ps: int
+    """The number of ps."""
     before: int
+    """The smaller number of workers."""
     workers: int
+    """The larger number of workers."""
     verdict: str
+    """`faster`, `slower`, `no difference measured` or `fewer than 3 runs`."""
 
 
 class TooFast(NamedTuple):
-    """A cell that is faster than its workers can be, if each is as fast as one of `base`."""
+    """A cell whose speed-up exceeds the ideal by more than the spread, which can't be believed."""
 
     cell: Cell
+    """The cell."""
     base: Cell
+    """The smallest cell with as many ps."""
     speedup: float
+    """The speed-up over that cell."""
     ideal: float
+    """The speed-up if all workers were as fast as those of that cell."""
 
 
 def enough_ps(sweep: Sweep) -> Iterator[PsVerdict]:

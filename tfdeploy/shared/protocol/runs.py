@@ -56,10 +56,12 @@ class Enter(Request[TaskEntrance]):
 
 
 class SavedCheckpoint(Message):
-    """The chief's newest checkpoint."""
+    """The newest checkpoint of a chief that was still training."""
 
     name: str
+    """Its name."""
     age_s: float
+    """The seconds since it was saved: what was trained after it is lost."""
 
 
 class StoppedTask(Message):
@@ -163,22 +165,29 @@ class HeldRun(Message):
 
 
 class HeldRelease(Message):
-    """A release on this host; `age_s` is the time since it was pushed."""
+    """A release on a host."""
 
     release: str
+    """Its id."""
     age_s: float
+    """The seconds since it was pushed."""
     bytes: int
+    """Its size."""
 
 
 class HeldEnvironment(Message):
-    """A Python environment on this host; `age_s` is the time since it was built. Files that it
-    shares with the cache of installers count half. `wheels` is the release that it was built from,
-    "" if an index had its packages."""
+    """A Python environment on a host."""
+
+    KEYS = ("environment", "age_s", "bytes")
 
     environment: str
+    """Its id."""
     age_s: float
+    """The seconds since it was built."""
     bytes: int
+    """Its size. Files that it shares with the cache of installers count half."""
     wheels: str = ""
+    """The release that it was built from; "" if an index had its packages."""
 
 
 class DiskUse(Message):

@@ -12,12 +12,16 @@ if TYPE_CHECKING:
 
 
 class GpuUse(Message):
-    """One GPU, by its index on the host; `busy_percent` is None if the GPU does not report it."""
+    """What one GPU does."""
 
     index: int
+    """Its index on the host."""
     busy_percent: Optional[float]
+    """How busy it is; null if it does not report it."""
     used_bytes: int
+    """Its memory that is in use."""
     total_bytes: int
+    """Its memory."""
 
 
 class HostUse(Message):

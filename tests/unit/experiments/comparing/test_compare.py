@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from support.events import record, scalar_event, write
 
+from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
 from tfdeploy.experiments.comparing import compare as compare_module
 from tfdeploy.experiments.comparing import comparison as results
 from tfdeploy.experiments.comparing import panels as plot
+from tfdeploy.experiments.comparing.document import compare_document
 from tfdeploy.experiments.comparing.smoothing import smooth_series
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.output import json_output
 from tfdeploy.output.console import Console
 from tfdeploy.run import read_folder, save
 from unit.cli.test_cli import tfdeploy  # noqa: F401
@@ -228,9 +229,7 @@ def test_the_document_has_null_for_nan_and_infinity(folder):
     collect_run(folder, ONE, [2.0, math.nan, math.inf], project="a")
     comparison = compare(folder, ONE, smooth=0, target=3.0)
     document = json.loads(
-        json.dumps(
-            asdict(json_output.compare_document(comparison, folder / "a.svg")), allow_nan=False
-        )
+        json.dumps(to_json(compare_document(comparison, folder / "a.svg")), allow_nan=False)
     )
     assert (document["tag"], document["smooth_steps"], document["best_is"]) == ("loss", 1, "lowest")
     [one] = document["runs"]

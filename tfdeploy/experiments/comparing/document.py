@@ -1,25 +1,24 @@
-"""The document of `compare`."""
+"""The document of `compare`. Its values are smoothed, and null if they are not finite. Pure."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tfdeploy.experiments.comparing.comparison import spread
-from tfdeploy.output.json_output.shape import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
-    from tfdeploy.experiments.comparing.comparison import Spread as FoundSpread
-    from tfdeploy.experiments.training.metrics import Metric as FoundMetric
+    from tfdeploy.experiments.training.metrics import Metric
+
+    BestIs = Literal["highest", "lowest"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reached(Shape):
+@dataclass(frozen=True)
+class TargetPoint:
     """When a run first reached the target."""
 
     step: int
@@ -29,28 +28,28 @@ class Reached(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve(Shape):
+class ScalarCurve:
     """A scalar over time: lists of equal length."""
 
-    step: list[int]
+    step: tuple[int, ...]
     """The steps."""
-    seconds: list[float | None]
+    seconds: tuple[float | None, ...]
     """The seconds since the run's first scalar."""
-    value: list[float | None]
+    value: tuple[float | None, ...]
     """The values, as they were reported."""
-    smoothed: list[float | None]
+    smoothed: tuple[float | None, ...]
     """The running mean."""
-    examples: list[int] | None
+    examples: tuple[int, ...] | None
     """The examples of all workers since step 0; null without --examples-per-step."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Shape):
+class ComparedMetric:
     """What a run reached in one metric; a value that is unknown is null."""
 
     name: str
     """Its name."""
-    best_is: Literal["highest", "lowest"]
+    best_is: BestIs
     """Whether higher or lower values are better."""
     last: float | None
     """The last value of the training."""
@@ -63,7 +62,7 @@ class Metric(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedRun(Shape):
+class ComparedRun:
     """One run. Its values are smoothed; a value that is not finite is null."""
 
     label: str
@@ -72,11 +71,11 @@ class ComparedRun(Shape):
     """The label of its line in the picture: its own, or that of repeated runs."""
     run: str
     """Its id, or the name of its folder."""
-    folder: str
+    folder: Path
     """Its folder on the controller."""
-    tasks: dict[str, int]
+    tasks: Mapping[str, int]
     """The number of tasks of each job; empty if the run has no record."""
-    words: list[str]
+    words: tuple[str, ...]
     """The words that its command line added, without secrets."""
     points: int
     """The number of values that it reported."""
@@ -92,16 +91,16 @@ class ComparedRun(Shape):
     """The last value."""
     best: float | None
     """The best value."""
-    reached: Reached | None
+    reached: TargetPoint | None
     """When it first reached `target`; null if it never did, or without a target."""
-    metrics: list[Metric]
+    metrics: list[ComparedMetric]
     """All of its metrics, not only the one that is compared."""
-    curve: Curve
+    curve: ScalarCurve
     """All values."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread(Shape):
+@dataclass(frozen=True)
+class ComparedValue:
     """A value of several runs; null if it is not finite in one of them."""
 
     median: float | None
@@ -113,7 +112,7 @@ class Spread(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparedLine(Shape):
+class ComparedLine:
     """A line of the picture: one run, or the median and range of repeated runs."""
 
     label: str
@@ -122,27 +121,27 @@ class ComparedLine(Shape):
     """The number of runs."""
     points: int
     """The number of reported values behind it."""
-    last: Spread
+    last: ComparedValue
     """The last value."""
-    best: Spread
+    best: ComparedValue
     """The best value."""
     reached: int
     """The number of runs that reached `target`; 0 without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareDocument(Shape):
+class CompareDocument:
     """A scalar of several runs."""
 
     tag: str
     """The name of the scalar."""
     smooth_steps: int
     """The steps of the running mean."""
-    best_is: Literal["highest", "lowest"]
+    best_is: BestIs
     """Whether higher or lower values are better."""
     target: float | None
     """The value of --target."""
-    picture: str
+    picture: Path
     """The path of the plot."""
     lines: list[ComparedLine]
     """The lines of the plot."""
@@ -151,81 +150,68 @@ class CompareDocument(Shape):
 
 
 def compare_document(comparison: Comparison, picture: Path) -> CompareDocument:
+    groups = comparison.groups
     return CompareDocument(
         tag=comparison.tag,
         smooth_steps=comparison.smooth,
-        best_is="highest" if comparison.rises else "lowest",
+        best_is=_best_is(comparison.rises),
         target=comparison.target,
-        picture=str(picture),
-        lines=[_to_compared_line(group, comparison) for group in comparison.groups],
-        runs=[
-            _to_compared_run(run, group.label, comparison)
-            for group in comparison.groups
-            for run in group.runs
-        ],
+        picture=picture,
+        lines=[_line(group, comparison) for group in groups],
+        runs=[_run(run, group.label, comparison) for group in groups for run in group.runs],
     )
 
 
-def _to_compared_line(group: Group, comparison: Comparison) -> ComparedLine:
+def _best_is(rises: bool) -> BestIs:
+    return "highest" if rises else "lowest"
+
+
+def _line(group: Group, comparison: Comparison) -> ComparedLine:
     return ComparedLine(
         label=group.label,
         runs=len(group.runs),
         points=group.points,
-        last=_to_spread(spread(group, lambda run: run.smoothed[-1])),
-        best=_to_spread(spread(group, comparison.best)),
+        last=ComparedValue(*spread(group, lambda run: run.smoothed[-1])),
+        best=ComparedValue(*spread(group, comparison.best)),
         reached=len(comparison.reached(group)),
     )
 
 
-def _to_spread(found: FoundSpread) -> Spread:
-    low, high = _number(found.low), _number(found.high)
-    return Spread(median=_number(found.median), low=low, high=high)
-
-
-def _to_compared_run(run: RunSeries, line: str, comparison: Comparison) -> ComparedRun:
+def _run(run: RunSeries, line: str, comparison: Comparison) -> ComparedRun:
     target = comparison.target_point(run)
     return ComparedRun(
         label=run.label,
         line=line,
         run=run.run,
-        folder=str(run.folder),
-        tasks=dict(run.tasks),
-        words=list(run.words),
+        folder=run.folder,
+        tasks=run.tasks,
+        words=run.words,
         points=len(run.series),
         steps=run.series[-1].step,
-        seconds=_number(run.seconds[-1]),
-        steps_per_s=_number(run.steps_per_s),
-        first=_number(run.smoothed[0]),
-        last=_number(run.smoothed[-1]),
-        best=_number(comparison.best(run)),
-        reached=Reached(step=target[0], seconds=_number(target[1])) if target else None,
-        metrics=[_to_metric(metric) for metric in run.metrics],
-        curve=Curve(
-            step=list(run.steps),
-            seconds=_numbers(run.seconds),
-            value=_numbers(run.values),
-            smoothed=_numbers(run.smoothed),
-            examples=None if run.examples is None else list(run.examples),
+        seconds=run.seconds[-1],
+        steps_per_s=run.steps_per_s,
+        first=run.smoothed[0],
+        last=run.smoothed[-1],
+        best=comparison.best(run),
+        reached=TargetPoint(*target) if target else None,
+        metrics=[_metric(metric) for metric in run.metrics],
+        curve=ScalarCurve(
+            step=run.steps,
+            seconds=run.seconds,
+            value=run.values,
+            smoothed=run.smoothed,
+            examples=run.examples,
         ),
     )
 
 
-def _to_metric(found: FoundMetric) -> Metric:
-    training, validation = found.training, found.validation
-    return Metric(
-        name=found.name,
-        best_is="highest" if found.rises else "lowest",
-        last=_number(training.last if training else None),
-        best=_number(training.best if training else None),
-        validation_last=_number(validation.last if validation else None),
-        validation_best=_number(validation.best if validation else None),
+def _metric(metric: Metric) -> ComparedMetric:
+    training, validation = metric.training, metric.validation
+    return ComparedMetric(
+        name=metric.name,
+        best_is=_best_is(metric.rises),
+        last=training.last if training else None,
+        best=training.best if training else None,
+        validation_last=validation.last if validation else None,
+        validation_best=validation.best if validation else None,
     )
-
-
-def _numbers(values: Iterable[float | None]) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _number(value: float | None) -> float | None:
-    """Return None for NaN and infinity, which JSON does not have."""
-    return value if value is not None and math.isfinite(value) else None

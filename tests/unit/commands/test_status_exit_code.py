@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tfdeploy.commands.following.training_history import STALLED_S
 from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
-from tfdeploy.output import status_exit_code
-
-from .samples import make_report, make_run
+from unit.output.samples import make_report, make_run
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2"
-SILENT_S = status_exit_code.STALLED_S + 1
+SILENT_S = STALLED_S + 1
 STALLED = {"step": 7, "step_age_s": SILENT_S, "age_s": SILENT_S}
 RESUMED = {**STALLED, "age_s": 1.0}
 READY, PORTLESS = {}, {"health": "-"}
@@ -27,7 +26,7 @@ def exit_code(*reports, errors=()):
         TaskStatus(p, None if changes is None else make_report(task=str(p.task), **changes))
         for p, changes in zip(run.plan.placements, reports, strict=True)
     )
-    return status_exit_code.exit_code(RunStatus(run, tasks, tuple(errors)))
+    return RunStatus(run, tasks, tuple(errors)).exit_code
 
 
 @pytest.mark.parametrize(

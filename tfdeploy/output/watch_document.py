@@ -1,39 +1,31 @@
-"""The documents of `watch`: how a run trains, and what its tasks and hosts use."""
+"""The document of `watch`: how a run trains, and what its tasks and hosts use, at one moment."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.output.json_output.shape import Shape
-from tfdeploy.output.json_output.watching import TaskState, to_state
+from tfdeploy.planning.plan import Placement
+from tfdeploy.shared.records import TaskReport
 
 if TYPE_CHECKING:
-    from tfdeploy.commands.watch import WatchedHost, WatchedRun, WatchedTask
+    from collections.abc import Sequence
+
+    from tfdeploy.commands.following.training_history import Position
+    from tfdeploy.commands.watch import WatchedHost, WatchedRun
+    from tfdeploy.shared.protocol.watching import GpuUse
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingPosition(Shape):
-    """How far the training is."""
-
-    unit: Literal["step", "epoch"]
-    """What is counted."""
-    reached: float
-    """The number that it has reached."""
-    end: float | None
-    """The number at which it ends; null if that is unknown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchedTraining(Shape):
+class WatchedTraining:
     """How the run trains, as the task says that is furthest."""
 
     task: str | None
     """The task that says it; null if none does."""
     step: int | None
     """The last training step in its event files."""
-    position: TrainingPosition | None
+    position: Position | None
     """How far the training is; null if no task says it."""
     per_s: float | None
     """Steps, or epochs, in a second."""
@@ -48,21 +40,7 @@ class WatchedTraining(Shape):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuUse(Shape):
-    """What one GPU does."""
-
-    index: int
-    """Its index on the host."""
-    busy_percent: float | None
-    """How busy it is; null if it does not report it."""
-    used_bytes: int
-    """Its memory that is in use."""
-    total_bytes: int
-    """Its memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostUse(Shape):
+class HostNow:
     """What one host does. What it has not reported yet is null."""
 
     host: str
@@ -83,22 +61,26 @@ class HostUse(Shape):
     """The bytes that it receives in a second, on all interfaces."""
     sent_bytes_s: float | None
     """The bytes that it sends in a second."""
-    gpus: list[GpuUse]
+    gpus: Sequence[GpuUse]
     """Its GPUs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchedTaskState(TaskState):
+@dataclass(frozen=True)
+class TaskNow:
     """A task, its state, and what its processes use."""
 
-    cpu: float | None = None
+    MERGED: ClassVar = {"placement": Placement, "report": TaskReport}
+
+    placement: Placement
+    report: TaskReport | None
+    cpu: float | None
     """The processors that they use: 1.5 is one and a half."""
-    memory_bytes: int | None = None
+    memory_bytes: int | None
     """Their memory."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchDocument(Shape):
+@dataclass(frozen=True)
+class WatchDocument:
     """A run at one moment: `watch` prints one such object in a line every five seconds."""
 
     run: str
@@ -107,41 +89,41 @@ class WatchDocument(Shape):
     """Whether it has ended: then this is the last object."""
     training: WatchedTraining
     """How it trains."""
-    hosts: list[HostUse]
+    hosts: Sequence[HostNow]
     """All hosts."""
-    tasks: list[WatchedTaskState]
+    tasks: Sequence[TaskNow]
     """All tasks."""
 
 
 def watch_document(watched: WatchedRun, now: float) -> WatchDocument:
     """Return what is known of a run at the time `now` of time.monotonic."""
+    hosts, tasks = watched.hosts.values(), watched.tasks.values()
     return WatchDocument(
-        run=watched.run.id,
-        ended=watched.has_ended,
-        training=_to_training(watched, now),
-        hosts=[_to_host(host, now) for host in watched.hosts.values()],
-        tasks=[_to_task(task) for task in watched.tasks.values()],
+        watched.run.id,
+        watched.has_ended,
+        _training(watched, now),
+        [_host(host, now) for host in hosts],
+        [TaskNow(task.placement, task.report, task.cpu, task.used_bytes) for task in tasks],
     )
 
 
-def _to_training(watched: WatchedRun, now: float) -> WatchedTraining:
+def _training(watched: WatchedRun, now: float) -> WatchedTraining:
     history, report = watched.history, watched.training
-    loss = history.losses[-1] if history.losses else math.nan
     return WatchedTraining(
         task=report.task if report else None,
         step=report.step if report else None,
-        position=TrainingPosition.of(history.position) if history.position else None,
+        position=history.position,
         per_s=history.rate(now),
         left_s=history.left_s(now),
-        loss=loss if math.isfinite(loss) else None,
+        loss=history.losses[-1] if history.losses else math.nan,
         checkpoint=watched.checkpoint or None,
         checkpoint_age_s=watched.checkpoint_age_s(now) if watched.checkpoint else None,
     )
 
 
-def _to_host(host: WatchedHost, now: float) -> HostUse:
+def _host(host: WatchedHost, now: float) -> HostNow:
     use = host.use
-    return HostUse(
+    return HostNow(
         host=host.name,
         away_s=now - host.away_since if host.error else None,
         error=host.error.message if host.error else None,
@@ -151,10 +133,5 @@ def _to_host(host: WatchedHost, now: float) -> HostUse:
         memory_total_bytes=use.total_bytes if use else None,
         received_bytes_s=host.received,
         sent_bytes_s=host.sent,
-        gpus=[GpuUse.of(gpu) for gpu in use.gpus] if use else [],
+        gpus=use.gpus if use else (),
     )
-
-
-def _to_task(task: WatchedTask) -> WatchedTaskState:
-    state = vars(to_state(task.placement, task.report))
-    return WatchedTaskState(**state, cpu=task.cpu, memory_bytes=task.used_bytes)

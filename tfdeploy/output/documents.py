@@ -1,0 +1,420 @@
+"""What each command prints with --json, and the documents that combine several objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from tfdeploy.formatting.terminal_text import plain_text
+from tfdeploy.planning.plan import Placement
+from tfdeploy.release.snapshot import Release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tfdeploy.commands.check import CheckResult
+    from tfdeploy.commands.following.tensorboard.board import EventBoard
+    from tfdeploy.commands.plan import Intent
+    from tfdeploy.commands.preflight.host_facts import HostFacts
+    from tfdeploy.commands.prune import PruneResult, Removal
+    from tfdeploy.commands.runs import ProjectRuns
+    from tfdeploy.errors import TfdeployError
+    from tfdeploy.formatting.fold_lines import Block
+
+
+def classes() -> dict[str, type]:
+    """Return the class of what each command prints; "error" is printed instead by a command that
+    fails. Each is described by its fields, see tfdeploy/documents.py."""
+    from tfdeploy.commands.collect import CollectResult
+    from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.resume import ResumeResult
+    from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.commands.runs import ProjectRuns
+    from tfdeploy.commands.scale import ScaleResult
+    from tfdeploy.commands.start import StartResult
+    from tfdeploy.commands.status import RunStatus
+    from tfdeploy.commands.stop import StopResult
+    from tfdeploy.documents import Failure
+    from tfdeploy.experiments.comparing.document import CompareDocument
+    from tfdeploy.experiments.speed.document import SweepDocument
+    from tfdeploy.output.watch_document import WatchDocument
+
+    return {
+        "plan": PlanDocument,
+        "check": CheckDocument,
+        "push": PushDocument,
+        "start": StartResult,
+        "run": FinishedRun,
+        "attach": FinishedRun,
+        "resume": ResumeResult,
+        "scale": ScaleResult,
+        "status": RunStatus,
+        "watch": WatchDocument,
+        "logs": PrintedLine,
+        "tensorboard": TensorBoardDocument,
+        "collect": CollectResult,
+        "fetch": FetchResult,
+        "stop": StopResult,
+        "runs": ProjectRuns,
+        "prune": PruneDocument,
+        "compare": CompareDocument,
+        "sweep": SweepDocument,
+        "error": Failure,
+    }
+
+
+# plan and push: an Intent holds the whole inventory, with its secrets' names and all files
+
+
+@dataclass(frozen=True)
+class DataRelease:
+    """An immutable copy of a data set."""
+
+    MERGED: ClassVar = {"release": Release}
+
+    release: Release
+    place: str
+    """Its place in the directory of a task, as in hosts.toml."""
+    jobs: Sequence[str]
+    """The jobs that read it."""
+    hosts: Sequence[str]
+    """The hosts that get it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A Python environment that push builds on hosts."""
+
+    id: str
+    """Its name: the hash of what it is built from."""
+    requirements: Sequence[str]
+    """The packages to install, as in a requirements file."""
+    locked: bool
+    """Whether a lock file decides about every version."""
+    python: str | None
+    """The version of Python to use; null for the host's own."""
+    setup: Sequence[str]
+    """The commands that run after the installation."""
+    hosts: Sequence[str]
+    """The hosts that have it."""
+
+
+@dataclass(frozen=True)
+class PlannedTask:
+    """A task, where it runs, and what is started."""
+
+    MERGED: ClassVar = {"placement": Placement}
+
+    placement: Placement
+    argv: Sequence[str]
+    """Its command."""
+    env: Mapping[str, str]
+    """The variables that tfdeploy sets for it."""
+    files: Mapping[str, str]
+    """The files that are written into its directory, by path."""
+    ready: str
+    """What makes it READY: `server`, `port` or `process`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanDocument:
+    """What would be started, and on which hosts."""
+
+    project: str
+    """The project's name."""
+    chief: str
+    """The task that saves checkpoints and whose end is the run's end."""
+    chief_port: int
+    """The port of the chief's host on which the hosts of a run exchange heartbeats."""
+    cluster: Mapping[str, Sequence[str]]
+    """TensorFlow's cluster spec: the `address:port` of the tasks of each job."""
+    network: str
+    """`guarded`, `strict` or `open`: who may connect to the tasks."""
+    secrets: Sequence[str]
+    """The names of the variables whose values the start takes from its environment."""
+    notes: Sequence[TfdeployError]
+    """What may matter and prevents nothing."""
+    release: Release
+    """The source."""
+    data: Sequence[DataRelease]
+    """The data sets."""
+    environments: Sequence[Environment]
+    """The Python environments of [env]."""
+    tasks: Sequence[PlannedTask]
+    """All tasks, in the order in which they start."""
+
+
+@dataclass(frozen=True)
+class HostPush:
+    """What one host got."""
+
+    sent: Sequence[str]
+    """The ids of the releases that it lacked and got."""
+    present: Sequence[str]
+    """The ids of the releases that it had before."""
+
+
+@dataclass(frozen=True)
+class PushDocument:
+    """Which releases each host got."""
+
+    project: str
+    """The project's name."""
+    release: Release
+    """The source."""
+    data: Sequence[DataRelease]
+    """The data sets."""
+    hosts: Mapping[str, HostPush]
+    """Each host."""
+
+
+def plan_document(intent: Intent, notes: Sequence[TfdeployError]) -> PlanDocument:
+    launches = {launch.task: launch for launch in intent.launches()}
+    placed = [(placement, launches[str(placement.task)]) for placement in intent.plan.placements]
+    return PlanDocument(
+        project=intent.inventory.project,
+        chief=str(intent.plan.chief.task),
+        chief_port=intent.plan.heartbeat_port,
+        cluster=intent.plan.cluster,
+        network=intent.inventory.network,
+        secrets=intent.inventory.training.secrets,
+        notes=notes,
+        release=intent.release,
+        data=_data(intent),
+        environments=_environments(intent),
+        tasks=[PlannedTask(p, each.argv, each.env, each.files, each.ready) for p, each in placed],
+    )
+
+
+def push_document(intent: Intent, outcome: Mapping[str, Mapping[str, bool]]) -> PushDocument:
+    """`outcome` is what `push` returned."""
+
+    def releases(host: str, lacked: bool) -> list[str]:
+        return [release for release, hosts in outcome.items() if hosts.get(host) is lacked]
+
+    hosts = {h.name: HostPush(releases(h.name, True), releases(h.name, False))
+             for h in intent.inventory.hosts}  # fmt: skip
+    return PushDocument(intent.inventory.project, intent.release, _data(intent), hosts)
+
+
+def _data(intent: Intent) -> list[DataRelease]:
+    return [
+        DataRelease(release, place, intent.inventory.data[place].jobs, intent.readers(place))
+        for place, release in intent.data.items()
+    ]
+
+
+def _environments(intent: Intent) -> list[Environment]:
+    specs = {spec.id: spec for spec in intent.environments.values()}
+    return [
+        Environment(
+            id=spec.id,
+            requirements=spec.packages,
+            locked=bool(spec.locked),
+            python=spec.python or None,
+            setup=spec.setup,
+            hosts=[host for host, each in intent.environments.items() if each.id == spec.id],
+        )
+        for spec in specs.values()
+    ]
+
+
+# check: a host's facts have more, and versions among what its imports found
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCheck:
+    """What one host has."""
+
+    python: str
+    """The version of its Python."""
+    imports: Mapping[str, str | None]
+    """The version of each module of `training.imports`; null if it cannot be imported."""
+    tensorflow: str | None
+    """The version of its TensorFlow; null if it cannot, or need not, be imported."""
+    libraries: Mapping[str, str]
+    """The versions of other libraries that hosts should have alike, such as cuDNN."""
+    environment: str | None
+    """The id of the environment of [env] that it was checked with; null for its own Python."""
+    gpus: Sequence[str]
+    """The names of its GPUs, as nvidia-smi lists them."""
+    gpus_seen: int
+    """The number of the GPUs of its tasks that these modules see."""
+    rsync: str | None
+    """The version of its rsync."""
+    free_bytes: int
+    """The free space on the disk of its directory."""
+    ahead_s: float
+    """The seconds by which its clock is ahead of the controller's."""
+
+
+@dataclass(frozen=True)
+class CheckDocument:
+    """What each host has, and what would make a start fail."""
+
+    hosts: Mapping[str, HostCheck]
+    """Each host that answered."""
+    errors: Sequence[TfdeployError]
+    """What would make a start fail."""
+    notes: Sequence[TfdeployError]
+    """What may matter."""
+
+
+def check_document(checked: CheckResult) -> CheckDocument:
+    hosts = {facts.host: _host_check(facts) for facts in checked.hosts}
+    return CheckDocument(hosts, checked.errors, checked.notes)
+
+
+def _host_check(facts: HostFacts) -> HostCheck:
+    versions = {module: found.version or None for module, found in facts.imports.items()}
+    return HostCheck(
+        python=facts.python_version,
+        imports=versions,
+        tensorflow=versions.get("tensorflow"),
+        libraries=facts.libraries,
+        environment=facts.environment or None,
+        gpus=list(facts.gpus.values()),
+        gpus_seen=max((found.gpus for found in facts.imports.values()), default=0),
+        rsync=facts.rsync or None,
+        free_bytes=facts.free_bytes,
+        ahead_s=round(facts.ahead_s, 3),
+    )
+
+
+# prune: what was chosen, and what became of it
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostPrune:
+    """What is, or would be, deleted from one host."""
+
+    runs: Sequence[str]
+    """The ids of the runs."""
+    releases: Sequence[str]
+    """The ids of the releases."""
+    environments: Sequence[str]
+    """The ids of the environments."""
+    bytes: int
+    """The space that becomes free."""
+    freed_bytes: int | None
+    """The space that became free; null with `--dry-run`, or if the host gave no answer."""
+
+
+@dataclass(frozen=True)
+class PruneDocument:
+    """What was deleted, or would be with `--dry-run`."""
+
+    project: str
+    """The project's name."""
+    hosts: Mapping[str, HostPrune]
+    """Each host with something to delete."""
+    errors: Sequence[TfdeployError]
+    """The errors of hosts, and what could not be deleted."""
+
+
+def prune_document(
+    runs: ProjectRuns, plan: Mapping[str, Removal], pruned: PruneResult | None
+) -> PruneDocument:
+    """`pruned` is None in a dry run."""
+    freed = pruned.freed if pruned else {}
+    hosts = {
+        host: HostPrune(
+            runs=[run.run for run in removal.runs],
+            releases=[release.release for release in removal.releases],
+            environments=[each.environment for each in removal.environments],
+            bytes=removal.bytes,
+            freed_bytes=freed.get(host),
+        )
+        for host, removal in plan.items()
+    }
+    return PruneDocument(runs.project, hosts, [*runs.errors, *(pruned.errors if pruned else ())])
+
+
+# logs: a line without colours
+
+
+@dataclass(frozen=True)
+class PrintedLine:
+    """One line of a log: `logs` prints one such object in each line of its output."""
+
+    task: str
+    """The task that wrote it; with --fold, the first of them."""
+    host: str
+    """The task's host."""
+    line: str
+    """The line without colors. A progress bar is its last state."""
+    tasks: Sequence[str] | None = None
+    """With --fold all tasks that wrote the line, otherwise null."""
+
+
+def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLine]:
+    for line in lines:
+        yield PrintedLine(task, host, plain_text(line))
+
+
+def folded_lines(blocks: Iterable[Block], hosts: Mapping[str, str]) -> Iterator[PrintedLine]:
+    """Yield the lines of blocks; `hosts` are those of the tasks."""
+    for block in blocks:
+        first = block.tasks[0]
+        for line in block.lines:
+            yield PrintedLine(first, hosts[first], line, block.tasks)
+
+
+# tensorboard: a board that goes on, as it is when its page answers
+
+
+@dataclass(frozen=True)
+class TaskEvents:
+    """The event files of a task on the controller."""
+
+    task: str
+    """The task that wrote them."""
+    files: int
+    """Their number."""
+    size: int
+    """Their size in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRun:
+    """A run in TensorBoard."""
+
+    run: str
+    """The run's id."""
+    label: str
+    """What TensorBoard calls it: its name, or its id."""
+    folder: Path
+    """The folder of the copies on the controller."""
+    tasks: Sequence[TaskEvents]
+    """The tasks that have written events so far."""
+    live: bool
+    """Whether a host that answers may still send events."""
+    errors: Sequence[TfdeployError]
+    """The errors of hosts that do not answer."""
+
+
+@dataclass(frozen=True)
+class TensorBoardDocument:
+    """What TensorBoard shows. It is printed when TensorBoard answers, which it does until the
+    command ends."""
+
+    url: str
+    """Its address, for programs of the controller."""
+    runs: Sequence[BoardRun]
+    """The runs that it shows."""
+
+
+def tensorboard_document(board: EventBoard, url: str) -> TensorBoardDocument:
+    runs = [
+        BoardRun(
+            run=each.run.id,
+            label=board.labels[each.run.id],
+            folder=each.copies.folder,
+            tasks=[TaskEvents(task, *count) for task, count in each.copies.counts().items()],
+            live=each.is_live,
+            errors=[*each.errors.values()],
+        )
+        for each in board.fetchers
+    ]
+    return TensorBoardDocument(url, runs)
