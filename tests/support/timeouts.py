@@ -62,6 +62,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         pytest_timeout_set_timer(item, item.stash[SETTINGS])
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    """Stop the timer meanwhile: on a busy machine it takes seconds to format a traceback."""
+    left_s, every_s = signal.setitimer(signal.ITIMER_REAL, 0)
+    report = yield
+    if not report.failed:
+        signal.setitimer(signal.ITIMER_REAL, left_s, every_s)
+    return report
+
+
 def _overload() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / USUAL_LOAD)
 
