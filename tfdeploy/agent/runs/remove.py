@@ -21,7 +21,7 @@ from ..releases.staging import make_writable
 from . import disk, removal_log
 
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Mapping, Tuple
+    from typing import Callable, Dict, Iterator, List, Tuple
 
 STARTED_AGAIN = "it was started again since prune has listed its files"
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
@@ -33,7 +33,7 @@ def remove(
     releases: List[str],
     environments: List[str],
     by: str = "",
-    launches: Mapping[str, str] = {},
+    launches: Dict[str, str] = {},
 ) -> Removed:
     """Remove these runs, releases and environments, and all leftovers of interrupted removals,
     pushes and builds. With environments, the cache of installers is emptied too. `by` is recorded.
