@@ -53,7 +53,7 @@ VERBS = {
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),
     "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
-    "holders": ("preflight.FindHolders", "preflight.holders.holders"),
+    "holders": ("preflight.FindHolders", "preflight.port_check.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
@@ -216,9 +216,9 @@ def _removed(body: Body) -> Optional[Refusal]:
     """Return the refusal of a request for a run that was deleted from this host, if it is one."""
     if not {"project", "run"} <= body.keys():
         return None
-    from .runs import removal_log  # rarely needed
+    from .runs import run_record  # rarely needed
 
-    return removal_log.refusal(str(body["project"]), str(body["run"]))
+    return run_record.removal_refusal(str(body["project"]), str(body["run"]))
 
 
 def _shortage(error: Exception) -> Optional[Refusal]:

@@ -18,10 +18,10 @@ from ..environments import lock as environment_lock
 from ..machine import lock, process
 from ..refusal import Refusal
 from ..releases.staging import make_writable
-from . import disk, removal_log
+from . import disk, run_record
 
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 STARTED_AGAIN = "it was started again since prune has listed its files"
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
@@ -33,7 +33,7 @@ def remove(
     releases: List[str],
     environments: List[str],
     by: str = "",
-    launches: Dict[str, str] = {},
+    launches: Optional[Dict[str, str]] = None,
 ) -> Removed:
     """Remove these runs, releases and environments, and all leftovers of interrupted removals,
     pushes and builds. With environments, the cache of installers is emptied too. `by` is recorded.
@@ -56,11 +56,11 @@ def remove(
     for name, path, why_needed in candidates:
         size, why = 0, why_needed(project, name)
         is_run = path == paths.run(project, name) and os.path.isdir(path)
-        if is_run and launches.get(name, "") not in ("", disk.last_launch(project, name)):
+        if is_run and (launches or {}).get(name, "") not in ("", disk.last_launch(project, name)):
             why = why or STARTED_AGAIN
         if not why:
             if is_run:
-                removal_log.add(project, name, by)
+                run_record.add_removal(project, name, by)
             size, why = _remove_tree(path)
         freed += size
         if why:

@@ -17,7 +17,7 @@ from ...shared.protocol.record import Record, field, replace
 from ...shared.records import ENDED, HeartbeatSettings, TaskState
 from ..machine.guard.peers import plain
 from ..machine.sockets import ConnectionServer
-from . import messages, signing
+from . import signing
 
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
@@ -121,7 +121,7 @@ class HeartbeatServer:
         line = signing.receive_line(connection)
         secret_of, chief = self.settings.secret_of, self.settings.chief
         sender, nonce, body = signing.verify(secret_of, signing.REQUEST, line)
-        question, data = messages.read(messages.Question, body), b""
+        question, data = signing.read(signing.Question, body), b""
         if question.state and sender in self.reports and self._store(sender, question):
             self._on_news()
         lists = self.lists()
@@ -144,17 +144,17 @@ class HeartbeatServer:
         secret = secret_of(sender)
         connection.send(signing.sign(secret, signing.ANSWER, chief, nonce, answer) + data)
 
-    def _store(self, task: str, question: messages.Question) -> bool:
+    def _store(self, task: str, question: signing.Question) -> bool:
         """Store a report, unless it is a replay of an older one. Return whether it has changed."""
         report = Report(
             time.monotonic(),
             question.state,
-            messages.text(question.reason),
+            signing.text(question.reason),
             question.asked,
-            messages.few(question.sources),
+            signing.few(question.sources),
             question.of_run,
             question.silent,
-            messages.text(question.cause),
+            signing.text(question.cause),
             question.restarts,
         )
         with self._changing:
@@ -241,7 +241,7 @@ def request(
     Raises OSError or signing.Untrusted if it does not answer.
     """
     answer, data = signing.request(settings, body, timeout_s)
-    messages.read(messages.Answer, answer)
+    signing.read(signing.Answer, answer)
     return answer, data
 
 

@@ -6,7 +6,6 @@ from .. import TYPE_CHECKING
 from ..records import Launch
 from .message import LONG_LIST, Done, Message, Request
 from .outputs import Arrival, CheckpointCopy
-from .record import field
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -251,7 +250,7 @@ class Remove(Request[Removed]):
     releases: List[str]
     environments: List[str]
     by: str = ""
-    launches: Dict[str, str] = field(default_factory=dict)
+    launches: Optional[Dict[str, str]] = None
 
 
 class CheckpointCopies(Message):

@@ -15,7 +15,7 @@ from support.refusals import start_refusal
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import leases, nvidia
-from tfdeploy.agent.preflight import holders
+from tfdeploy.agent.preflight import port_check
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.runs import start
 
@@ -122,9 +122,9 @@ esac
         f"GPU 0 is taken: 70.0 of its 79.6 GiB are used by pid {os.getpid()} ("
     )
     assert message.endswith(f" of {pwd.getpwuid(os.getuid()).pw_name}")
-    assert [taken.message for taken in holders.holders({}, [0]).taken] == [message]
+    assert [taken.message for taken in port_check.holders({}, [0]).taken] == [message]
     used.write_text("400")  # a desktop
-    assert holders.holders({}, [0]).taken == []
+    assert port_check.holders({}, [0]).taken == []
     nvidia.require_free(nvidia.gpu_resources())
 
 

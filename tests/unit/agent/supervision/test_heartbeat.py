@@ -17,7 +17,7 @@ from support.ports import free_port
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
-from tfdeploy.agent.supervision import heartbeat, messages, signing
+from tfdeploy.agent.supervision import heartbeat, signing
 from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
 from tfdeploy.shared.protocol.record import replace
 
@@ -101,7 +101,7 @@ def test_few_sources_of_a_task_are_taken():
     with heartbeat_server() as (server, settings):
         many = [f"10.0.{n // 250}.{n % 250}" for n in range(2000)]
         request(settings, {**report_of("ps:0"), "sources": many})
-        assert len(server.lists()["sources"]) == messages.MAX_SOURCES
+        assert len(server.lists()["sources"]) == signing.MAX_SOURCES
 
 
 def test_only_addresses_are_sources_and_no_name_is_resolved(monkeypatch):
@@ -178,7 +178,7 @@ def test_a_message_of_wrong_types_does_not_count(changes):
 def test_a_reason_without_end_is_cut():
     with heartbeat_server() as (server, settings):
         request(settings, report_of("ps:0", "FAILED", "x" * 100_000))
-        assert len(stored(server, "ps:0")[1]) == messages.MAX_TEXT
+        assert len(stored(server, "ps:0")[1]) == signing.MAX_TEXT
 
 
 # Lists

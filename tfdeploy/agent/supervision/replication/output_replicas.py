@@ -3,19 +3,22 @@
 <root>/<project>/runs/<run>/replica-outputs/work/     the same layout as the chief's own directory
 
 The chief's supervisor offers them (offered_files.py); a file that changes is fetched again.
+
+The `checkpoint_dir` of an evaluator on another host is a link to the folder of the replica
+(replicas.py). The copies are hard-linked into it, under the chief's paths.
 """
 
 from __future__ import annotations
 
 import os
 
-from ....shared import TYPE_CHECKING, filesystem
+from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
-from ....shared.units import Unit, Walk
+from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
 from ... import paths
-from ...outputs import listing
+from ...outputs import delivery, listing
 from .. import signing
-from . import evaluator_files
+from . import replicas
 from .offered_files import OfferedFiles, fetch_list, fetch_unit, is_current, paths_of
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]
+
+INCOMING_LINKS = ".incoming-links"
 
 
 class OutputsOffer:
@@ -47,7 +52,7 @@ class OutputsOffer:
     def _copied(self, units: Units) -> Units:
         """Return the units that other hosts need: all, or those in the evaluator's folder."""
         folder = self._launch.outputs.copied_from
-        return [u for u in units if not folder or evaluator_files.is_below(folder, u.path)]
+        return [u for u in units if not folder or is_below(folder, u.path)]
 
 
 def fetch(launch: Launch, offer: Json) -> None:
@@ -67,7 +72,7 @@ def fetch(launch: Launch, offer: Json) -> None:
             if not is_current(folder, unit):
                 fetch_unit(launch.heartbeat, unit, incoming, folder)
             if launch.links and is_current(folder, unit):
-                evaluator_files.link_unit(launch, folder, unit)
+                link_unit(launch, folder, unit)
         except (ValueError, signing.Untrusted) as error:
             changed.append(error)
     _remove_others(launch, folder, units)
@@ -101,5 +106,61 @@ def _remove_others(launch: Launch, folder: str, units: Units) -> None:
     for unit in Walk().units(folder, ""):
         for path in set(unit.files) - offered:
             if launch.links:
-                evaluator_files.unlink_file(launch, folder, path)
+                unlink_file(launch, folder, path)
             os.remove(os.path.join(folder, path))
+
+
+def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
+    """Link a unit of the folder `copies` into the evaluator's `checkpoint_dir`, if it belongs there
+    and is not linked yet. Raises OSError."""
+    if not is_below(launch.checkpoint_dir, unit.path):
+        return
+    names = paths_of(unit)
+    if all(_is_linked(launch, copies, path) for path in names):
+        return
+    incoming = os.path.join(os.path.dirname(copies), INCOMING_LINKS)
+    filesystem.remove_folder(incoming)
+    for path in names:
+        target = os.path.join(incoming, _relative(launch, path))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        filesystem.link_or_copy(os.path.join(copies, path), target)
+    path, files = _relative(launch, unit.path), [_relative(launch, file) for file in names]
+    # A model may be the whole folder. Other files that the evaluator has there must stay.
+    is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
+    kind = ANY if is_everything else unit.kind
+    delivery.install_unit(incoming, _folder(launch), path, kind, files)
+    filesystem.remove_folder(incoming)
+
+
+def unlink_file(launch: Launch, copies: str, path: str) -> None:
+    """Remove a file from the evaluator's folder, if it is still the copy. Raises OSError."""
+    if is_below(launch.checkpoint_dir, path) and _is_linked(launch, copies, path):
+        os.remove(os.path.join(_folder(launch), _relative(launch, path)))
+
+
+def is_below(folder: str, path: str) -> bool:
+    """Return whether a file of the chief is in `folder`.
+
+    False for TensorFlow's state file: the replica has its own, which names the checkpoints on this
+    host.
+    """
+    relative = os.path.relpath(path, folder)
+    return relative.split("/")[0] != ".." and relative != state_file.STATE
+
+
+def _folder(launch: Launch) -> str:
+    return replicas.replica_dir(launch.project, launch.run)
+
+
+def _relative(launch: Launch, path: str) -> str:
+    return os.path.relpath(path, launch.checkpoint_dir)
+
+
+def _is_linked(launch: Launch, copies: str, path: str) -> bool:
+    """Return whether the evaluator's file is the copy: it may have its own file of this name."""
+    try:
+        copy = os.stat(os.path.join(copies, path))
+        linked = os.stat(os.path.join(_folder(launch), _relative(launch, path)))
+    except OSError:
+        return False
+    return (copy.st_size, copy.st_mtime_ns) == (linked.st_size, linked.st_mtime_ns)
