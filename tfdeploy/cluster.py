@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 
 from tfdeploy.errors import PlanError
 
@@ -61,15 +61,4 @@ def tf_config(cluster: ClusterSpec, task: Task) -> str:
     """
     if "evaluator" in cluster:
         raise PlanError("an evaluator can't be part of the cluster: no task may connect to it")
-    role = json.dumps({"type": task.job, "index": task.index})
-    return f'{{"cluster": {to_json(cluster)}, "task": {role}}}'
-
-
-def to_json(cluster: ClusterSpec) -> str:
-    """Return the cluster as JSON. Every task of a run has the same one, which may be long."""
-    return _to_json(tuple((job, tuple(addresses)) for job, addresses in cluster.items()))
-
-
-@lru_cache(maxsize=1)
-def _to_json(items: tuple[tuple[str, tuple[str, ...]], ...]) -> str:
-    return json.dumps(dict(items))
+    return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})

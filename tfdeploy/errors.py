@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
+from tfdeploy.formatting.known_messages import is_noise
 from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
@@ -268,9 +269,7 @@ def _log_lines(error: TfdeployError) -> list[str]:
 
 
 def _without_noise(log: Sequence[str]) -> tuple[str, ...]:
-    from tfdeploy.formatting import known_messages  # takes long to import
-
-    return tuple(line for line in log if not known_messages.is_noise(plain_text(line)))
+    return tuple(line for line in log if not is_noise(plain_text(line)))
 
 
 def _join_lines(first: str, log: Sequence[str], hint: str) -> str:

@@ -95,7 +95,7 @@ class OwnFolder:
         return cls.at(base) / path.absolute().relative_to(base).as_posix()
 
     def __truediv__(self, name: str) -> OwnFolder:
-        return OwnFolder(self._top, (*self._parts, *_split(name)), self.budget)
+        return OwnFolder(self._top, (*self._parts, *parts_below(name)), self.budget)
 
     def within(self, budget: Budget) -> OwnFolder:
         """Return the folder with a limit for what is added to it."""
@@ -316,7 +316,7 @@ class OwnFolder:
     @contextmanager
     def _above(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """Yield the descriptor of the folder that has, or will have, a name, and its last part."""
-        *folders, last = _split(name)
+        *folders, last = parts_below(name)
         descriptor = self._open_folder((*self._parts, *folders), make=make)
         try:
             yield descriptor, last
@@ -421,22 +421,17 @@ def is_own(folder: Path) -> bool:
     return stat.S_ISDIR(info.st_mode) and info.st_uid in (os.geteuid(), owner)
 
 
-def _split(name: str) -> list[str]:
+def parts_below(name: str) -> list[str]:
     """Return the parts of a relative path. Raises OSError if it leads out of its folder."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts:
         raise OSError(errno.EINVAL, "its name leads out of its folder", name)
-    if "\0" in name or not _is_encodable(name):
-        raise OSError(errno.EINVAL, "its name can't be used on the controller", name)
-    return parts
-
-
-def _is_encodable(name: str) -> bool:
     try:
-        os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
-    return True
+        if "\0" not in name and os.fsencode(name):
+            return parts
+    except UnicodeEncodeError:  # it is no file's name, or none in the controller's locale
+        pass
+    raise OSError(errno.EINVAL, "its name can't be used on the controller", name)
 
 
 def _open_regular(name: str, flags: int, folder: int | None) -> int:

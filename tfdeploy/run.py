@@ -27,6 +27,7 @@ from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.planning import placing
 from tfdeploy.planning.fields import RunNames
+from tfdeploy.trust import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -179,8 +180,6 @@ def open_runs(project: Path) -> OwnFolder:
     have trusted it: raises NotTrusted. Raises OSError."""
     folder = project / FOLDER
     if folder.is_symlink():
-        from tfdeploy.trust import store
-
         store.refuse_untrusted_link(project)
         return OwnFolder.at(folder)
     return OwnFolder.at(project) / FOLDER

@@ -6,7 +6,7 @@ import pytest
 from support.browser import Chromium
 from support.finished import ONE, TWO, finished_run
 
-from tfdeploy.experiments.run_index import page
+from tfdeploy.experiments.run_report import all_runs
 from tfdeploy.experiments.run_report.page import write
 
 HOSTS = "[hosts.a-host-with-a-rather-long-name]\nps = 1\n[hosts.b]\nworkers = 2"
@@ -20,7 +20,9 @@ def file(tmp_path):
     finished_run(tmp_path, ONE, hosts=HOSTS, name="base", losses=(3.0, 2.0, 1.0))
     finished_run(tmp_path, TWO, hosts=HOSTS, name="wide", words=("--x", evil))
     written = tmp_path / "runs" / "index.html"
-    write(written, page.render(page.gather_index(tmp_path / "hosts.toml", written, str)))
+    write(
+        written, all_runs.render_index(all_runs.gather_index(tmp_path / "hosts.toml", written, str))
+    )
     return written
 
 

@@ -261,6 +261,16 @@ def replica(project: str, run_id: str) -> str:
     return os.path.join(run(project, run_id), "replica.json")
 
 
+def replica_dir(project: str, run_id: str) -> str:
+    """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
+    return os.path.join(run(project, run_id), "replica")
+
+
+def resuming(run_dir: str) -> str:
+    """Return the file whose mtime says when the run's last resume began."""
+    return os.path.join(run_dir, ".resuming")
+
+
 def incoming_for(folder: str, kind: str) -> str:
     """Return where files arrive for a task's folder, or a run's, until they are complete."""
     return os.path.join(folder, "incoming-" + kind)

@@ -8,15 +8,14 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from contextlib import suppress
 from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
 from tfdeploy.cli import command, completion
-from tfdeploy.cli.command import app
-from tfdeploy.cli.options import INTERRUPTED, take_newer_record
+from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
+from tfdeploy.cli.options import take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
@@ -39,12 +38,8 @@ def main() -> None:
         _exit_if_modules_are_cut_off()
         raise
     except KeyboardInterrupt:
-        sys.exit(_print_interrupted())
-    except SystemExit as exit_:
-        # If no command handles Ctrl-C, Typer exits with the same code, but prints nothing.
-        if isinstance(getattr(exit_.__context__, "__cause__", None), KeyboardInterrupt):
-            _print_interrupted()
-        raise
+        print_interrupted()
+        sys.exit(INTERRUPTED)
 
 
 def _run_with_newest_record(arguments: list[str]) -> None:
@@ -123,9 +118,3 @@ def _handle_as_ctrl_c(*signals: signal.Signals) -> None:
 
 def _interrupt(*_: object) -> NoReturn:
     raise Interrupted
-
-
-def _print_interrupted() -> int:
-    with suppress(OSError):  # the terminal may be closed
-        sys.stderr.write("\ninterrupted\n")
-    return INTERRUPTED

@@ -102,7 +102,7 @@ def _targets(words: list[str], *, local: bool) -> tuple[Target, ...]:
             )
         question = "hosts, such as ml@gpu-01 or gpu-[01-16] (none: this machine)"
         words = typer.prompt(question, default="", show_default=False, err=True).split()
-    return targets.parse(words, local=local or not words)
+    return targets.parse_targets(words, local=local or not words)
 
 
 def _ask(console: Console, draft: Draft, hosts: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import sys
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,34 @@ UNKNOWN_OPTION = "NoSuchOption"
 MISSING = "MissingParameter"
 
 
+INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
+
+
+class WrongWords(typer.BadParameter):
+    """A command line that Typer refuses, with a text of its own."""
+
+    def format_message(self) -> str:
+        return self.message
+
+
 @contextmanager
 def _reason_to_abort() -> Iterator[None]:
-    """Raise errors with a reason for those that Typer would end with nothing but "Aborted!"."""
+    """Raise errors with a reason for those that Typer would end with nothing but "Aborted!", and
+    exit with a word where it would exit without one."""
     try:
         yield
     except typer.Abort:
         raise TfdeployError("not confirmed: nothing was changed") from None
     except EOFError as error:  # for example of a module that is cut off
         raise RuntimeError(f"unexpected end of a file: {error}") from error
+    except KeyboardInterrupt:
+        print_interrupted()
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def print_interrupted() -> None:
+    with suppress(OSError):  # the terminal may be closed
+        sys.stderr.write("\ninterrupted\n")
 
 
 class Group(TyperGroup):
@@ -69,27 +89,39 @@ class Command(TyperCommand):
         self.group: str = settings["rich_help_panel"]
         self._examples: list[str] = settings.pop("epilog").splitlines()
         super().__init__(*args, **settings)
-        for parameter in self.params:
-            if parameter.param_type_name == "argument":  # its help shows no type of Python
-                vars(parameter)["display_type_rich"] = lambda ctx: None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as Typer does; say of an unknown option how the program gets it, and of a missing
         argument what a whole command looks like."""
         try:
             return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            if type(error).__name__ != MISSING:
+                raise
+            example = self._examples[0].partition("  #")[0].rstrip()
+            raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None
         except Exception as error:
-            kind = type(error).__name__
             words = next((each for each in self.params if each.name == "words"), None)
-            if kind == UNKNOWN_OPTION and words:
-                short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
-                example = self._examples[0] if words.required else short
-                vars(error)["message"] += f"; words for the program follow --: {example}"
-                vars(error)["possibilities"] = []
-            elif kind == MISSING:
-                example = self._examples[0].partition("  #")[0].rstrip()
-                vars(error)["message"] = f"For example: {example}"
-            raise
+            if type(error).__name__ != UNKNOWN_OPTION or words is None:
+                raise
+            short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+            example = self._examples[0] if words.required else short
+            found = getattr(error, "message", "")
+            text = f"{found}; words for the program follow --: {example}"
+            raise WrongWords(text, ctx) from None
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """List arguments and options; an argument without its type of Python, which Typer adds."""
+        rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                name, text = record
+                kind = parameter.param_type_name
+                rows[kind].append((name.partition(" <")[0] if kind == "argument" else name, text))
+        for kind, members in rows.items():
+            if members:
+                with formatter.section(f"{kind.title()}s"):
+                    formatter.write_dl(members)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)

@@ -52,19 +52,19 @@ def runs(
 
 def _write_page(hosts: Path, out: Path | None) -> None:
     from tfdeploy.environments import installation
-    from tfdeploy.experiments.run_index import page
+    from tfdeploy.experiments.run_report import all_runs
     from tfdeploy.experiments.run_report.page import check_file, write
     from tfdeploy.output.console import Console
     from tfdeploy.run import FOLDER, open_runs
 
     installation.require("plots")
     own = None if out else open_runs(hosts.parent)
-    console, file = Console(), out or hosts.parent / FOLDER / page.FILE
+    console, file = Console(), out or hosts.parent / FOLDER / all_runs.FILE
     if out:
         check_file(out)
     with console.report_progress() as on_report:
-        index = page.gather_index(hosts, file, on_report)
-    write(file, page.render(index), own)
+        index = all_runs.gather_index(hosts, file, on_report)
+    write(file, all_runs.render_index(index), own)
     console.print_text(f"{file}")
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tfdeploy.cli.command import MEASURE, WATCH, add_command
+from tfdeploy.cli.command import INTERRUPTED, MEASURE, WATCH, add_command
 from tfdeploy.cli.completion import propose_files, propose_runs
 from tfdeploy.cli.options import (
     HOSTS,
-    INTERRUPTED,
     AcceptNew,
     Hosts,
     Json,
@@ -21,7 +21,6 @@ from tfdeploy.cli.options import (
     load_inventory,
     open_fleet,
 )
-from tfdeploy.experiments.comparing.axis import Axis  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -163,7 +162,8 @@ def compare(
     picture: Annotated[Path | None, typer.Option("--picture", metavar="FILE",
                        autocompletion=propose_files,
                        help="The .svg or .png to write. Default: compare.svg in runs/.")] = None,
-    x: Annotated[Axis | None, typer.Option("--x", metavar="AXIS", help="The x axis: step, time or "
+    x: Annotated[Literal["step", "time", "examples"] | None,
+                 typer.Option("--x", metavar="AXIS", help="The x axis: step, time or "
                  "examples. Default: a panel for each that is known.")] = None,
     examples_per_step: Annotated[list[str] | None, typer.Option("--examples-per-step",
                                  metavar="N", help="Examples in one step: add an axis of them. "
@@ -177,10 +177,9 @@ def compare(
     """Compare a scalar of collected runs, such as the loss, over steps, time and examples."""
     from tfdeploy.environments import installation
     from tfdeploy.experiments import plots, scalars
+    from tfdeploy.experiments.comparing import axes
     from tfdeploy.experiments.comparing import compare as command
-    from tfdeploy.experiments.comparing import panels as plot
     from tfdeploy.experiments.comparing.document import compare_document
-    from tfdeploy.experiments.comparing.examples import parse_examples
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -188,11 +187,11 @@ def compare(
     picture = picture or command.default_picture(hosts)
     plots.check_file(picture)
     regex = scalars.log_pattern(pattern) if pattern else None
-    examples = parse_examples(examples_per_step or (), synchronous)
+    examples = axes.parse_examples(examples_per_step or (), synchronous)
     comparison = command.compare(
         hosts, runs, tag=tag, pattern=regex, smooth=smooth, target=target, examples=examples
     )
-    panels = plot.panels(comparison, x, log)
+    panels = axes.panels(comparison, x, log)
     if not json:
         Console().print_comparison(comparison, picture)  # first, because drawing may fail
     plots.draw(picture, panels, folder)
@@ -241,9 +240,9 @@ def sweep(
 
     The same command again measures only what is missing."""
     from tfdeploy.environments import installation
-    from tfdeploy.experiments import grid, speedup_plot
+    from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import document, price
+    from tfdeploy.experiments.speed import document, price, report
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -260,8 +259,8 @@ def sweep(
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / speedup_plot.PICTURE)
-    speedup_plot.draw(result, folder / speedup_plot.PICTURE)
+    console.print_sweep(result, folder / report.PICTURE)
+    report.draw(result, folder / report.PICTURE)
     if json:
         print_json(document.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)
@@ -273,8 +272,6 @@ def _interruptible(console: Console) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        import shlex
-
         console.print_interrupted(
             "interrupted: the current run is stopped, finished measurements are kept. Continue "
             f"with\n  tfdeploy {shlex.join(sys.argv[1:])}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tfdeploy.cli import completion
+from tfdeploy.cli.command import INTERRUPTED
 from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file, hosts_flag
 
 if TYPE_CHECKING:
@@ -136,7 +137,6 @@ WaitTime = Annotated[
     ),
 ]
 HOSTS = Path(NAME)
-INTERRUPTED = 130  # a shell's exit code for a command that SIGINT ended
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tfdeploy.cli.options import INTERRUPTED
+from tfdeploy.cli.command import INTERRUPTED
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.start import StartWatcher
 

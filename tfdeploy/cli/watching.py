@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -161,8 +162,6 @@ def logs(
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
-    from datetime import datetime
-
     from tfdeploy.commands import logs as command
     from tfdeploy.config.option_values import parse_since
     from tfdeploy.output.console import Console

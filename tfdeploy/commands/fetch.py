@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.errors import AgentError, RunError, TfdeployError, raise_all
+from tfdeploy.errors import RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.pipelines.rounds import run_alone
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
@@ -109,15 +108,7 @@ def fetched_folder(run: Run, placement: Placement) -> OwnFolder:
 
 def _find(agent: Agent, run: Run, placement: Placement, paths: Sequence[str]) -> list[OutputUnit]:
     request = FindFiles(**task_request(run, placement), names=[*paths])
-    try:
-        answer = agent.ask(request, HOLD_TIMEOUT_S)
-    except AgentError:
-        if run.agent == agent_bundle.current_version():
-            raise
-        raise RunError(
-            f"run {run.id} was started by another version of tfdeploy, which has no fetch",
-            f"copy its files from {agent.host} with scp",
-        ) from None
+    answer = agent.ask(request, HOLD_TIMEOUT_S)
     if answer.missing:
         links = [each.link for each in answer.missing if each.link]
         flags = " ".join(filter(None, (str(placement.task), run.flags)))

@@ -14,8 +14,9 @@ from tfdeploy.config import inventory
 from tfdeploy.errors import AgentError, HostError, InventoryError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, errors_of
-from tfdeploy.init import connect, document, explore, network, placement, requirements, strategy
+from tfdeploy.init import document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
+from tfdeploy.init.targets import find_agent_pythons, inventory_of
 from tfdeploy.planning import placing
 from tfdeploy.transport.ssh import config
 
@@ -92,14 +93,14 @@ def _reach(
 ) -> tuple[Inventory, list[TfdeployError]]:
     """Return an inventory of the hosts that can run the agent, and the errors of the others. Raises
     FleetError if none can."""
-    probed = connect.inventory_of(targets, file, ssh_config)
+    probed = inventory_of(targets, file, ssh_config)
     with Fleet(probed, accept_new=accept_new) as fleet:
-        pythons = connect.find_agent_pythons(fleet)
+        pythons = find_agent_pythons(fleet)
     usable = {h: python for h, python in pythons.items() if not isinstance(python, TfdeployError)}
     errors = errors_of(pythons)
     if not usable:
         raise_all(errors)
-    hosts = connect.inventory_of(targets, file, ssh_config, usable)
+    hosts = inventory_of(targets, file, ssh_config, usable)
     _refuse_one_machine_twice(hosts)
     return hosts, errors
 

@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import toml
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
@@ -102,17 +103,11 @@ def dump(inventory: Inventory) -> str:
 
 
 def _to_toml(table: dict[str, Any]) -> str:
-    """Return the text of a table. Strings are written as JSON, which is valid TOML: toml itself
-    loses backslashes before "x"."""
-    import toml
-
+    """Return the text of a table. Strings are written by to_toml: toml itself loses backslashes
+    before "x"."""
     encoder = toml.TomlEncoder()
-    encoder.dump_funcs[str] = _quoted
+    encoder.dump_funcs[str] = toml_text.to_toml
     return toml.dumps(table, encoder)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(file: Path) -> str:

@@ -1,7 +1,8 @@
-"""Parse TOML of anybody: what would make later code fail is refused here."""
+"""Parse TOML of anybody: what would make later code fail is refused here. Write single values."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from typing import Any
 
@@ -40,3 +41,9 @@ def _refuse_extremes(table: dict[str, Any]) -> None:
             waiting += [(each, depth + 1) for each in values]
         elif isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise ValueError(value.bit_length())
+
+
+def to_toml(value: Any) -> str:
+    """Return a value as TOML, which reads JSON's strings, numbers, booleans and lists; of the
+    characters that JSON does not escape, TOML refuses one."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from tfdeploy.cluster import JOBS as ALL_JOBS
 from tfdeploy.commands.plan import Intent
 from tfdeploy.errors import PlanError
-from tfdeploy.experiments.rescale import rescale, trains
 from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing
+from tfdeploy.planning.task_counts import JOBS, with_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfdeploy.config.inventory import Inventory
-    from tfdeploy.experiments.speed.price import Prices
+    from tfdeploy.config.inventory import Host, Inventory, Restart
+    from tfdeploy.experiments.speed.results import Prices
 
 MARGIN_S = 60.0  # for what a run does beside training: hosts are queried, the session saves
 MAX_COUNT = 1024
@@ -107,3 +108,50 @@ def used_hosts(inventory: Inventory, intents: Mapping[Cell, Intent]) -> Inventor
     names = {host for intent in intents.values() for host in intent.plan.hosts}
     hosts = tuple(host for host in inventory.hosts if host.name in names)
     return inventory.copy_with({"hosts": hosts})
+
+
+def rescale(inventory: Inventory, ps: int, workers: int, limit_s: float) -> Inventory:
+    """Return the inventory with these numbers of ps and workers, placed as with_counts does.
+
+    Left out are hosts without a task, the evaluator, replicas, and restarts: a task that fails is
+    a result of the measurement.
+
+    `save_on_stop` is set, because a session writes its last events when it exits in order.
+    `max_duration_s` is at most `limit_s`, in case nothing is left that could stop the run. Raises
+    PlanError if the tasks don't fit.
+    """
+    hosts = with_counts(inventory, {"ps": ps, "workers": workers}).hosts
+    limit_s = min(limit_s, inventory.training.max_duration_s or limit_s)
+    training = {"replicas": 0, "save_on_stop": True, "max_duration_s": limit_s}
+    rescaled = inventory.copy_with(
+        {
+            "hosts": tuple(_without_evaluator(host) for host in hosts if trains(host)),
+            "restart": _without_restarts(inventory.restart),
+            "training": inventory.training.copy_with(training),
+        }
+    )
+    return _without_unread_data(rescaled)
+
+
+def trains(host: Host) -> bool:
+    """Return whether the host has tasks that train, so that a measured run may use it."""
+    return not host.spare and bool(host.ps or host.workers or host.chief)
+
+
+def _without_evaluator(host: Host) -> Host:
+    return host.copy_with({"evaluator": False})
+
+
+def _without_restarts(restart: Restart) -> Restart:
+    """Set the attempts of all jobs to 0; keep everything else."""
+    jobs = {job: getattr(restart, job).copy_with({"attempts": 0}) for job in ALL_JOBS}
+    return restart.copy_with({"attempts": 0, **jobs})
+
+
+def _without_unread_data(inventory: Inventory) -> Inventory:
+    """Leave out the data sets that none of the remaining tasks reads."""
+    hosts = inventory.hosts
+    jobs = {job for key, job in JOBS.items() if any(getattr(host, key) for host in hosts)}
+    jobs |= {"chief"} if any(host.chief for host in hosts) else set()
+    data = {place: each for place, each in inventory.data.items() if jobs & {*each.jobs}}
+    return inventory.copy_with({"data": data})

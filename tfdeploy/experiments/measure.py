@@ -13,7 +13,7 @@ from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
 from tfdeploy.errors import HostError
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.log_steps import LogSteps
+from tfdeploy.experiments.logs import LogSteps
 from tfdeploy.experiments.speed import load, results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count

@@ -10,6 +10,8 @@ import math
 import re
 import struct
 from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdeploy.errors import RunError
@@ -27,6 +29,8 @@ EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host
 # The folders of Estimator, Keras and tf_models, and of loops by hand.
 EVALUATION = re.compile(r"(^|/)(eval|validation|(val|test)(?=[/_]|$))")
 PART = re.compile(r"^(?:.*/)?(?:eval[^/]*/|validation[^/]*/|(?:val|test|train)(?:/|_))")
+SPEED = "global_step/sec"  # compat.v1's sessions write it by themselves
+DEFAULT_WINDOWS = 20  # by default the running mean is over this part of the longest run
 # The fields that are read. Others are skipped.
 WALL_TIME, STEP, SUMMARY, VALUE = 1, 2, 5, 1
 TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
@@ -136,6 +140,34 @@ def _with_rising_steps(points: Iterable[Point]) -> Series:
             series.pop()
         series.append(point)
     return tuple(series)
+
+
+def values_of(series: Series) -> tuple[float, ...]:
+    """Return the values, NaN for none."""
+    return tuple(math.nan if point.value is None else point.value for point in series)
+
+
+def window_of(series: Series) -> int:
+    """Return the steps of the default running mean."""
+    return max(1, (series[-1].step - series[0].step) // DEFAULT_WINDOWS)
+
+
+def smooth_series(series: Series, steps: int) -> tuple[float, ...]:
+    """Return, for each point, the mean of the values in the last `steps` steps. NaN and infinity
+    make the means of their window NaN.
+
+    The sums are exact fractions: with floats, one huge loss would distort every later mean.
+    """
+    numbers = [Fraction(value) if math.isfinite(value) else None for value in values_of(series)]
+    sums = list(accumulate((number or Fraction() for number in numbers), initial=Fraction()))
+    odd_counts = list(accumulate((number is None for number in numbers), initial=0))
+    begin, means = 0, []
+    for end, point in enumerate(series, 1):
+        while series[begin].step <= point.step - steps:
+            begin += 1
+        mean = float((sums[end] - sums[begin]) / (end - begin))
+        means.append(math.nan if odd_counts[end] > odd_counts[begin] else mean)
+    return tuple(means)
 
 
 # Logs

@@ -1,40 +1,43 @@
-"""Messages of TensorFlow that a log often has: the noise of its start, and what others mean.
+"""Messages of TensorFlow that a log often has: the noise of its start, what it repeats, and what
+others mean.
 
-The one table of them. Patterns are parts of lines that TensorFlow 2.x, CUDA and gRPC print. Pure.
+The one table of them. Patterns are parts of lines that TensorFlow 2.x, CUDA and gRPC print. Pure,
+except for the clock that a NoiseFolder is given.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-STARTUP_NOISE = re.compile(
-    "|".join(
-        (
-            r"oneDNN custom operations are on",
-            r"Unable to register cu\w+ factory",
-            r"computation placer already registered",
-            r"This TensorFlow binary is optimized (?:to use|with)",
-            r"To enable the following instructions:|To enable them in other operations, rebuild",
-            r"TF-TRT Warning: Could not find TensorRT",
-            r"successful NUMA node read from SysFS had negative value",
-            r"could not open file to read NUMA node",
-            r"Your kernel may have been built without NUMA support",
-            r"All log messages before absl::InitializeLog\(\) is called are written to STDERR",
-            r"Failed to find bogomips or clock in /proc/cpuinfo",
-            r"XLA service 0x\w+ initialized for platform",
-            r"StreamExecutor device \(\d+\): ",
-            r"Created device /job:\w+/replica:\d+/task:\d+/device:GPU",
-            r"disabling MLIR crash reproducer",
-        )
+STARTUP_NOISE = "|".join(
+    (
+        r"oneDNN custom operations are on",
+        r"Unable to register cu\w+ factory",
+        r"computation placer already registered",
+        r"This TensorFlow binary is optimized (?:to use|with)",
+        r"To enable the following instructions:|To enable them in other operations, rebuild",
+        r"TF-TRT Warning: Could not find TensorRT",
+        r"successful NUMA node read from SysFS had negative value",
+        r"could not open file to read NUMA node",
+        r"Your kernel may have been built without NUMA support",
+        r"All log messages before absl::InitializeLog\(\) is called are written to STDERR",
+        r"Failed to find bogomips or clock in /proc/cpuinfo",
+        r"XLA service 0x\w+ initialized for platform",
+        r"StreamExecutor device \(\d+\): ",
+        r"Created device /job:\w+/replica:\d+/task:\d+/device:GPU",
+        r"disabling MLIR crash reproducer",
     )
 )
 # What TensorFlow repeats while all is well: ParameterServerStrategy at each step, datasets at each
 # epoch, inputs that take much memory at each batch.
-REPEATED_NOISE = re.compile(
+REPEATED_NOISE = (
     r"Ignoring error status when releasing multi-device function"
     r"|Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence"
     r"|exceeds \d{1,3}% of free system memory"
@@ -101,17 +104,29 @@ MEANINGS = (
         "the checkpoint was saved by another model: use a new checkpoint directory for this one",
     ),
 )
-_KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
+KNOWN = "|".join(f"({pattern})" for pattern, _ in MEANINGS)
+W = TypeVar("W")
+COUNT_S = 30.0  # between two lines with a count
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern, which takes 1 ms: most commands print no log."""
+    return re.compile(pattern)
+
+
+def _search(pattern: str, line: str) -> re.Match[str] | None:
+    return _compiled(pattern).search(line)
 
 
 def is_startup_noise(line: str) -> bool:
     """Return whether TensorFlow prints such a line at every start, whatever the program does."""
-    return STARTUP_NOISE.search(line) is not None
+    return _search(STARTUP_NOISE, line) is not None
 
 
 def repeated_noise(line: str) -> str:
     """Return what TensorFlow says in a line that it repeats while all is well; "" for any other."""
-    match = REPEATED_NOISE.search(line)
+    match = _search(REPEATED_NOISE, line)
     return match[0] if match else ""
 
 
@@ -122,10 +137,51 @@ def is_noise(line: str) -> bool:
 
 def meaning(line: str) -> str:
     """Return what a known message means; "" for any other line."""
-    match = _KNOWN.search(line)
+    match = _search(KNOWN, line)
     return MEANINGS[match.lastindex - 1][1] if match and match.lastindex else ""
 
 
 def first_meaning(lines: Iterable[str]) -> str:
     """Return what the first known message of a log means; "" if there is none."""
     return next(filter(None, map(meaning, lines)), "")
+
+
+class _Repeated:
+    def __init__(self, shown_at: float) -> None:
+        self.shown_at = shown_at
+        self.hidden = 0
+
+
+class NoiseFolder(Generic[W]):
+    """The repeated lines of each writer, for example of each task. `clock` returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._repeated: dict[tuple[W, str], _Repeated] = {}
+
+    def fold(self, writer: W, line: str) -> str | None:
+        """Return what to show for a line: the line itself, a line with the count of those that were
+        hidden, or None."""
+        noise = repeated_noise(line)
+        if not noise:
+            return line
+        now = self._clock()
+        repeated = self._repeated.get((writer, noise))
+        if repeated is None:
+            self._repeated[writer, noise] = _Repeated(now)
+            return line
+        repeated.hidden += 1
+        return _take_count(noise, repeated, now) if now - repeated.shown_at > COUNT_S else None
+
+    def take_hidden(self) -> Iterator[tuple[W, str]]:
+        """Yield each writer with the count of its lines that were hidden since the last count."""
+        now = self._clock()
+        for (writer, noise), repeated in self._repeated.items():
+            if repeated.hidden:
+                yield writer, _take_count(noise, repeated, now)
+
+
+def _take_count(noise: str, repeated: _Repeated, now: float) -> str:
+    count = format_count(repeated.hidden, "more line")
+    repeated.hidden, repeated.shown_at = 0, now
+    return f"{noise} … ({count} like this)"

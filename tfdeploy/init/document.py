@@ -8,15 +8,14 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfdeploy.config.toml_text import to_toml
 from tfdeploy.formatting.hostlist import expand_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_line
-from tfdeploy.init import environment
-from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON
+from tfdeploy.init.machine import AUTO, DEFAULT_PYTHON, missing_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tfdeploy.init.environment import Requirements
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.placement import Placement
     from tfdeploy.init.program import Program
@@ -42,7 +41,17 @@ WHY = {
 }
 WHY_AUTO = "free ports, found at each start"
 COMMENT_COLUMN = 32
+MAX_COLUMNS = 88
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What hosts.toml has under `requirements`: a file of the project, or a list of packages.
+    `unpinned` says why the list has no versions."""
+
+    value: str | tuple[str, ...]
+    unpinned: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,10 +90,10 @@ def write(proposal: Proposal) -> str:
 def _top(proposal: Proposal) -> str:
     lines = [
         "# Written by tfdeploy init. All other keys: tfdeploy example",
-        f"project = {_value(proposal.project)}",
+        f"project = {to_toml(proposal.project)}",
     ]
     if proposal.ssh_config:
-        lines.append(f"ssh_config = {_value(proposal.ssh_config)}")
+        lines.append(f"ssh_config = {to_toml(proposal.ssh_config)}")
     return _lines(lines)
 
 
@@ -93,13 +102,13 @@ def _training(proposal: Proposal) -> str:
     flag = recognized.checkpoint_flag
     command = [*program.command, *([f"{flag}={{checkpoint_dir}}"] if flag else [])]
     words = shlex.join(command).replace("'", "") if _is_plain(command) else command
-    lines = ["[training]", *map(_comment, reasons(proposal)), f"command = {_value(words)}"]
+    lines = ["[training]", *map(_comment, reasons(proposal)), f"command = {to_toml(words)}"]
     if recognized.role != "tf_config":
-        lines.append(f"role = {_value(recognized.role)}")
+        lines.append(f"role = {to_toml(recognized.role)}")
     if recognized.role_args:
-        lines.append(f"role_args = {_value(list(recognized.role_args))}")
+        lines.append(f"role_args = {to_toml(list(recognized.role_args))}")
     if recognized.checkpoint_dir:
-        lines.append(f"checkpoint_dir = {_value(recognized.checkpoint_dir)}")
+        lines.append(f"checkpoint_dir = {to_toml(recognized.checkpoint_dir)}")
     if recognized.legacy_keras:
         why = "fit of Keras 3 fails under this strategy; needs tf_keras on the hosts"
         lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', why))
@@ -123,25 +132,25 @@ def _is_plain(words: Iterable[str]) -> bool:
     return all(re.fullmatch(r"[\w./={}-]+", word) for word in words)
 
 
-def missing_packages(proposal: Proposal) -> str:
-    """Return a sentence about the hosts that lack some of the program's packages; "" if none
-    does."""
-    return environment.reason(proposal.program.packages, proposal.machines)
-
-
 def _environment(proposal: Proposal) -> str:
+    """Return the table [env]."""
     if proposal.requirements is None:
         return ""
-    comment = _lines([_comment(missing_packages(proposal))])
-    return comment + environment.table(proposal.requirements)
+    value, unpinned = proposal.requirements.value, proposal.requirements.unpinned
+    comments = [missing_packages(proposal.program.packages, proposal.machines)]
+    comments += [f"without versions: {unpinned}"] if unpinned else []
+    line = f"requirements = {to_toml(value)}"
+    if len(line) > MAX_COLUMNS and not isinstance(value, str):
+        line = "\n".join(["requirements = [", *(f"    {to_toml(each)}," for each in value), "]"])
+    return _lines([_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line])
 
 
 def _source(program: Program) -> str:
     lines = []
     if program.source != ".":
-        lines.append(_aligned(f"path = {_value(program.source)}", "the script imports from it"))
+        lines.append(_aligned(f"path = {to_toml(program.source)}", "the script imports from it"))
     if program.environments:
-        exclude = f"exclude = {_value(list(program.environments))}"
+        exclude = f"exclude = {to_toml(list(program.environments))}"
         lines.append(_aligned(exclude, "of this machine only"))
     return _lines(["[source]", *lines]) if lines else ""
 
@@ -188,7 +197,7 @@ def _hosts(tables: Mapping[str, Keys], summaries: Mapping[str, str]) -> Iterator
             covered = expand_names(pattern)
             about = {summaries[name] for name in covered}
             yield _table(
-                f"hosts.{pattern if BARE.fullmatch(pattern) else _value(pattern)}",
+                f"hosts.{pattern if BARE.fullmatch(pattern) else to_toml(pattern)}",
                 _merged(covered, tables),
                 about.pop() if len(about) == 1 else "",
             )
@@ -222,20 +231,15 @@ def _table(name: str, keys: Keys, about: str = "") -> str:
 
 def _key(key: str, value: Any) -> str:
     """Return the line of a key, with a comment if it is not plain why it is necessary."""
-    line = f"{key} = {_value(value)}"
+    line = f"{key} = {to_toml(value)}"
     why = WHY_AUTO if value == AUTO else WHY.get(key)
     return _aligned(line, why) if why else line
 
 
 def _left_out(failed: Mapping[str, str]) -> Iterator[str]:
     for name, reason in failed.items():
-        table = f"hosts.{name if BARE.fullmatch(name) else _value(name)}"
+        table = f"hosts.{name if BARE.fullmatch(name) else to_toml(name)}"
         yield _lines([_comment(f"[{table}]"), *(_comment(line) for line in reason.splitlines())])
-
-
-def _value(value: Any) -> str:
-    """Return a value as TOML, which reads JSON's strings, numbers, booleans and lists."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _comment(text: str) -> str:

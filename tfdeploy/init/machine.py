@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfdeploy.config.models import HostSettings
+from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+from tfdeploy.planning.frameworks import TENSORFLOW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_PYTHON = HostSettings.python
 AUTO = "auto"  # free ports, chosen at each start
@@ -49,3 +55,16 @@ class Machine:
         gpus = [f"{count} {name}" for name, count in Counter(self.gpus).items()]
         size = (format_count(self.cpus, "CPU"), format_size(self.memory_bytes))
         return escape_line(", ".join((*gpus, *size)))
+
+
+def missing_packages(packages: Sequence[str], machines: Sequence[Machine]) -> str:
+    """Return a sentence about the hosts that lack some of the program's packages; "" if none
+    does."""
+    without = [machine.name for machine in machines if not machine.tensorflow]
+    if TENSORFLOW in packages and without:
+        found = f"no Python with TensorFlow on {fold_names(without)}"
+    else:
+        lacking = {m.name: m.missing for m in machines if m.missing}
+        missing = dict.fromkeys(name for names in lacking.values() for name in names)
+        found = f"no {', '.join(missing)} on {fold_names(lacking)}" if missing else ""
+    return f"{escape_line(found)}: tfdeploy installs the packages of [env]" if found else ""

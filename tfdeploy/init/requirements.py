@@ -1,18 +1,21 @@
-"""Choose what [env] has: a file of the project, or packages with versions that fit all hosts."""
+"""Choose what [env] has: a file of the project, or packages with versions that fit the Pythons and
+the platforms of all hosts."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.environments import packages, pins, spec, tensorflow_rule, wheelhouse
+from tfdeploy.environments import packages, spec, wheelhouse
 from tfdeploy.errors import PlanError, TfdeployError
-from tfdeploy.init import environment
-from tfdeploy.init.environment import Requirements
+from tfdeploy.init.document import Requirements
+from tfdeploy.init.machine import missing_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.config.inventory import Inventory
+    from tfdeploy.environments.wheelhouse import Target
     from tfdeploy.init.machine import Machine
     from tfdeploy.init.program import Program
 
@@ -23,14 +26,14 @@ def choose(
     program: Program, machines: Sequence[Machine], *, legacy_keras: bool
 ) -> Requirements | None:
     """Return the requirements for these machines; None if they have all that the program needs."""
-    if not environment.reason(program.packages, machines):
+    if not missing_packages(program.packages, machines):
         return None
     if program.requirements:
         return Requirements(program.requirements)
     names = (*program.packages, *((LEGACY_KERAS,) if legacy_keras else ()))
     hosts = [(_platform(machine), bool(machine.gpus)) for machine in machines]
     try:
-        return Requirements(tuple(pins.pin(names, hosts)))
+        return Requirements(tuple(pin(names, hosts)))
     except wheelhouse.NoWheels as reason:
         return Requirements(names, str(reason))
 
@@ -52,8 +55,8 @@ def lacking(
     except wheelhouse.NoWheels:
         return
     for name, (path, each) in packages.find(program.files).items():
-        installed = tensorflow_rule.apply(name, has_gpus=bool(machine.gpus))
-        if brought and pins.normalized(installed) not in brought:
+        installed = spec.apply_tensorflow_rule(name, has_gpus=bool(machine.gpus))
+        if brought and normalized(installed) not in brought:
             words = f"{program.requirements} brings no {name}, which {path} imports in line "
             yield TfdeployError(f"{words}{each.line}", f"add to {program.requirements}: {name}")
 
@@ -61,3 +64,29 @@ def lacking(
 def _platform(machine: Machine) -> wheelhouse.Target:
     python = ".".join(machine.python_version.split(".")[:2])
     return wheelhouse.Target(python, machine.architecture, machine.libc)
+
+
+def pin(packages: Sequence[str], hosts: Iterable[tuple[Target, bool]]) -> list[str]:
+    """Return requirements with the versions of these packages; `hosts` are platforms, and whether
+    they have GPUs. A package that has no common version stays as it is. Raises NoWheels if the
+    versions can't be found, for example without a network."""
+    found = [
+        _chosen([spec.apply_tensorflow_rule(name, has_gpus=gpus) for name in packages], target)
+        for target, gpus in dict.fromkeys(hosts)
+    ]
+    common = [{*versions} for versions in zip(*found, strict=True)]
+    return [
+        f"{name}=={next(iter(versions))}" if len(versions) == 1 else name
+        for name, versions in zip(packages, common, strict=True)
+    ]
+
+
+def _chosen(lines: Sequence[str], target: Target) -> list[str]:
+    versions = wheelhouse.versions(lines, target)
+    return [versions[normalized(line)] for line in lines]
+
+
+def normalized(requirement: str) -> str:
+    """Return the name of a package without extras, as installers compare it."""
+    name = requirement.partition("[")[0]
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -17,7 +17,7 @@ from textual.widgets import RichLog, Static
 from tfdeploy.commands.watch import Ending
 from tfdeploy.formatting import known_messages, terminal_text
 from tfdeploy.formatting.humanize import escape_log_line
-from tfdeploy.formatting.repeated_noise import NoiseFolder
+from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.live import rows as live_rows
 from tfdeploy.live import summary
 from tfdeploy.live.columns import layout

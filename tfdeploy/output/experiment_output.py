@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries, Spread
+    from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries
     from tfdeploy.experiments.grid import Grid
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
     from tfdeploy.shared.protocol.events import UnreadableEvents
@@ -146,7 +147,7 @@ class ExperimentOutput(Terminal):
         """Print the medians of each line of the picture, with the lowest and the highest value."""
         from statistics import median
 
-        from tfdeploy.experiments.comparing.comparison import spread
+        from tfdeploy.experiments.repeats import spread_of
 
         rows = []
         for group in comparison.groups:
@@ -156,8 +157,8 @@ class ExperimentOutput(Terminal):
                 "LINE": group.label,
                 "RUNS": str(len(group.runs)),
                 "POINTS": str(group.points),
-                "LAST": _spread_text(spread(group, lambda run: run.smoothed[-1])),
-                _best_column(comparison): _spread_text(spread(group, comparison.best)),
+                "LAST": _spread_text(spread_of(run.smoothed[-1] for run in group.runs)),
+                _best_column(comparison): _spread_text(spread_of(map(comparison.best, group.runs))),
                 _reached_column(comparison): f"{len(reached)} of {len(group.runs)}{steps}",
             })  # fmt: skip
         self.print_text("", "median (lowest to highest run):")

@@ -88,10 +88,13 @@ class PlanOutput(Terminal):
 
     def print_draft(self, draft: Draft) -> None:
         """Print what was found, and why the file is as it is."""
-        from tfdeploy.init.document import missing_packages, reasons
+        from tfdeploy.init.document import reasons
+        from tfdeploy.init.machine import missing_packages
 
         self._print_machines(draft)
-        for reason in (*reasons(draft.proposal), missing_packages(draft.proposal)):
+        proposal = draft.proposal
+        missing = missing_packages(proposal.program.packages, proposal.machines)
+        for reason in (*reasons(proposal), missing):
             if reason:
                 self.print_text(reason)
         self.print_notes(draft.notes)

@@ -12,9 +12,10 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError
+from tfdeploy.formatting import known_messages
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_log_line
-from tfdeploy.formatting.repeated_noise import NoiseFolder
+from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import Stream
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
@@ -181,8 +182,6 @@ class LogTerminal(Terminal):
     ) -> Iterator[Text]:
         from rich.text import Text
 
-        from tfdeploy.formatting import known_messages
-
         start = Text.assemble(prefix)
         for written in lines:
             line = self._noise.fold(prefix, written)
@@ -197,8 +196,6 @@ class LogTerminal(Terminal):
 
     def _new_meaning(self, writer: str, line: str) -> str:
         """Return what a line means, the first time that its task writes such a line; else ""."""
-        from tfdeploy.formatting import known_messages
-
         meaning = known_messages.meaning(line)
         if not meaning or (writer, meaning) in self._explained:
             return ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from typing import TYPE_CHECKING
 
-from tfdeploy.cluster import JOBS, Task, tf_config, to_json
+from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.config.types import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
 from tfdeploy.shared.records import TASK_DIRECTORY
@@ -37,7 +38,7 @@ def template_fields(
         "address": placement.address,
         "port": _port(placement),
         "host": placement.host,
-        "cluster": to_json(script_cluster(training, plan)),
+        "cluster": json.dumps(script_cluster(training, plan)),
         "num_ps": str(len(cluster.get("ps", ()))),
         "num_workers": str(len(cluster.get("worker", ()))),
         "is_chief": "true" if placement == plan.chief else "false",
@@ -82,7 +83,7 @@ def role_environment(training: Training, plan: Plan, placement: Placement) -> di
     if training.role == "environment":
         env |= {"JOB_NAME": task.job, "TASK_INDEX": str(task.index)}
         env |= {f"{job.upper()}_HOSTS": ",".join(a) for job, a in cluster.items()}
-        env |= {"CLUSTER_SPEC": to_json(cluster)}
+        env |= {"CLUSTER_SPEC": json.dumps(cluster)}
     elif training.role in WORKER_VARIABLES and placement.task.job != "evaluator":
         fields = _worker_fields(training.role, plan, placement)
         env |= {
@@ -110,7 +111,7 @@ def _worker_fields(role: str, plan: Plan, placement: Placement) -> dict[str, str
 def shared_texts(training: Training, plan: Plan) -> tuple[str, ...]:
     """Return the long texts that the launches of a run have in common."""
     cluster = script_cluster(training, plan)
-    return (to_json(cluster), *(",".join(addresses) for addresses in cluster.values()))
+    return (json.dumps(cluster), *(",".join(addresses) for addresses in cluster.values()))
 
 
 def script_task(training: Training, task: Task) -> Task:

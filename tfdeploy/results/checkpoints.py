@@ -93,7 +93,7 @@ def fetch_checkpoints(
     (folder / "checkpoints").make()
     incoming = folder / ".incoming"
     incoming.clean(lambda name: True)  # of an interrupted collect
-    answers = _ask(pipeline, Pin(**request, every=every))
+    answers = pipeline.send(Pin(**request, every=every), HOLD_TIMEOUT_S).answers()
     with (
         released_on_failure(agent, Unpin(**request)),
         closing(HeldFiles(agent, incoming)) as held,
@@ -135,8 +135,7 @@ class Arrival:
         absent = [name for name in missing if name not in held.early and not self._link(name)]
         held.folder = held.folder.within(announced(self._sum(missing)))
         check_free_space(agent, held.folder, {name: self._expected[name].size for name in absent})
-        # Another version's agent was asked in a session of its own, and only there it would answer.
-        small = absent if self._sum(absent) <= BULK and agent.is_current else []
+        small = absent if self._sum(absent) <= BULK else []
         self.large = {*held.early, *absent}.intersection(missing).difference(small)
         self._fetch = FileFetch(pipeline, pinned.pin, held.folder, small, self._sum(small))
 
@@ -212,16 +211,6 @@ def validate_checkpoints(agent: Agent, checkpoints: Sequence[PinnedCheckpoint]) 
             )
 
 
-def _ask(pipeline: Pipeline, request: Pin) -> Iterator[PinAnswer]:
-    """Send the request; return its answers. An agent of another version may give a single one,
-    without the line that ends a stream. Its session stays open, because the agent may hold what it
-    answered only so long, until nobody has the iterator any more."""
-    agent = pipeline.agent
-    if agent.is_current:
-        return pipeline.send(request, HOLD_TIMEOUT_S).answers()
-    return iter(agent.stream(request, HOLD_TIMEOUT_S))
-
-
 def _read_answers(agent: Agent, run: Run, answers: Iterator[PinAnswer], held: HeldFiles) -> Pinned:
     """Return the last answer to `pin`. With the first one `held` begins."""
     pinned: Pinned | None = None
@@ -233,8 +222,6 @@ def _read_answers(agent: Agent, run: Run, answers: Iterator[PinAnswer], held: He
             elif isinstance(answer, Pinned):
                 validate_checkpoints(agent, answer.checkpoints)
                 pinned = answer
-                if not agent.is_current:
-                    break
     if not pinned:
         raise AgentError(agent.host, "it did not say which of its checkpoints are good")
     return pinned

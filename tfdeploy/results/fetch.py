@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import zlib
 from contextlib import contextmanager, suppress
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import AgentError, HostError, TransferFailed
 from tfdeploy.hosts.agent_session import BULK
-from tfdeploy.own_folder import MAX_NAMES, Budget
+from tfdeploy.own_folder import MAX_NAMES, Budget, parts_below
 from tfdeploy.shared.protocol.reports import Piece, ReadFiles
 
 if TYPE_CHECKING:
@@ -114,14 +112,10 @@ def is_safe_path(name: Any) -> bool:
     Bytes that are no UTF-8 are lone surrogates, as os.fsdecode makes them: in JSON, and in a file's
     name here, they are the same as on the host.
     """
-    if not isinstance(name, str) or "\0" in name:
-        return False
     try:
-        os.fsencode(name)
-    except UnicodeEncodeError:  # it is no file's name, or none in the controller's locale
+        return isinstance(name, str) and bool(parts_below(name))
+    except OSError:
         return False
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def difference(folder: OwnFolder, expected: HashedFile, arrived: str | None = None) -> str:

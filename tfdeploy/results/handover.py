@@ -32,22 +32,19 @@ from tfdeploy.results.units import (
 )
 from tfdeploy.shared import hashing, state_file
 from tfdeploy.shared.protocol.outputs import (
+    CHECKPOINT,
     REPLICAS,
     DeliveredUnit,
     DeliverUnits,
     ExpectUnits,
-    ListReplicas,
-)
-from tfdeploy.shared.protocol.runs import (
-    AdoptCheckpoint,
     FindNewest,
     LetGoOfCopies,
-    ReceiveCheckpoint,
+    ListReplicas,
 )
 from tfdeploy.shared.units import Unit, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
@@ -146,32 +143,24 @@ def _copies_on_controller(run: Run) -> list[CheckpointCopy]:
 def _copy_to_chief(fleet: Fleet, run: Run, source: CheckpointCopy) -> None:
     """Copy a checkpoint into the chief's checkpoint_dir: on its own host directly, from another
     host by way of the controller."""
-    chief = run.plan.chief
+    chief, place = run.plan.chief, run.inventory.training.checkpoint_dir
     agent = fleet.agents[chief.host]
-    checkpoint_dir = run.inventory.training.checkpoint_dir
-    request = {**task_request(run, chief), "checkpoint_dir": checkpoint_dir}
-    if source.host != chief.host:
-        incoming = agent.ask(ReceiveCheckpoint(**request)).incoming
-        try:
-            with disk_errors(agent):
-                _send_from_controller(fleet, run, source, incoming)
-        finally:
-            (run.open() / ON_THE_WAY).delete()
-    local_source = source.folder if source.host == chief.host else ""
-    with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
-        adopt = AdoptCheckpoint(**request, name=source.name, source=local_source)
-        agent.ask(adopt, HOLD_TIMEOUT_S)
-
-
-def _send_from_controller(fleet: Fleet, run: Run, source: CheckpointCopy, incoming: str) -> None:
-    """Send a copy that the controller has, or fetches from another host, to the chief's host."""
-    agent = fleet.agents[run.plan.chief.host]
+    hashes = {file.path: file.sha256 for file in source.details}
+    if source.host == chief.host:
+        unit = DeliveredUnit(source.name, CHECKPOINT, [*hashes.items()])
+        task, held = task_request(run, chief), source.folder
+        with fleet.transfers.begin(agent.host, note=f"reading {source.name}"):
+            agent.ask(DeliverUnits(**task, units=[unit], folder=place, source=held), HOLD_TIMEOUT_S)
+        return
     folder = run.open() / ("checkpoints" if source.host == CONTROLLER else ON_THE_WAY)
-    if source.host != CONTROLLER:
-        _fetch(fleet.agents[source.host], source, folder)
-    total = sum(folder.size(name) for name in source.files)
-    with fleet.transfers.begin(f"to {agent.host}", total) as transfer:
-        agent.transport.push(folder.checked(), incoming, source.files, on_progress=transfer)
+    try:
+        with disk_errors(agent):
+            if source.host != CONTROLLER:
+                _fetch(fleet.agents[source.host], source, folder)
+            stamps = dict.fromkeys(source.files, (0, 0))
+            _deliver(agent, run, folder, [Unit(source.name, CHECKPOINT, stamps)], place, hashes)
+    finally:
+        (run.open() / ON_THE_WAY).delete()
 
 
 def _fetch(agent: Agent, source: CheckpointCopy, folder: OwnFolder) -> None:
@@ -194,7 +183,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     agent = fleet.agents[chief.host]
     folder = outputs_folder(new, chief)
     # First, because it creates the run's folder: one that was deleted is resumed, too.
-    incoming = agent.ask(ExpectUnits(**task_request(new, chief))).incoming
+    agent.ask(ExpectUnits(**task_request(new, chief)))
     units = parse_units(agent, list_outputs(agent, new, chief).outputs)
     present = {unit.path: unit for unit in units}
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)
@@ -210,7 +199,7 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
             if unit.path not in present or (moved and unit.mtime_ns > present[unit.path].mtime_ns)
         ]
         if sent:
-            _send(agent, new, folder, sent, incoming)
+            _deliver(agent, new, folder, sent)
     return sorted({*present, *(unit.path for unit in sent)})
 
 
@@ -248,17 +237,30 @@ def _units_on_controller(old: Run, new: Run, folder: OwnFolder) -> Iterator[Unit
         yield Unit(root + unit.path, unit.kind, {root + p: s for p, s in unit.files.items()})
 
 
-def _send(agent: Agent, run: Run, folder: OwnFolder, units: Sequence[Unit], incoming: str) -> None:
+def _deliver(
+    agent: Agent,
+    run: Run,
+    folder: OwnFolder,
+    units: Sequence[Unit],
+    place: str = "",
+    hashes: Mapping[str, str] | None = None,
+) -> None:
+    """Send units of a folder to the chief, which installs them in `place`, relative to its
+    directory. `hashes` are the SHA-256 of the files by name, if they are known."""
+    request = task_request(run, run.plan.chief)
+    incoming = agent.ask(ExpectUnits(**request)).incoming
     files = [local_path(path) for unit in units for path in unit.files]
-    digests = parallel.each(folder.sha256, files, hashing.THREADS)
-    hashes = dict(zip(files, digests, strict=True))
+    if not hashes:
+        digests = parallel.each(folder.sha256, files, hashing.THREADS)
+        hashes = dict(zip(files, digests, strict=True))
     total = sum(folder.size(name) for name in files)
     with agent.transfers.begin(f"to {agent.host}", total) as transfer:
         agent.transport.push(folder.checked(), incoming, files, on_progress=transfer)
     listed = [_describe(unit, hashes) for unit in units]
-    agent.ask(DeliverUnits(**task_request(run, run.plan.chief), units=listed), HOLD_TIMEOUT_S)
+    with agent.transfers.begin(agent.host, note="reading what arrived"):
+        agent.ask(DeliverUnits(**request, units=listed, folder=place), HOLD_TIMEOUT_S)
 
 
-def _describe(unit: Unit, hashes: dict[str, str]) -> DeliveredUnit:
+def _describe(unit: Unit, hashes: Mapping[str, str]) -> DeliveredUnit:
     files = [(local_path(path), hashes[local_path(path)]) for path in unit.files]
     return DeliveredUnit(unit.path, unit.kind, files)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from tfdeploy.errors import AgentError
-from tfdeploy.hosts import agent_bundle
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.run_folder import (
     checkpoint_dir,
@@ -24,11 +22,11 @@ from tfdeploy.results.run_folder import (
 )
 from tfdeploy.results.units import fetch_units, is_in, is_safe, local_path, parse_units
 from tfdeploy.shared import state_file
-from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs, Total
+from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutputs
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipelines.pipeline import Pipeline
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MEGA = 1000 * 1000
-NO_OUTPUTS = TaskOutputs("", [], Total(0, 0))
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     agent = pipeline.agent
     listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
-    answer = _unless_too_old(run, listed.answer)
+    answer = listed.answer()
     task, dest = str(placement.task), outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
     selected, skipped = _select(run, placement, units)
@@ -153,10 +150,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     missing = [unit for unit in selected if unit.path not in here]
     incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
     request = task_request(run, placement)
-    # An agent of another version holds them elsewhere, and says where.
-    held = (
-        posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS) if agent.is_current else ""
-    )
+    held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
     why |= {special.path: f"it is {special.what}" for special in answer.special or ()}
@@ -179,21 +173,12 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
 
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:
-    """Return the host's answer to `outputs`; an empty one from an agent that is too old for it."""
-    return _unless_too_old(run, lambda: agent.ask(_listing(run, placement), HOLD_TIMEOUT_S))
+    """Return the host's answer to `outputs`."""
+    return agent.ask(_listing(run, placement), HOLD_TIMEOUT_S)
 
 
 def _listing(run: Run, placement: Placement) -> ListOutputs:
     return ListOutputs(**task_request(run, placement))
-
-
-def _unless_too_old(run: Run, answer: Callable[[], TaskOutputs]) -> TaskOutputs:
-    try:
-        return answer()
-    except AgentError:
-        if run.agent == agent_bundle.current_version():
-            raise
-        return NO_OUTPUTS
 
 
 def remove_output(run: Run, output: Output) -> None:

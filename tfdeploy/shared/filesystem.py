@@ -50,7 +50,7 @@ def replace_file(path: str, content: bytes, mode: int = 0o666, fresh: str = "") 
             file.write(content)
         os.replace(fresh, path)
     except OSError:
-        _remove(fresh)
+        remove_file(fresh)
         raise
 
 
@@ -135,7 +135,8 @@ def remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove(path: str) -> None:
+def remove_file(path: str) -> None:
+    """Remove a file; ignore errors."""
     try:
         os.remove(path)
     except OSError:

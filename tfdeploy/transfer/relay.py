@@ -6,16 +6,20 @@ that can't fetch it from another host gets it from the controller.
 
 from __future__ import annotations
 
+import datetime
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tfdeploy.config import AUTO_PORTS
 from tfdeploy.errors import TfdeployError
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.shared.protocol.releases import Fetch
 from tfdeploy.shared.protocol.releases import Share as ShareRelease
-from tfdeploy.transfer import tls_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +32,7 @@ SENDS_PER_HOST = 2  # at the same time
 CONTROLLER_SENDS = 4  # at the same time, to hosts that can't reach another host
 SHARE_TIMEOUT_S = 60.0
 FETCH_TIMEOUT_S = 86_400.0  # the agent itself gives up when no data arrives
+DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Relay:
     def __init__(self, inventory: Inventory, request: Mapping[str, str]) -> None:
         self._inventory = inventory
         self._request = {**request}
-        self._identity = tls_identity.create()
+        self._identity = create_identity()
         self._changed = threading.Condition()
         self._free_sources: list[Agent] = []  # a host is listed once for each send it may start
         self._busy_sources = 0
@@ -142,3 +147,23 @@ class Relay:
                 self._shares[source.host] = share
         source.parse(request, answer)
         return share
+
+
+def create_identity() -> str:
+    """Return a new private key and its self-signed certificate, in PEM, for one push: the TLS
+    identity by which hosts recognize each other while they relay a release."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tfdeploy")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - DAY)  # the hosts' clocks may differ from the controller's
+        .not_valid_after(now + DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return (private + certificate.public_bytes(pem)).decode()

@@ -15,6 +15,7 @@ from support import json_documents
 
 from tfdeploy import cli
 from tfdeploy.cli.options import require_yes
+from tfdeploy.environments import installation
 
 TOML = """
 project = "digits"
@@ -56,17 +57,14 @@ def tfdeploy(monkeypatch, capsys):
     return run
 
 
-COMMANDS = (
-    *("init", "plan", "trust", "check", "push", "start", "run", "attach", "resume", "scale"),
-    *("stop", "status", "watch", "logs", "exec", "ssh", "forward", "tensorboard"),
-    *("collect", "fetch", "runs", "prune", "report", "compare", "sweep"),
-)
+COMMANDS = [*typer.main.get_command(cli.app).commands]
+WITH_HOSTS = [name for name in COMMANDS if name not in ("example", "completion")]
 
 
 def test_help_lists_every_command(tfdeploy):
     code, out, _ = tfdeploy("--help")
     assert code == 0
-    assert re.findall(r"^  ([a-z]+)  ", out, re.M) == ["example", *COMMANDS, "completion"]
+    assert sorted(re.findall(r"^  ([a-z]+)  ", out, re.M)) == sorted(COMMANDS)
 
 
 def test_help_groups_the_commands(tfdeploy):
@@ -75,12 +73,12 @@ def test_help_groups_the_commands(tfdeploy):
     assert re.findall(r"^(\w[\w ]*):$", out, re.M) == ["Options", *groups]
 
 
-@pytest.mark.parametrize("command", ["example", *COMMANDS, "completion"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_an_example(tfdeploy, command):
     assert f"  tfdeploy {command}" in tfdeploy(command, "--help")[1].partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", WITH_HOSTS)
 def test_every_command_has_help(tfdeploy, command):
     code, out, _ = tfdeploy(command, "-h")
     assert code == 0
@@ -367,3 +365,25 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     assert out == (Path(__file__).parents[3] / "hosts.example.toml").read_text()
     (folder / "hosts.toml").write_text(out)
     assert tfdeploy("plan")[0] == 2  # its data set does not exist, but every key is valid
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("plots", ("report",)),
+        ("plots", ("compare", "a", "b")),
+        ("plots", ("sweep", "--workers", "1")),
+        ("plots", ("runs", "--html")),
+        ("tensorboard", ("tensorboard",)),
+    ],
+)
+def test_a_command_without_its_extra_says_first_what_to_type(
+    tfdeploy, folder, monkeypatch, extra, arguments
+):
+    (folder / "hosts.toml").write_text("neither read nor asked")
+    monkeypatch.setattr(installation, "_is_installed", lambda package: False)
+    code, out, err = tfdeploy(*arguments)
+    message, hint = err.splitlines()
+    assert (code, out) == (2, "")
+    assert message.endswith(" is not installed beside tfdeploy")
+    assert hint.endswith(f"'tfdeploy[{extra}]'")

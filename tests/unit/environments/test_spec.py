@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.builders import make_inventory
 
-from tfdeploy.environments import spec, tensorflow_rule
+from tfdeploy.environments import spec
 
 HOSTS = "[hosts.cpu]\nworkers = 1\n[hosts.gpu]\ngpus = 1\nworkers = 1"
 
@@ -25,8 +25,8 @@ def specs(env='requirements = ["tensorflow==2.21", "pandas"]', hosts=HOSTS):
     ],
 )  # fmt: skip
 def test_tensorflow_has_cuda_where_gpus_are(requirement, on_gpus, without):
-    assert tensorflow_rule.apply(requirement, has_gpus=True) == on_gpus
-    assert tensorflow_rule.apply(requirement, has_gpus=False) == without
+    assert spec.apply_tensorflow_rule(requirement, has_gpus=True) == on_gpus
+    assert spec.apply_tensorflow_rule(requirement, has_gpus=False) == without
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_tensorflow_has_cuda_where_gpus_are(requirement, on_gpus, without):
 )  # fmt: skip
 def test_any_other_requirement_stays_as_it_is(requirement):
     for has_gpus in (True, False):
-        assert tensorflow_rule.apply(requirement, has_gpus=has_gpus) == requirement
+        assert spec.apply_tensorflow_rule(requirement, has_gpus=has_gpus) == requirement
 
 
 def test_a_constraint_gets_no_extra():
-    assert tensorflow_rule.apply_to_constraint("tensorflow<3", has_gpus=True) == "tensorflow<3"
-    assert tensorflow_rule.apply_to_constraint("tensorflow<3", has_gpus=False) == "tensorflow-cpu<3"
+    assert spec.apply_to_constraint("tensorflow<3", has_gpus=True) == "tensorflow<3"
+    assert spec.apply_to_constraint("tensorflow<3", has_gpus=False) == "tensorflow-cpu<3"
 
 
 def test_hosts_with_gpus_and_hosts_without_have_different_environments():

@@ -7,6 +7,7 @@ from support.builders import make_run
 
 from tfdeploy.errors import HostError
 from tfdeploy.experiments.record import SweepRecord
+from tfdeploy.experiments.speed.report import PICTURE, draw, panel
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
@@ -17,7 +18,6 @@ from tfdeploy.experiments.speed.results import (
     Result,
     Sweep,
 )
-from tfdeploy.experiments.speedup_plot import PICTURE, draw, panel
 from tfdeploy.experiments.sweep import CellRunner, Watcher
 
 ONE, TWO = Cell(1, 1), Cell(2, 1)

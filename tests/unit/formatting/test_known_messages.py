@@ -1,10 +1,16 @@
-"""Lines that TensorFlow really prints are recognized, and no others."""
+"""TensorFlow's messages: what is noise, what repeats, and what others mean."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfdeploy.formatting.known_messages import first_meaning, is_startup_noise, meaning
+from tfdeploy.formatting.known_messages import (
+    COUNT_S,
+    NoiseFolder,
+    first_meaning,
+    is_startup_noise,
+    meaning,
+)
 
 NOISE = """
 2026-11-23 02:53:16.1: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on. You may
@@ -56,3 +62,24 @@ def test_any_other_line_has_none(line):
 def test_the_first_known_message_explains_a_log():
     assert "GPU's memory" in first_meaning(["step 1", MEANT[2][0], MEANT[7][0]])
     assert first_meaning(["step 1"]) == ""
+
+
+REPEATED = "Ignoring error status when releasing multi-device function"
+LINE = f"W0000 00:00:1 2 process_function_library_runtime.cc:1] {REPEATED} handle INVALID"
+COUNT = f"{REPEATED} … ({{}} like this)"
+
+
+def test_the_first_line_of_each_task_is_shown_and_the_others_are_counted():
+    folder = NoiseFolder(lambda: 0.0)
+    lines = [LINE, "step 1", LINE, "step 2", LINE]
+    assert [folder.fold("a", line) for line in lines] == [LINE, "step 1", None, "step 2", None]
+    assert folder.fold("b", LINE) == LINE
+    assert list(folder.take_hidden()) == [("a", COUNT.format("2 more lines"))]
+    assert list(folder.take_hidden()) == []
+
+
+def test_a_log_that_is_followed_shows_the_count_from_time_to_time():
+    seconds = iter([0.0, 1.0, COUNT_S + 1, COUNT_S + 2])
+    folder = NoiseFolder(lambda: next(seconds))
+    shown = [folder.fold("a", LINE) for _ in range(4)]
+    assert shown == [LINE, None, COUNT.format("2 more lines"), None]

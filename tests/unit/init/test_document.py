@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tfdeploy.config import inventory
-from tfdeploy.init import document, environment
-from tfdeploy.init.document import Proposal
-from tfdeploy.init.environment import Requirements
+from tfdeploy.init import document
+from tfdeploy.init.document import Proposal, Requirements
+from tfdeploy.init.machine import missing_packages
 from tfdeploy.init.placement import place
 from tfdeploy.init.program import Program
 from tfdeploy.init.strategy import recognize
@@ -174,7 +174,8 @@ def test_an_ssh_config_is_named():
     ],
 )
 def test_requirements_are_a_file_or_a_list_that_fits_the_screen(requirements, table):
-    assert environment.table(requirements) == f"[env]\n{table}"
+    text = document.write(propose(machine("a", tensorflow=""), requirements=requirements))
+    assert f"\n[env]\n{table}\n" in text
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_requirements_are_a_file_or_a_list_that_fits_the_screen(requirements, ta
 )
 def test_the_packages_that_hosts_lack_are_named(machines, reason):
     text = f"{reason}: tfdeploy installs the packages of [env]" if reason else ""
-    assert environment.reason(("tensorflow", "pandas"), machines) == text
+    assert missing_packages(("tensorflow", "pandas"), machines) == text
 
 
 def test_the_environment_is_written_with_its_reason():

@@ -16,9 +16,7 @@ from ...shared.protocol.environments import (
 from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
-from . import cache, installers, lock, marker, program
-from . import uv as uv_program
-from .order import Order
+from . import installers, locks, marker, program
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List
@@ -34,7 +32,7 @@ def find(project: str, environment: str, uv: str = "") -> EnvironmentState:
         built=found is not None,
         python=version,
         packages=packages,
-        uv="" if found else uv_program.find(project, uv)[1],
+        uv="" if found else installers.find_uv(project, uv)[1],
         machine=os.uname().machine,
         libc=libc(),
         here=shared_directory.store_id(),
@@ -61,15 +59,15 @@ def build(
     paths.make_private(project)
     os.makedirs(paths.environments(project), exist_ok=True)
     folder = paths.environment(project, environment)
-    descriptor = lock.open_file(project, environment)
+    descriptor = locks.open_file(project, environment)
     try:
-        for _ in lock.wait_for(descriptor):
+        for _ in locks.wait_for(descriptor):
             yield BuildStep("waiting for another push, which builds it")
         is_built = marker.read(folder) is not None
         if not is_built:
             content = (requirements, constraints, locked, python, setup)
-            uv_path, environ = uv_program.find(project, uv)[0], {**os.environ, **env}
-            order = Order(folder, *content, environ, uv_path, _wheels(project, wheels))
+            uv_path, environ = installers.find_uv(project, uv)[0], {**os.environ, **env}
+            order = installers.Order(folder, *content, environ, uv_path, _wheels(project, wheels))
             yield from _build(order, descriptor)
         found = marker.read(folder)
         if found is not None:
@@ -86,7 +84,7 @@ def libc() -> str:
         return ""
 
 
-def _build(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _build(order: installers.Order, descriptor: int) -> Iterator[BuildReport]:
     """Build; what is not complete at the end is removed."""
     _refuse_to_replace(order.folder)
     try:
@@ -123,8 +121,8 @@ def _refuse_to_replace(folder: str) -> None:
         )
 
 
-def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
-    if order.is_locked and not order.uv and not order.wheels:
+def _create(order: installers.Order, descriptor: int) -> Iterator[BuildReport]:
+    if order.locked and not order.uv and not order.wheels:
         raise Refusal("a uv.lock needs uv, which it does not have", "install uv on the host")
     yield BuildStep("creating it")
     command = installers.create_command(order.folder, order.python, order.uv)
@@ -138,20 +136,20 @@ def _create(order: Order, descriptor: int) -> Iterator[BuildReport]:
         raise Refusal("can't create its environment: {}".format(failed.words), hint) from None
 
 
-def _install(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _install(order: installers.Order, descriptor: int) -> Iterator[BuildReport]:
     """Raises installer_output.Failed."""
-    if order.is_empty:
+    if not order.requirements and not order.locked:
         return
     if order.wheels:
         command = installers.install_wheels_command(order.folder, order.wheels, order.uv)
-    elif order.is_locked:
+    elif order.locked:
         command = installers.sync_command(order.python, order.uv)
     else:
         command = installers.install_command(order.folder, order.texts, order.uv)
     yield from _run(order, command, "installing", descriptor)
 
 
-def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
+def _set_up(order: installers.Order, descriptor: int) -> Iterator[BuildReport]:
     for command in order.setup:
         try:
             yield from _run(order, ["sh", "-c", command], "setup", descriptor)
@@ -164,11 +162,13 @@ def _set_up(order: Order, descriptor: int) -> Iterator[BuildReport]:
             ) from None
 
 
-def _run(order: Order, argv: List[str], doing: str, descriptor: int) -> Iterator[BuildReport]:
+def _run(
+    order: installers.Order, argv: List[str], doing: str, descriptor: int
+) -> Iterator[BuildReport]:
     """Run a program of the build; report what it prints. Raises installer_output.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
     progress = installer_output.Progress()
-    with cache.in_use():
+    with locks.cache_in_use():
         for line in program.run(argv, env, order.work, descriptor):
             progress.take(line)
             yield BuildStep(": ".join(filter(None, (doing, progress.text))))
@@ -178,7 +178,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
     """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
     another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        with cache.unused() as is_unused:
+        with locks.cache_unused() as is_unused:
             if is_unused:
                 filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)
@@ -188,12 +188,12 @@ def _not_installed(folder: str, words: str) -> NotInstalled:
     return NotInstalled(words, marker.version(folder), os.uname().machine, libc())
 
 
-def _write_files(order: Order) -> None:
+def _write_files(order: installers.Order) -> None:
     """Write what installers read into an empty folder."""
     os.mkdir(order.work, 0o700)
     os.makedirs(paths.cache(), exist_ok=True)
     settings = index_settings.uv_toml(order.environ, index_settings.read_file)
-    files = {**order.texts, **({} if order.is_locked else {"uv.toml": settings})}
+    files = {**order.texts, **({} if order.locked else {"uv.toml": settings})}
     for name, text in files.items():
         with open(os.path.join(order.work, os.path.basename(name)), "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,22 +1,65 @@
-"""The commands that create an environment and install into it, with uv or with venv and pip."""
+"""The commands that create an environment and install into it, with uv or with venv and pip; and uv
+itself: the user's own, or the one that the controller sent."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 
 from ...shared import TYPE_CHECKING, index_settings
+from ...shared.protocol.record import Record
 from .. import paths
 from ..refusal import Refusal
 from . import marker
-from .order import CONSTRAINTS, REQUIREMENTS
 
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Mapping
+    from typing import Container, Dict, Iterator, List, Mapping, Tuple
 
+OLDEST = (0, 5)  # older ones lack options that are used
+PLACES = ("~/.local/bin/uv", "~/.cargo/bin/uv")  # where its installers put it
+TIMEOUT_S = 30.0
+VERSION = re.compile(r"uv (\d+)\.(\d+)(\.\d+)?")
+REQUIREMENTS, CONSTRAINTS = "requirements.txt", "constraints.txt"
 # Variables of the agent's own Python, or of another environment, that would mislead installers.
 MISLEADING = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "CONDA_PREFIX")
+
+
+class Order(Record):
+    """An environment to build in `folder`: the fields of BuildEnvironment, all variables
+    (`environ`), the path of `uv` ("" for none), and the paths of all `wheels` ([]: they come from
+    an index)."""
+
+    folder: str
+    requirements: List[str]
+    constraints: List[str]
+    locked: Dict[str, str]
+    python: str
+    setup: List[str]
+    environ: Dict[str, str]
+    uv: str
+    wheels: List[str]
+
+    @property
+    def texts(self) -> Dict[str, str]:
+        """The files that installers read, by name."""
+        lines = {REQUIREMENTS: self.requirements, CONSTRAINTS: self.constraints}
+        own = {name: "".join(line + "\n" for line in lines[name]) for name in lines if lines[name]}
+        return {**self.locked, **own}
+
+    @property
+    def wheels_release(self) -> str:
+        """The release that has the wheels, "" without wheels."""
+        return os.path.basename(os.path.dirname(self.wheels[0])) if self.wheels else ""
+
+    @property
+    def work(self) -> str:
+        """The folder of `texts`, in which all programs run. It is hidden, and removed at the
+        end."""
+        above, name = os.path.split(self.folder)
+        return os.path.join(above, ".{}{}".format(name, marker.WORK))
 
 
 def create_command(folder: str, python: str, uv: str) -> List[str]:
@@ -84,3 +127,36 @@ def _local_python(version: str) -> str:
             ),
         )
     return found
+
+
+def find_uv(project: str, release: str) -> Tuple[str, str]:
+    """Return the path and the version of uv, both "" if there is none that runs. `release` is the
+    one in which the controller sent it, if it did."""
+    for path in _uv_candidates(project, release):
+        match = VERSION.match(_uv_version(path))
+        if match and (int(match[1]), int(match[2])) >= OLDEST:
+            return path, match[0][3:]
+    return "", ""
+
+
+def _uv_candidates(project: str, release: str) -> Iterator[str]:
+    on_path = shutil.which("uv")
+    if on_path:
+        yield on_path
+    yield from map(os.path.expanduser, PLACES)
+    if release:
+        yield os.path.join(paths.release(project, release), "uv")
+
+
+def _uv_version(path: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace")

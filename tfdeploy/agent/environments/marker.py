@@ -11,11 +11,13 @@ import re
 
 from ...shared import TYPE_CHECKING, records
 from .. import paths
+from . import locks
 
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, Optional, Tuple
 
 NAME = "tfdeploy.json"
+WORK = ".work"  # the end of the name of a folder with what installers read
 DIST_INFO = ".dist-info"
 VERSION = re.compile(r"^version(?:_info)? *= *([\d.]+)", re.M)
 
@@ -80,6 +82,19 @@ def python(folder: str) -> str:
 
 def is_complete(project: str, environment: str) -> bool:
     return read(paths.environment(project, environment)) is not None
+
+
+def leftovers(project: str) -> Iterator[str]:
+    """Yield the folders that interrupted builds have left. Nobody builds them now."""
+    folder = paths.environments(project)
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name)
+        is_work = name.startswith(".") and name.endswith(WORK)
+        environment = name[1 : -len(WORK)] if is_work else name
+        if os.path.isdir(path) and (is_work or not name.startswith(".")):
+            with locks.taken(project, environment) as is_free:
+                if is_free and (is_work or not os.path.exists(file(path))):
+                    yield path
 
 
 def _program(folder: str) -> str:

@@ -1,87 +1,27 @@
-"""The verb `pin`: hold a task's complete checkpoints, while they are verified and copied.
+"""Complete checkpoints of a folder: find new ones, and open them while TensorFlow deletes old ones.
 
 TensorFlow writes the data, the index and then the state file `checkpoint`, and deletes old
 checkpoints as it continues (max_to_keep). So the state file is read first, and only complete
 checkpoints are opened; one that is deleted meanwhile is skipped. What is open can be read to its
-end (held.py): TensorFlow replaces files, and writes into none.
+end: TensorFlow replaces files, and writes into none.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from contextlib import closing
-from itertools import islice, takewhile
+from itertools import islice
 
-from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, records, state_file
-from ...shared.protocol.message import Done
-from ...shared.protocol.outputs import (
-    BadCheckpoint,
-    Checkpoint,
-    HashedFile,
-    Linked,
-    PinAnswer,
-    Pinned,
-)
+from ...shared import TYPE_CHECKING, filesystem, records, state_file
 from ...shared.records import Launch
 from .. import paths
-from . import held, verify
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+    from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
     Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
-HELD = "checkpoints"
 MAX_TRIES = 100
-MAX_NAMES = 6
-
-
-def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
-    """Hold the newest good checkpoint of `task` (or `every` one). Yield what is held, so that it
-    can be fetched while it is read and hashed; then what is good.
-
-    `bad` are complete checkpoints that could not be read to their end. All fields are empty for a
-    task that was never started.
-    """
-    if task not in paths.tasks(project, run):
-        yield Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
-        return
-    task_dir = paths.task(project, run, task)
-    launch = records.load(Launch, paths.launch(task_dir))
-    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
-    held_dir = paths.held(task_dir, HELD)
-    complete = _hold_complete(folder, held_dir, every)
-    if complete:
-        yield Linked(held_dir, [_without_hashes(found) for found in complete])
-    good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
-    yield Pinned(
-        checkpoint_dir=folder,
-        pin=held_dir,
-        checkpoints=good,
-        bad=[BadCheckpoint(name, error) for name, error in bad.items()],
-        there=_visible_names(folder),
-        mtimes_ns={
-            file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
-            for found in good
-            for file in found.files
-        },
-    )
-
-
-def unpin(project: str, run: str, task: str) -> Done:
-    """Release what `pin` holds."""
-    held.release(paths.held(paths.task(project, run, task), HELD))
-    return Done()
-
-
-def hold_newest_good(folder: str, held_dir: str, verified: str) -> List[Checkpoint]:
-    """Hold the newest good checkpoint of `folder` in `held_dir`, and hash it; [] if there is none.
-
-    `verified` is the file that says what was verified before.
-    """
-    complete = _hold_complete(folder, held_dir, False)
-    return _find_good(folder, held_dir, verified, complete, False)[0]
 
 
 class OpenCheckpoint:
@@ -123,21 +63,6 @@ def open_complete(folder: str, every: bool) -> List[OpenCheckpoint]:
     return []
 
 
-def install(incoming: str, folder: str, name: str) -> List[str]:
-    """Move the files of `incoming` into `folder`, as its newest checkpoint `name`.
-
-    Moves the data first, then the index, with which TensorFlow finds the checkpoint, and writes the
-    state file last: no part of it is ever visible as a checkpoint. Return the names of all files
-    that were written. Raises OSError.
-    """
-    files = sorted(os.listdir(incoming), key=lambda file: file.endswith(".index"))
-    os.makedirs(folder, exist_ok=True)
-    for file in files:
-        filesystem.move_file(os.path.join(incoming, file), os.path.join(folder, file))
-    state_file.write(folder, name)
-    return [*files, state_file.STATE]
-
-
 class CheckpointWatch:
     """Finds a task's new checkpoints by the time and size of its state file.
 
@@ -175,80 +100,6 @@ def _checkpoint_dir(project: str, run: str, task: str) -> str:
     task_dir = paths.task(project, run, task)
     launch = records.load(Launch, paths.launch(task_dir))
     return paths.checkpoints(task_dir, launch.checkpoint_dir)
-
-
-def _visible_names(folder: str) -> Optional[List[str]]:
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))[:MAX_NAMES]
-    except OSError:
-        return None
-
-
-def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
-    held.begin(held_dir)
-    opened = open_complete(folder, every)
-    for checkpoint in opened:
-        held.add(held_dir, checkpoint.files)
-    return [checkpoint.describe() for checkpoint in opened]
-
-
-def _find_good(
-    folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
-) -> Tuple[List[Checkpoint], Dict[str, str]]:
-    """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
-    name. If none is good, all older ones are held until one of them is."""
-    bad: Dict[str, str] = {}
-    good = _verify(held_dir, memory, complete, every, bad)
-    if not good:
-        older = _hold_complete(folder, held_dir, True)
-        untried = [found for found in older if found["name"] not in bad]
-        good = _verify(held_dir, memory, untried, every, bad)
-    return good, bad
-
-
-def _verify(
-    held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
-) -> List[Checkpoint]:
-    """Return the good ones of `complete`, or only the first; add the others' errors to `bad`.
-
-    They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
-    """
-    hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
-    names = [found["name"] for found in complete]
-    verified: Set[str] = set()
-    if verify.remembered_names(memory).intersection(names):
-        verified = verify.verified_before(memory, hashed())
-    wanted = names if every else takewhile(lambda name: name not in verified, names)
-    prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
-    with closing(verify.find_errors(prefixes)) as results:
-        for prefix, error in results:
-            name = os.path.basename(prefix)
-            if error:
-                bad[name] = error
-                continue
-            verified.add(name)
-            if not every:
-                break
-    checkpoints = hashed()
-    verify.remember_verified(memory, [found for found in checkpoints if found.name in verified])
-    for found in checkpoints:
-        found.verified = found.name in verified
-    good = [found for found in checkpoints if found.name not in bad]
-    return good if every else sorted(good, key=lambda found: not found.verified)[:1]
-
-
-def _without_hashes(found: Found) -> Checkpoint:
-    files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
-    return Checkpoint(found["name"], found["step"], verified=False, files=files)
-
-
-def _hash_files(held_dir: str, found: Found) -> Checkpoint:
-    def hash_file(file: Dict[str, Any]) -> HashedFile:
-        sha256 = hashing.sha256(os.path.join(held_dir, file["path"]))
-        return HashedFile(file["path"], file["size"], sha256)
-
-    files = parallel.each(hash_file, found["files"], hashing.THREADS)
-    return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _open_each(folder: str, names: List[str]) -> Iterator[OpenCheckpoint]:

@@ -1,8 +1,12 @@
-"""The verbs `hold` and `let_go`: keep outputs unchanged while they are verified and fetched.
+"""The verbs that hold what a task wrote, so that it can be fetched unchanged, and that release it.
 
-A running task may write to a file at any time, so files are copied, and copied again if they
-changed meanwhile. After the task has ended, links are enough: if a file still changes, it arrives
-with another hash.
+`pin` holds the checkpoints of a task, `newest` those that a resumed run could continue from, `hold`
+other outputs. held.py says how.
+
+TensorFlow replaces a checkpoint's files, and writes into none: what is open can be read to its end.
+It reads checkpoints to find bad ones. A running task may write to any other file at any time, so
+these are copied, and copied again if they changed meanwhile. After the task has ended, links are
+enough: if a file still changes, it arrives with another hash.
 """
 
 from __future__ import annotations
@@ -10,25 +14,92 @@ from __future__ import annotations
 import os
 import time
 
-from ...shared import TYPE_CHECKING, filesystem, hashing, parallel
+from ...shared import TYPE_CHECKING, filesystem, hashing, parallel, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.outputs import (
     HELD_OUTPUTS,
+    BadCheckpoint,
     BadUnit,
+    Checkpoint,
+    CheckpointCopies,
+    CheckpointCopy,
     HashedFile,
     HeldUnit,
     HeldUnits,
+    Linked,
+    PinAnswer,
+    Pinned,
     UnitToHold,
 )
+from ...shared.records import Launch
 from .. import paths
 from ..machine import lock
-from . import held, integrity
+from . import checkpoints, held, integrity, verify
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+    Found = Dict[str, Any]  # {name, step, files: [{path, size}]}
 
 MAX_TRIES = 4
 PAUSE_S = 0.5
+MAX_NAMES = 6
+
+
+def pin(project: str, run: str, task: str, every: bool) -> Iterator[PinAnswer]:
+    """Hold the newest good checkpoint of `task` (or `every` one). Yield what is held, so that it
+    can be fetched while it is read and hashed; then what is good.
+
+    `bad` are complete checkpoints that could not be read to their end. All fields are empty for a
+    task that was never started.
+    """
+    if task not in paths.tasks(project, run):
+        yield Pinned(checkpoint_dir="", pin="", checkpoints=[], bad=[])
+        return
+    task_dir = paths.task(project, run, task)
+    launch = records.load(Launch, paths.launch(task_dir))
+    folder = paths.checkpoints(task_dir, launch.checkpoint_dir)
+    held_dir = paths.held(task_dir, "checkpoints")
+    complete = _hold_complete(folder, held_dir, every)
+    if complete:
+        yield Linked(held_dir, [_without_hashes(found) for found in complete])
+    good, bad = _find_good(folder, held_dir, paths.verified(project, run), complete, every)
+    yield Pinned(
+        checkpoint_dir=folder,
+        pin=held_dir,
+        checkpoints=good,
+        bad=[BadCheckpoint(name, error) for name, error in bad.items()],
+        there=_visible_names(folder),
+        mtimes_ns={
+            file.path: os.stat(os.path.join(held_dir, file.path)).st_mtime_ns
+            for found in good
+            for file in found.files
+        },
+    )
+
+
+def unpin(project: str, run: str, task: str) -> Done:
+    """Release what `pin` holds."""
+    return _release([paths.held(paths.task(project, run, task), "checkpoints")])
+
+
+def newest(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> CheckpointCopies:
+    """Hold the newest good checkpoint of each of these tasks, and of the replica on this host,
+    until `unhold`."""
+    copies: List[CheckpointCopy] = []
+    _mark_resuming(project, run)
+    for folder, held_dir in _copies(project, run, tasks, checkpoint_dir).items():
+        if os.path.isdir(folder):
+            paths.make_private(project)
+            complete = _hold_complete(folder, held_dir, False)
+            good, _ = _find_good(folder, held_dir, paths.verified(project, run), complete, False)
+            copies += [CheckpointCopy(**vars(checkpoint), folder=held_dir) for checkpoint in good]
+    return CheckpointCopies(copies)
+
+
+def unhold(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Done:
+    """Release what `newest` holds."""
+    return _release(_copies(project, run, tasks, checkpoint_dir).values())
 
 
 def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnits:
@@ -50,14 +121,65 @@ def hold(project: str, run: str, task: str, units: List[UnitToHold]) -> HeldUnit
 
 
 def let_go(project: str, run: str, task: str) -> Done:
-    """Delete what `hold` has copied and linked."""
-    held.release(os.path.join(paths.task(project, run, task), HELD_OUTPUTS))
+    """Release what `hold` has copied and linked."""
+    return _release([os.path.join(paths.task(project, run, task), HELD_OUTPUTS)])
+
+
+def _release(folders: Iterable[str]) -> Done:
+    for folder in folders:
+        held.release(folder)
     return Done()
 
 
-def relative_path(path: str) -> str:
-    """Return where a task's file, which may have an absolute path, is stored below a folder."""
-    return path.lstrip("/")
+def _copies(project: str, run: str, tasks: List[str], checkpoint_dir: str) -> Dict[str, str]:
+    """Return each folder that a resumed run could continue from, and where `newest` holds what it
+    finds there."""
+    task_dirs = [paths.task(project, run, task) for task in tasks]
+    owners = {paths.checkpoints(owner, checkpoint_dir): owner for owner in task_dirs}
+    owners[paths.replica_dir(project, run)] = paths.run(project, run)
+    return {folder: paths.held(owner, "copies") for folder, owner in owners.items()}
+
+
+def _mark_resuming(project: str, run: str) -> None:
+    """Protect a run from removal while it is resumed: for some time none of its tasks runs."""
+    folder = paths.run(project, run)
+    if os.path.isdir(folder):
+        with open(paths.resuming(folder), "w", encoding="utf-8"):
+            pass
+
+
+def _visible_names(folder: str) -> Optional[List[str]]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))[:MAX_NAMES]
+    except OSError:
+        return None
+
+
+def _hold_complete(folder: str, held_dir: str, every: bool) -> List[Found]:
+    held.begin(held_dir)
+    opened = checkpoints.open_complete(folder, every)
+    for checkpoint in opened:
+        held.add(held_dir, checkpoint.files)
+    return [checkpoint.describe() for checkpoint in opened]
+
+
+def _find_good(
+    folder: str, held_dir: str, memory: str, complete: List[Found], every: bool
+) -> Tuple[List[Checkpoint], Dict[str, str]]:
+    """Return the good ones of the `complete` checkpoints, and the error of each bad one by its
+    name. If none is good, all older ones are held until one of them is."""
+    bad: Dict[str, str] = {}
+    good = verify.verify_held(held_dir, memory, complete, every, bad)
+    if not good:
+        older = _hold_complete(folder, held_dir, True)
+        untried = [found for found in older if found["name"] not in bad]
+        good = verify.verify_held(held_dir, memory, untried, every, bad)
+    return good, bad
+
+
+def _without_hashes(found: Found) -> Checkpoint:
+    files = [HashedFile(file["path"], file["size"], "") for file in found["files"]]
+    return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _take_until_stable(
@@ -82,12 +204,12 @@ def _take_units(work: str, held_dir: str, units: List[UnitToHold], is_live: bool
     """Take and verify units. Return what is wrong with each by its path, "" if nothing is."""
     errors = {unit.path: _take_unit(work, held_dir, unit, is_live) for unit in units}
     taken = [
-        UnitToHold(relative_path(unit.path), unit.kind, unit.files)
+        UnitToHold(_relative_path(unit.path), unit.kind, unit.files)
         for unit in units
         if not errors[unit.path]
     ]
     broken = integrity.find_errors(held_dir, taken)
-    return {path: error or broken.get(relative_path(path), "") for path, error in errors.items()}
+    return {path: error or broken.get(_relative_path(path), "") for path, error in errors.items()}
 
 
 def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str:
@@ -95,7 +217,7 @@ def _take_unit(work: str, held_dir: str, unit: UnitToHold, is_live: bool) -> str
     before = _stamps(work, unit)
     try:
         for path in unit.files:
-            source, target = os.path.join(work, path), os.path.join(held_dir, relative_path(path))
+            source, target = os.path.join(work, path), os.path.join(held_dir, _relative_path(path))
             _take_file(source, target, is_live)
     except FileNotFoundError:
         return "it was removed meanwhile"
@@ -137,8 +259,13 @@ def _stamp(path: str) -> Optional[Tuple[int, int, int]]:
 
 def _describe(held_dir: str, unit: UnitToHold) -> HeldUnit:
     def describe_file(path: str) -> HashedFile:
-        relative = relative_path(path)
+        relative = _relative_path(path)
         file = os.path.join(held_dir, relative)
         return HashedFile(relative, os.path.getsize(file), hashing.sha256(file))
 
     return HeldUnit(unit.path, parallel.each(describe_file, unit.files, hashing.THREADS))
+
+
+def _relative_path(path: str) -> str:
+    """Return where a task's file, which may have an absolute path, is stored below a folder."""
+    return path.lstrip("/")

@@ -10,21 +10,56 @@ import json
 import os
 import signal
 import sys
+from contextlib import closing
+from itertools import takewhile
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import TYPE_CHECKING, hashing, parallel, records
+from ...shared.protocol.outputs import Checkpoint, HashedFile
 from ...shared.protocol.record import to_json
 from .. import paths
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Generator, Iterator, List, Set, Tuple
+    from typing import Any, Dict, Generator, Iterator, List, Set, Tuple
 
-    from ...shared.protocol.outputs import Checkpoint
+    from .checkpoints import Found
 
 READ = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); import tfdeploy_verify;"
     " sys.exit(tfdeploy_verify.main(sys.argv[1:]))"
 )
+
+
+def verify_held(
+    held_dir: str, memory: str, complete: List[Found], every: bool, bad: Dict[str, str]
+) -> List[Checkpoint]:
+    """Return the good ones of the `complete` checkpoints, which are held in `held_dir`, or only the
+    first; add the others' errors to `bad`.
+
+    They are hashed while TensorFlow reads them, unless a hash may make reading unnecessary.
+    """
+    hashed = parallel.begin(lambda: [_hash_files(held_dir, found) for found in complete])
+    names = [found["name"] for found in complete]
+    verified: Set[str] = set()
+    if remembered_names(memory).intersection(names):
+        verified = verified_before(memory, hashed())
+    wanted = names if every else takewhile(lambda name: name not in verified, names)
+    prefixes = [os.path.join(held_dir, name) for name in wanted if name not in verified]
+    with closing(find_errors(prefixes)) as results:
+        for prefix, error in results:
+            name = os.path.basename(prefix)
+            if error:
+                bad[name] = error
+                continue
+            verified.add(name)
+            if not every:
+                break
+    checkpoints = hashed()
+    remember_verified(memory, [found for found in checkpoints if found.name in verified])
+    for found in checkpoints:
+        found.verified = found.name in verified
+    good = [found for found in checkpoints if found.name not in bad]
+    return good if every else sorted(good, key=lambda found: not found.verified)[:1]
 
 
 def find_errors(prefixes: List[str]) -> Generator[Tuple[str, str], None, None]:
@@ -99,6 +134,15 @@ def remember_verified(memory: str, checkpoints: List[Checkpoint]) -> None:
         records.write(memory, stored)
     except OSError:
         pass  # a full disk: then they are verified again
+
+
+def _hash_files(held_dir: str, found: Found) -> Checkpoint:
+    def hash_file(file: Dict[str, Any]) -> HashedFile:
+        sha256 = hashing.sha256(os.path.join(held_dir, file["path"]))
+        return HashedFile(file["path"], file["size"], sha256)
+
+    files = parallel.each(hash_file, found["files"], hashing.THREADS)
+    return Checkpoint(found["name"], found["step"], verified=False, files=files)
 
 
 def _results(reader: "subprocess.Popen[bytes]") -> Iterator[Tuple[str, str]]:

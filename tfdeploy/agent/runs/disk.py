@@ -9,7 +9,6 @@ import time
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.runs import DiskUse, HeldEnvironment, HeldRelease, HeldRun
 from .. import paths
-from ..environments import leftovers as half_built
 from ..environments import marker
 from ..machine import lock
 from ..reports import status
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 REMOVING = ".removing-"  # the prefix of what is half deleted; it is listed as nothing else
 BLOCK = 512  # the unit of st_blocks, independent of the file system's own blocks (stat(2))
-RESUMING, RESUMING_S = ".resuming", 3600.0
+RESUMING_S = 3600.0
 ABANDONED_AFTER_S = 86400.0
 
 
@@ -81,7 +80,7 @@ def leftovers_of_store(project: str) -> Iterator[str]:
     """Yield what interrupted removals left of releases, environments and the installers' cache,
     interrupted pushes that are older than a day, and interrupted builds."""
     incoming = os.path.basename(paths.incoming(project, ""))
-    yield from half_built.leftovers(project)
+    yield from marker.leftovers(project)
     for entry in _entries(paths.releases(project)):
         if _is_being_removed(entry) or _is_old_push(entry, incoming):
             yield entry.path
@@ -106,17 +105,9 @@ def task_state(task_dir: str) -> TaskState:
         return records.TaskState(records.LOST, 0.0)
 
 
-def mark_resuming(project: str, run: str) -> None:
-    """Protect a run from removal while it is resumed: for some time none of its tasks runs."""
-    folder = paths.run(project, run)
-    if os.path.isdir(folder):
-        with open(os.path.join(folder, RESUMING), "w", encoding="utf-8"):
-            pass
-
-
 def is_resuming(run_dir: str) -> bool:
     try:
-        return _age_s(os.stat(os.path.join(run_dir, RESUMING)).st_mtime) < RESUMING_S
+        return _age_s(os.stat(paths.resuming(run_dir)).st_mtime) < RESUMING_S
     except OSError:
         return False
 

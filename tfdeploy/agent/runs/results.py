@@ -14,7 +14,7 @@ from ...shared.units import Unit, Walk
 from .. import paths
 from ..outputs import event_files, listing
 from ..outputs.saves import MAX_PATHS, Saves
-from ..supervision.replication import output_replicas, replicas
+from ..supervision.replication import output_replicas
 from . import disk
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _of_task(run: str, task: str, task_dir: str, launch: Launch) -> TaskResults:
 def _of_replicas(project: str, run: str, chief: str) -> Iterator[TaskResults]:
     walk = Walk()
     units = list(output_replicas.replica_units(walk, project, run))
-    units += _newest_checkpoint(replicas.replica_dir(project, run))
+    units += _newest_checkpoint(paths.replica_dir(project, run))
     if units or walk.incomplete:
         listed = [unit.to_message() for unit in units]
         yield TaskResults(run, chief, True, listed, [], walk.incomplete, replica=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
+from tfdeploy.config.toml_text import to_toml
 from tfdeploy.environments import packages
 from tfdeploy.errors import AgentError
 from tfdeploy.planning import frameworks
@@ -140,4 +140,4 @@ def _add_to_requirements(intent: Intent, names: list[str]) -> str:
 
 
 def _line(requirements: list[str]) -> str:
-    return f"requirements = {json.dumps(requirements, ensure_ascii=False)}"
+    return f"requirements = {to_toml(requirements)}"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.run_report import history
-from tfdeploy.experiments.training.pauses import pauses
+from tfdeploy.experiments.training import history
+from tfdeploy.experiments.training.history import find_pauses
 from tfdeploy.own_folder import read_file
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.pauses import Pause
+    from tfdeploy.experiments.training.history import Pause
     from tfdeploy.run import Run
 
 MAX_LOG_BYTES = 1 << 30
@@ -51,7 +51,7 @@ class CollectedRun:
     def pauses(self) -> tuple[Pause, ...]:
         """Return when the run was stopped and resumed later, by the history of its chief. Raises
         OSError."""
-        return pauses(history.read(_chief_log(self).with_suffix(".history.jsonl")))
+        return find_pauses(history.read(_chief_log(self).with_suffix(".history.jsonl")))
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,20 @@ from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.comparing.collected_runs import find_groups, read_scalars
-from tfdeploy.experiments.comparing.comparison import LOSS, Comparison, Group, RunSeries, is_rising
-from tfdeploy.experiments.comparing.smoothing import DEFAULT_WINDOWS, SPEED, smooth_series
+from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
 from tfdeploy.experiments.run_report.redact import show_words
+from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series
 from tfdeploy.experiments.training import metrics
-from tfdeploy.experiments.training.pauses import steps_per_s, trained_seconds
+from tfdeploy.experiments.training.history import steps_per_s, trained_seconds
+from tfdeploy.experiments.training.metrics import LOSS, is_rising
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tfdeploy.experiments.comparing.axes import Examples
     from tfdeploy.experiments.comparing.collected_runs import CollectedRun
-    from tfdeploy.experiments.comparing.examples import Examples
     from tfdeploy.experiments.scalars import Series
 
 MAX_NAMES = 12

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from tfdeploy.experiments.scalars import values_of
+from tfdeploy.experiments.training.metrics import LOSS
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.training.metrics import Metric
-
-LOSS = "loss"  # the tag of most scripts
-FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
-RISES = re.compile(r"acc|auc|precision|recall|(^|_)(f1|iou|score|reward|return)")
 
 
 @dataclass(frozen=True)
@@ -73,14 +69,6 @@ class Group:
     def points(self) -> int:
         """The number of reported values behind the line."""
         return sum(len(each.series) for each in self.runs)
-
-
-class Spread(NamedTuple):
-    """What repeated runs reached: the median, the lowest and the highest value."""
-
-    median: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -142,27 +130,6 @@ class Comparison:
         """Return the target point of each run of the group that reached the target."""
         found = (self.target_point(each) for each in group.runs)
         return tuple(point for point in found if point)
-
-
-def spread(group: Group, value_of: Callable[[RunSeries], float]) -> Spread:
-    """Return the spread of a value of each run; NaN if one of them is not finite."""
-    values = [value_of(each) for each in group.runs]
-    if not all(map(math.isfinite, values)):
-        return Spread(math.nan, math.nan, math.nan)
-    return Spread(median(values), min(values), max(values))
-
-
-def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:
-    """Return whether higher values are better: by the metric's name, or else because most curves
-    end higher than they started."""
-    if FALLS.search(tag.lower()) or RISES.search(tag.lower()):
-        return not FALLS.search(tag.lower())
-    return 2 * sum(values[-1] > values[0] for values in curves) > len(curves)
-
-
-def values_of(series: Series) -> tuple[float, ...]:
-    """Return the values, NaN for none."""
-    return tuple(math.nan if point.value is None else point.value for point in series)
 
 
 def _options(words: Sequence[str]) -> list[str]:

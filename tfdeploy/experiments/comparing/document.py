@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tfdeploy.experiments.comparing.comparison import spread
+from tfdeploy.experiments.repeats import spread_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -171,8 +171,8 @@ def _line(group: Group, comparison: Comparison) -> ComparedLine:
         label=group.label,
         runs=len(group.runs),
         points=group.points,
-        last=ComparedValue(*spread(group, lambda run: run.smoothed[-1])),
-        best=ComparedValue(*spread(group, comparison.best)),
+        last=ComparedValue(*spread_of(run.smoothed[-1] for run in group.runs)[:3]),
+        best=ComparedValue(*spread_of(map(comparison.best, group.runs))[:3]),
         reached=len(comparison.reached(group)),
     )
 

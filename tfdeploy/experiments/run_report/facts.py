@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,24 +11,30 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments.run_report import files
+from tfdeploy.experiments.run_report import gpus
 from tfdeploy.experiments.run_report.redact import Redactor
-from tfdeploy.experiments.run_report.training import gpu_use
 from tfdeploy.experiments.training import course
 from tfdeploy.experiments.training.course import Course
-from tfdeploy.formatting.humanize import escape_line
-from tfdeploy.shared import records
+from tfdeploy.formatting.humanize import escape_control, escape_line
+from tfdeploy.formatting.terminal_text import plain_text
+from tfdeploy.shared import hashing, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tfdeploy.commands.status import RunStatus
-    from tfdeploy.experiments.run_report.files import Results
-    from tfdeploy.experiments.run_report.history import Change
-    from tfdeploy.experiments.run_report.training.gpu_use import GpuSample
+    from tfdeploy.experiments.run_report.over_time import GpuSample
+    from tfdeploy.experiments.training.history import Change
     from tfdeploy.run import Run
 
 MAX_ERRORS = 10
+FOLDERS = ("checkpoints", "outputs", "fetched")
+MAX_FILES = 200
+MAX_HASHED_BYTES = 8_000_000_000  # a file of this size takes some seconds
+TAIL_BYTES = 1 << 16
+TAIL_LINES = 30
+MAX_LINE = 400
 
 
 @dataclass(frozen=True)
@@ -62,13 +69,13 @@ def _gather(run: Run, status: RunStatus | None) -> RunFacts:
     for placement in run.plan.placements:
         task = str(placement.task)
         report = status.report(task) if status else None
-        tail = files.log_tail(run, placement.task.file_name)
-        live = [files.clean_line(line) for line in report.log] if report else []
+        tail = log_tail(run, placement.task.file_name)
+        live = [clean_line(line) for line in report.log] if report else []
         logs[task] = tuple(redactor(line) for line in live or tail)
     return RunFacts(
         **vars(known),
         status=status,
-        results=files.results(run),
+        results=results(run),
         logs=logs,
         gpus=gpus,
         previous=_previous(run),
@@ -84,7 +91,7 @@ def _gpu_use(run: Run, started_s: float) -> dict[str, tuple[GpuSample, ...]]:
     folder, now = run.folder / "logs", time.time()
     tasks = [placement.task for placement in run.plan.placements if placement.gpus]
     return {
-        str(task): gpu_use.read(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
+        str(task): gpus.read(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
         for task in tasks
     }
 
@@ -133,3 +140,62 @@ def _missing_gpu_use(run: Run, gpus: Mapping[str, tuple[GpuSample, ...]]) -> Ite
     if without and (run.folder / "logs").is_dir():
         of_tasks = "" if len(without) == len(gpus) else f" of {', '.join(without)}"
         yield f"No use of GPUs{of_tasks}: nvidia-smi gave no answer, or it was not collected."
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """A file on the controller; `path` is relative to the run's folder. `sha256` is "" for a file
+    above MAX_HASHED_BYTES."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """The first MAX_FILES results, and the number and size of all."""
+
+    files: tuple[ResultFile, ...]
+    count: int
+    bytes: int
+
+
+def results(run: Run) -> Results:
+    """Read and hash the checkpoints and outputs on the controller. Raises OSError."""
+    files = [file for folder in FOLDERS for file in _regular_files(run.folder / folder)]
+    sizes = [file.stat().st_size for file in files]
+    shown = tuple(
+        ResultFile(escape_line(file.relative_to(run.folder).as_posix()), size, _hash(file, size))
+        for file, size in zip(files[:MAX_FILES], sizes, strict=False)
+    )
+    return Results(shown, len(files), sum(sizes))
+
+
+def log_tail(run: Run, task_file_name: str) -> tuple[str, ...]:
+    """Return the last lines of a collected log; none if it was not collected. Raises OSError."""
+    text = course.read_end(run.folder / "logs" / f"{task_file_name}.log", TAIL_BYTES)
+    return tuple(clean_line(line) for line in text.split("\n")[-TAIL_LINES - 1 :] if line)
+
+
+def clean_line(line: str) -> str:
+    """Return what a terminal would finally show of a line, without control characters."""
+    text = escape_control(plain_text(line[: 4 * MAX_LINE].rstrip("\r")))
+    return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+
+
+def _regular_files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*"), key=_natural):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not path.is_symlink() and not is_hidden:
+            yield path
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Return a key that puts model.ckpt-656 before model.ckpt-1664."""
+    parts = re.split(r"(\d+)", path.as_posix())
+    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in parts]
+
+
+def _hash(file: Path, size: int) -> str:
+    return hashing.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""

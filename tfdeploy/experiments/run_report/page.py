@@ -12,27 +12,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import again, differences, plan_picture, side_by_side, timeline
+from tfdeploy.experiments.run_report import charts, plan_picture, side_by_side, timeline
 from tfdeploy.experiments.run_report.summary import (
     format_length,
     format_number,
     format_time,
+    recorded_hosts,
     restarts_of,
+    same_release,
     sort_key,
     summary,
 )
-from tfdeploy.experiments.run_report.training import charts
 from tfdeploy.formatting.humanize import escape_line, format_count, format_size
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.experiments.run_report.differences import Row
+    from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.run_report.plan_picture import PlanPicture
+    from tfdeploy.experiments.run_report.side_by_side import Row
     from tfdeploy.experiments.run_report.timeline import Timeline
-    from tfdeploy.experiments.run_report.training.charts import Chart
     from tfdeploy.run import Run
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -78,13 +79,15 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
         timeline=timeline.lay_out(facts.histories, facts.known_until),
         charts=drawn,
         more_scalars=more,
-        changes=differences.rows([facts.previous, run], facts.redact) if facts.previous else (),
+        changes=side_by_side.different_settings([facts.previous, run], facts.redact)
+        if facts.previous
+        else (),
         commands=(
             (
                 "The same release, with the hosts.toml of today",
-                facts.redact(again.same_release(run)),
+                facts.redact(same_release(run)),
             ),
-            ("Everything as it was, from the record of the run", again.recorded_hosts(run)),
+            ("Everything as it was, from the record of the run", recorded_hosts(run)),
         ),
     )
 

@@ -1,15 +1,16 @@
-"""Say in short how a run was started, and how it ended. Pure."""
+"""Say in short how a run was started and how it ended, and which commands do it again. Pure."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments.run_report import redact
 from tfdeploy.experiments.scalars import of_same_clock, step_times
-from tfdeploy.experiments.training import metrics, pauses
+from tfdeploy.experiments.training import history, metrics
 from tfdeploy.formatting.humanize import escape_line, format_duration, format_job_counts
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.run_report.facts import RunFacts
     from tfdeploy.experiments.training.metrics import Reached
-
+    from tfdeploy.run import Run
 
 MAX_METRICS = 4
+HOSTS_FILE = "hosts.toml"
 
 
 def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
@@ -76,7 +78,7 @@ def _last_scalars(facts: RunFacts) -> Iterator[tuple[str, str]]:
     main = metrics.main_loss(list(facts.scalars))
     steps = step_times(of_same_clock(facts.scalars, main))
     if steps:
-        speed = pauses.steps_per_s(steps, facts.pauses)
+        speed = history.steps_per_s(steps, facts.pauses)
         yield "Last step", str(steps[-1].step)
         yield "Steps/s", f"{speed:.3g}" if math.isfinite(speed) else ""
     for metric in metrics.of_run(facts)[:MAX_METRICS]:
@@ -91,3 +93,31 @@ def _reached_text(reached: Reached | None) -> str:
         return ""
     best = f" (best {reached.best:.4g})" if reached.best != reached.last else ""
     return f"{reached.last:.4g}{best}"
+
+
+def same_release(run: Run) -> str:
+    """Return the command that starts the run's release with the hosts.toml of today."""
+    jobs = [placement.task.job for placement in run.plan.placements]
+    counts = f"workers={jobs.count('worker')}"
+    if "ps" in jobs:
+        counts = f"ps={jobs.count('ps')},{counts}"
+    words = ["tfdeploy", "run", *_hosts(run.inventory.file.name)]
+    words += ["--release", run.release, "--with", counts]
+    words += ["--name", run.name] if run.name else []
+    words += ["--", *redact.show_words(run.words)] if run.words else []
+    return shlex.join(words)
+
+
+def recorded_hosts(run: Run) -> str:
+    """Return the commands that start the run's release with the hosts.toml of its record, which
+    has its words, variables and ports, too."""
+    copy = f"hosts.{run.id}.toml"
+    name = f" --name {shlex.quote(run.name)}" if run.name else ""
+    return (
+        f"cp runs/{run.id}/{HOSTS_FILE} {copy}\n"
+        f"tfdeploy run --hosts {copy} --release {shlex.quote(run.release)}{name}"
+    )
+
+
+def _hosts(name: str) -> list[str]:
+    return [] if name == HOSTS_FILE else ["--hosts", name]

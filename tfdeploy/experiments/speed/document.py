@@ -11,10 +11,10 @@ from tfdeploy.experiments.speed.results import Cell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
     from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast, WorkerVerdict
 
 

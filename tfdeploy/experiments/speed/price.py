@@ -8,30 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tfdeploy.errors import PlanError
-from tfdeploy.experiments.speed.results import Cell
+from tfdeploy.experiments.speed.results import Cell, Prices
 from tfdeploy.formatting.hostlist import expand_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import CellResults, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
 
 FLAG = "--price-per-hour"
 HOUR_S = 3600.0
 MILLION = 1e6
 EXPECTED = f"expected a number, or HOST=NUMBER: {FLAG} 0.40 {FLAG} 'gpu-[01-04]=3.06'"
-
-
-@dataclass(frozen=True)
-class Prices:
-    """What an hour of a host costs, in any currency; `other` is that of hosts without their own."""
-
-    by_host: Mapping[str, float]
-    other: float | None = None
-
-    def of(self, host: str) -> float:
-        return self.by_host.get(host, self.other or 0.0)
 
 
 @dataclass(frozen=True)

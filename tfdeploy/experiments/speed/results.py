@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from tfdeploy.experiments.repeats import Spread, spread_of
 from tfdeploy.experiments.speed import load
 from tfdeploy.experiments.speed.load import Load
-from tfdeploy.experiments.speed.spread import Spread, spread_of
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.speed.price import Prices
 
 # The first part of the time, in which sessions, queues and caches reach their normal speed.
 WARM_UP = 0.25
@@ -106,6 +105,17 @@ class CellResults:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What an hour of a host costs, in any currency; `other` is that of hosts without their own."""
+
+    by_host: Mapping[str, float]
+    other: float | None = None
+
+    def of(self, host: str) -> float:
+        return self.by_host.get(host, self.other or 0.0)
+
+
+@dataclass(frozen=True)
 class Sweep:
     """All results so far by their cell and repeat, and the `terms` that they have in common.
 
@@ -134,6 +144,11 @@ class Sweep:
     @property
     def measured(self) -> tuple[CellResults, ...]:
         return tuple(each for each in self if each.measured)
+
+    def by_ps(self) -> Iterator[tuple[CellResults, ...]]:
+        """Yield the measured cells of each number of ps, the fewest workers first."""
+        for ps in sorted({results.cell.ps for results in self.measured}):
+            yield tuple(results for results in self.measured if results.cell.ps == ps)
 
     @property
     def base(self) -> CellResults | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.experiments.speed.spread import MIN_RUNS
+from tfdeploy.experiments.repeats import MIN_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
-    from tfdeploy.experiments.speed.spread import Spread
 
 # The fewest ps with which workers reach this part of their best speed are enough.
 ENOUGH = 0.95
@@ -85,7 +85,7 @@ def _suffices(speed: Spread, best: Spread) -> bool:
 
 def more_workers(sweep: Sweep) -> Iterator[WorkerVerdict]:
     """Yield a verdict for each measured cell and the next larger one with as many ps."""
-    for line in _lines(sweep):
+    for line in sweep.by_ps():
         for small, large in pairwise(line):
             before, after = _speed(sweep, small), _speed(sweep, large)
             workers = (small.cell.workers, large.cell.workers)
@@ -106,18 +106,12 @@ def too_fast(sweep: Sweep) -> Iterator[TooFast]:
 
     More ps than the base has may speed up each worker, so cells with other ps are not compared.
     """
-    for base, *others in _lines(sweep):
+    for base, *others in sweep.by_ps():
         for results in others:
             speedup = sweep.speedup(results, base)
             ideal = sweep.ideal(results.cell, base.cell)
             if speedup and speedup.low * (1.0 if speedup.is_enough else ENOUGH) > ideal:
                 yield TooFast(results.cell, base.cell, speedup.median, ideal)
-
-
-def _lines(sweep: Sweep) -> Iterator[list[CellResults]]:
-    """Yield the measured cells of each number of ps, the fewest workers first."""
-    for ps in sorted({results.cell.ps for results in sweep.measured}):
-        yield [results for results in sweep.measured if results.cell.ps == ps]
 
 
 def _speed(sweep: Sweep, results: CellResults) -> Spread:

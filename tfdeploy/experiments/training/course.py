@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following import run_end
 from tfdeploy.commands.runs import RUNNING, run_result
-from tfdeploy.experiments import scalars
-from tfdeploy.experiments.run_report import files, history
-from tfdeploy.experiments.run_report.history import Change
-from tfdeploy.experiments.run_report.training import log_losses
-from tfdeploy.experiments.run_report.training.log_losses import NO_LOSSES
-from tfdeploy.experiments.training.pauses import pauses
+from tfdeploy.experiments import logs, scalars
+from tfdeploy.experiments.logs import NO_LOSSES
+from tfdeploy.experiments.training import history
+from tfdeploy.experiments.training.history import Change, find_pauses
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.run import made_at
 from tfdeploy.shared import records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tfdeploy.commands.status import RunStatus
-    from tfdeploy.experiments.run_report.training.log_losses import LogLosses
+    from tfdeploy.experiments.logs import LogLosses
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.pauses import Pause
+    from tfdeploy.experiments.training.history import Pause
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
 UNKNOWN = "unknown"
+MAX_LOG_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Course:
 
     @property
     def pauses(self) -> tuple[Pause, ...]:
-        return pauses(self.histories[str(self.run.plan.chief.task)])
+        return find_pauses(self.histories[str(self.run.plan.chief.task)])
 
     @property
     def states(self) -> dict[str, str]:
@@ -92,8 +93,18 @@ def read(run: Run, status: RunStatus | None) -> Course:
         histories[task] = _with_report(changes, report, now)
     answered = [task for task in histories if status and status.report(task)]
     found = scalars.read_events(run.folder / "events")
-    losses = NO_LOSSES if found else log_losses.parse(files.chief_log(run))
+    log = run.folder / "logs" / f"{run.plan.chief.task.file_name}.log"
+    losses = NO_LOSSES if found else logs.parse_losses(read_end(log, MAX_LOG_BYTES))
     return Course(run, histories, now if answered else _collected_at(run), found, losses)
+
+
+def read_end(log: Path, size: int) -> str:
+    """Return the last `size` bytes of a log as text; "" if it was not collected. Raises OSError."""
+    if not log.is_file() or log.is_symlink():
+        return ""
+    with log.open("rb") as content:
+        content.seek(max(0, content.seek(0, os.SEEK_END) - size))
+        return content.read(size).decode(errors="replace")
 
 
 def _with_end(changes: tuple[Change, ...], at: float, state: str) -> tuple[Change, ...]:

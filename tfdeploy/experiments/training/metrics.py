@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.experiments import scalars
-from tfdeploy.experiments.comparing.comparison import LOSS, is_rising
-from tfdeploy.experiments.comparing.smoothing import SPEED, smooth_series, window_of
+from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.training.course import Course
 
+LOSS = "loss"  # the tag of most scripts
+FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
+RISES = re.compile(r"acc|auc|precision|recall|(^|_)(f1|iou|score|reward|return)")
 # Settings, and Keras's copies of the validation's metrics over batches.
 NO_METRIC = re.compile(r"learning_rate|(^|[/_])lr$|^evaluation_.*_vs_iterations$")
 
@@ -57,6 +59,14 @@ def of_run(course: Course) -> tuple[Metric, ...]:
     unit, series = course.log_losses
     name = f"epoch_{LOSS}" if unit == "epoch" else LOSS
     return metrics(course.scalars or ({name: series} if series else {}))
+
+
+def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:
+    """Return whether higher values are better: by the metric's name, or else because most curves
+    end higher than they started."""
+    if FALLS.search(tag.lower()) or RISES.search(tag.lower()):
+        return not FALLS.search(tag.lower())
+    return 2 * sum(values[-1] > values[0] for values in curves) > len(curves)
 
 
 def main_loss(names: Sequence[str]) -> str:

@@ -85,6 +85,32 @@ class Unpin(Request[Done]):
     task: str
 
 
+class CheckpointCopies(Message):
+    copies: List[CheckpointCopy]
+
+
+class FindNewest(Request[CheckpointCopies]):
+    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
+    one, and hold it until `LetGoOfCopies`."""
+
+    VERB = "newest"
+    MAX_ANSWER_BYTES = LONG_LIST
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
+class LetGoOfCopies(Request[Done]):
+    """Delete what `FindNewest` holds."""
+
+    VERB = "unhold"
+    project: str
+    run: str
+    tasks: List[str]
+    checkpoint_dir: str
+
+
 class EventFiles(Message):
     """Paths of TensorBoard's event files, relative to the folder that is their key."""
 
@@ -245,12 +271,16 @@ class Arrival(Message):
 
 
 class ExpectUnits(Request[Arrival]):
-    """Make a folder in which files for a task may arrive."""
+    """Make an empty folder in which files for a task may arrive."""
 
     VERB = "expect"
     project: str
     run: str
     task: str
+
+
+# Kinds of units that only ListResults reports. A delivered CHECKPOINT becomes the newest.
+CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 class DeliveredUnit(Message):
@@ -262,13 +292,16 @@ class DeliveredUnit(Message):
 
 
 class DeliverUnits(Request[Done]):
-    """Move what has arrived to its place in the task's directory, each unit whole."""
+    """Install units in `folder`, which is relative to the task's directory, each whole. They have
+    arrived where `ExpectUnits` said, or are held in the folder `source` of the same host."""
 
     VERB = "deliver"
     project: str
     run: str
     task: str
     units: List[DeliveredUnit]
+    folder: str = ""
+    source: str = ""
 
 
 class ReplicatedOutputs(Message):
@@ -291,10 +324,6 @@ class ListReplicas(Request[ReplicatedOutputs]):
 
 class ResultsAnswer(Message):
     """What `ListResults` reports."""
-
-
-# The kinds of units that only ListResults reports.
-CHECKPOINT, EVENTS = "checkpoint", "events"
 
 
 class TaskResults(ResultsAnswer):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import Launch
-from .message import LONG_LIST, Done, Message, Request
-from .outputs import Arrival, CheckpointCopy
+from .message import LONG_LIST, Message, Request
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -251,52 +250,3 @@ class Remove(Request[Removed]):
     environments: List[str]
     by: str = ""
     launches: Optional[Dict[str, str]] = None
-
-
-class CheckpointCopies(Message):
-    copies: List[CheckpointCopy]
-
-
-class FindNewest(Request[CheckpointCopies]):
-    """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
-    one, and hold it until `LetGoOfCopies`."""
-
-    VERB = "newest"
-    MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class LetGoOfCopies(Request[Done]):
-    """Delete what `FindNewest` holds."""
-
-    VERB = "unhold"
-    project: str
-    run: str
-    tasks: List[str]
-    checkpoint_dir: str
-
-
-class ReceiveCheckpoint(Request[Arrival]):
-    """Make a folder in which a checkpoint for `task` may arrive."""
-
-    VERB = "receive"
-    project: str
-    run: str
-    task: str
-    checkpoint_dir: str
-
-
-class AdoptCheckpoint(Request[Done]):
-    """Make what has arrived the newest checkpoint of `task`; `source` is a folder of this host that
-    holds it ("": it arrived from elsewhere)."""
-
-    VERB = "adopt"
-    project: str
-    run: str
-    task: str
-    checkpoint_dir: str
-    name: str
-    source: str

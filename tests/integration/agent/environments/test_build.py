@@ -14,7 +14,7 @@ from support.waiting import until
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import build as builds
-from tfdeploy.agent.environments import leftovers, marker
+from tfdeploy.agent.environments import marker
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.shared.protocol.environments import Built, NotInstalled
 
@@ -188,9 +188,9 @@ def test_a_killed_build_does_not_count_and_its_programs_end(host, tmp_path):
     assert host.left == [".e.work", "e"]
     assert marker.read(str(folder())) is None
     left = [str(folder().with_name(name)) for name in (".e.work", "e")]
-    until(lambda: [*leftovers.leftovers("p")] == left, "the end of its programs")
+    until(lambda: [*marker.leftovers("p")] == left, "the end of its programs")
     assert host.build().fresh
-    assert [*leftovers.leftovers("p")] == []
+    assert [*marker.leftovers("p")] == []
 
 
 FULL = """

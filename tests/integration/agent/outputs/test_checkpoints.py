@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.chief import TASK, save, seen_by_programs, start_task
 
-from tfdeploy.agent.outputs import checkpoints, held
-from tfdeploy.shared.protocol.outputs import BadCheckpoint, Pinned
+from tfdeploy.agent.outputs import checkpoints, held, hold, install
+from tfdeploy.shared.protocol.outputs import CHECKPOINT, BadCheckpoint, Pinned
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(root):
 
 
 def pin(every=False):
-    *_, answer = checkpoints.pin(*TASK, every)
+    *_, answer = hold.pin(*TASK, every)
     return answer
 
 
@@ -91,9 +91,9 @@ def test_a_hold_replaces_the_previous_one_and_can_be_removed(folder):
     save(folder, 2)
     answer = pin()
     assert all(name.startswith("model.ckpt-2.") for name in os.listdir(answer.pin))
-    checkpoints.unpin(*TASK)
+    hold.unpin(*TASK)
     assert not Path(answer.pin).exists()
-    checkpoints.unpin(*TASK)
+    hold.unpin(*TASK)
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
@@ -224,7 +224,7 @@ def test_more_checkpoints_are_held_than_the_usual_limit_of_open_files_allows(fol
     resource.setrlimit(resource.RLIMIT_NOFILE, few)
     try:
         assert len(names(pin(every=True))) == 99
-        checkpoints.unpin(*TASK)
+        hold.unpin(*TASK)
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == few
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -407,7 +407,7 @@ def test_install_moves_a_checkpoint_beside_others_and_names_it_as_the_newest(fol
     incoming.mkdir()
     save(incoming, 2)
     (incoming / "checkpoint").unlink()
-    written = checkpoints.install(os.fspath(incoming), os.fspath(folder), "model.ckpt-2")
-    assert written[-2:] == ["model.ckpt-2.index", "checkpoint"]
+    written = os.listdir(incoming)
+    install.install(os.fspath(incoming), os.fspath(folder), "model.ckpt-2", CHECKPOINT, written)
     assert os.listdir(incoming) == []
     assert names(pin(every=True)) == ["model.ckpt-2", "model.ckpt-9"]

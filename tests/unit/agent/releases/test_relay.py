@@ -18,10 +18,10 @@ from tfdeploy.agent.refusal import Refusal
 from tfdeploy.agent.releases import receive, relay
 from tfdeploy.release import snapshot
 from tfdeploy.shared.pack import FRAME
-from tfdeploy.transfer import tls_identity
+from tfdeploy.transfer.relay import create_identity
 from unit.agent.releases.test_receive import manifest, push, source, start_release  # noqa: F401 - a fixture
 
-KEY = tls_identity.create()
+KEY = create_identity()
 ID = "f00d"
 
 
@@ -125,7 +125,7 @@ def answer_to(port, key):
         return sock.recv(100)
 
 
-@pytest.mark.parametrize("key", ["", tls_identity.create()], ids=["no key", "another key"])
+@pytest.mark.parametrize("key", ["", create_identity()], ids=["no key", "another key"])
 def test_a_client_without_the_key_gets_no_answer(tree, root, key):
     port = share(tree)
     with pytest.raises(OSError):
@@ -138,7 +138,7 @@ def test_a_host_with_another_key_is_rejected(tree, become_another_host):
     become_another_host()
     start_release(tree)
     with pytest.raises(Refusal, match="can't be fetched from"):
-        fetch(port, tls_identity.create())
+        fetch(port, create_identity())
 
 
 @pytest.mark.parametrize("lie", ["other content", "cut off", "no such file", "nothing"])

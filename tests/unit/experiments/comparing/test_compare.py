@@ -12,12 +12,11 @@ from support.events import record, scalar_event, write
 
 from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
+from tfdeploy.experiments.comparing import axes as plot
 from tfdeploy.experiments.comparing import compare as compare_module
 from tfdeploy.experiments.comparing import comparison as results
-from tfdeploy.experiments.comparing import panels as plot
 from tfdeploy.experiments.comparing.document import compare_document
-from tfdeploy.experiments.comparing.smoothing import smooth_series
-from tfdeploy.experiments.scalars import Point
+from tfdeploy.experiments.scalars import Point, smooth_series
 from tfdeploy.output.console import Console
 from tfdeploy.run import read_folder, save
 from unit.cli.test_cli import tfdeploy  # noqa: F401

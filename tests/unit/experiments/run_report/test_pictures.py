@@ -8,12 +8,10 @@ import re
 import pytest
 from support.builders import make_plan
 
-from tfdeploy.experiments.run_report import plan_picture, timeline
-from tfdeploy.experiments.run_report.history import Change
-from tfdeploy.experiments.run_report.training import charts
-from tfdeploy.experiments.run_report.training.charts import TrainedRun
+from tfdeploy.experiments.run_report import charts, plan_picture, timeline
+from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.training.pauses import Pause
+from tfdeploy.experiments.training.history import Change, Pause
 
 
 def numbers(texts):

@@ -6,8 +6,7 @@ import pytest
 
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.speed import price
-from tfdeploy.experiments.speed.price import Prices
-from tfdeploy.experiments.speed.results import MEASURED, Cell, Rate, Result, Sweep
+from tfdeploy.experiments.speed.results import MEASURED, Cell, Prices, Rate, Result, Sweep
 
 HOSTS = ("cpu", "gpu-01", "gpu-02")
 

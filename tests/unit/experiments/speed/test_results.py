@@ -7,12 +7,12 @@ import pytest
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.speed import report
 from tfdeploy.experiments.speed.load import Load
-from tfdeploy.experiments.speed.price import Prices
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
     MEASURED,
     Cell,
+    Prices,
     Rate,
     Result,
     Sweep,

@@ -15,7 +15,7 @@ from ....shared import TYPE_CHECKING
 from ....shared.protocol.message import parse
 from ....shared.protocol.outputs import OutputUnit
 from ....shared.protocol.record import to_json
-from ...outputs import delivery, integrity
+from ...outputs import install, integrity
 from .. import heartbeat
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def fetch_unit(settings: HeartbeatSettings, unit: OutputUnit, incoming: str, fol
     path = unit.path.lstrip("/")
     if not integrity.format_error(incoming, path, unit.kind):
         files = [file.lstrip("/") for file in paths_of(unit)]
-        delivery.install_unit(incoming, folder, path, unit.kind, files)
+        install.install(incoming, folder, path, unit.kind, files)
 
 
 def is_current(folder: str, unit: OutputUnit) -> bool:

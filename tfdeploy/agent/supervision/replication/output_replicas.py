@@ -16,9 +16,8 @@ from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
 from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
 from ... import paths
-from ...outputs import delivery, listing
+from ...outputs import install, listing
 from .. import signing
-from . import replicas
 from .offered_files import OfferedFiles, fetch_list, fetch_unit, is_current, paths_of
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
     # A model may be the whole folder. Other files that the evaluator has there must stay.
     is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
     kind = ANY if is_everything else unit.kind
-    delivery.install_unit(incoming, _folder(launch), path, kind, files)
+    install.install(incoming, _folder(launch), path, kind, files)
     filesystem.remove_folder(incoming)
 
 
@@ -149,7 +148,7 @@ def is_below(folder: str, path: str) -> bool:
 
 
 def _folder(launch: Launch) -> str:
-    return replicas.replica_dir(launch.project, launch.run)
+    return paths.replica_dir(launch.project, launch.run)
 
 
 def _relative(launch: Launch, path: str) -> str:

@@ -13,8 +13,9 @@ import threading
 import time
 
 from ....shared import TYPE_CHECKING, filesystem, records, state_file
+from ....shared.protocol.outputs import CHECKPOINT
 from ... import paths
-from ...outputs import checkpoints
+from ...outputs import checkpoints, install
 from .. import heartbeat, signing
 
 if TYPE_CHECKING:
@@ -116,11 +117,6 @@ def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
         threading.Thread(target=_fetch_forever, args=(launch, client), daemon=True).start()
 
 
-def replica_dir(project: str, run: str) -> str:
-    """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
-    return os.path.join(paths.run(project, run), "replica")
-
-
 def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
     fetched: Dict[str, str] = {}
     retry_at: Dict[str, float] = {}
@@ -148,7 +144,7 @@ def _fetch_outputs(launch: Launch, offer: Json) -> None:
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
     """Fetch a checkpoint next to the older one, which is deleted when it is complete."""
-    folder = replica_dir(launch.project, launch.run)
+    folder = paths.replica_dir(launch.project, launch.run)
     incoming = _incoming_dir(launch)
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
@@ -158,7 +154,7 @@ def _fetch_checkpoint(launch: Launch, offer: Json) -> None:
     record = paths.replica(launch.project, launch.run)
     copied = [name for name in _copied_names(record) if name != offer["name"]] + [offer["name"]]
     keep = 2 if launch.links else 1
-    checkpoints.install(incoming, folder, offer["name"])
+    install.install(incoming, folder, offer["name"], CHECKPOINT, os.listdir(incoming))
     _remove(folder, copied[:-keep])
     records.write(record, copied[-keep:])
     state_file.write(folder, offer["name"])  # without the removed ones

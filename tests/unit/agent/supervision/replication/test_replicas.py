@@ -57,7 +57,7 @@ def is_offered(chief, step):
 
 
 def replica_dir():
-    return Path(replicas.replica_dir("p", "r"))
+    return Path(paths.replica_dir("p", "r"))
 
 
 def copied_files():

@@ -1,0 +1,105 @@
+"""docs/programs.md: with the lines of a section, a program finds its role where it looks for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.builders import make_inventory, make_plan
+
+from tfdeploy.planning import launch
+from tfdeploy.planning.fields import RunNames
+
+PAGE = (Path(__file__).parents[3] / "docs/programs.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.*?)\n.*?```toml\n\[training\]\n(.*?)```", PAGE, re.M | re.S))
+WORKERS = """
+[hosts.a]
+address = "10.0.0.1"
+workers = 1
+[hosts.b]
+address = "10.0.0.2"
+workers = 1
+"""
+CHIEF = f'{WORKERS}[hosts.c]\naddress = "10.0.0.3"\nchief = true'
+ADDRESSES = ["10.0.0.1:2222", "10.0.0.2:2222"]
+
+
+def launched(section, task, hosts=WORKERS):
+    inventory = make_inventory(hosts, training=re.sub("command = .*\n", "", SECTIONS[section]))
+    launches = launch.make(inventory, make_plan(hosts), RunNames("run", "release"), "secret")
+    return next(each for each in launches if each.task == task)
+
+
+# What a program does with its variables and its words: its number, how many there are, and the
+# address of the first.
+
+
+def tf_config(env, argv):
+    config = json.loads(env["TF_CONFIG"])
+    workers = config["cluster"]["worker"]
+    return config["task"]["index"], len(workers), workers[0]
+
+
+def flags(env, argv):
+    given = dict(word.removeprefix("--").split("=") for word in argv[2:])
+    workers = given["worker_hosts"].split(",")
+    return int(given["task_index"]), len(workers), workers[0]
+
+
+def torch(env, argv):
+    master = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return int(env["RANK"]), int(env["WORLD_SIZE"]), master
+
+
+def jax(env, argv):
+    coordinator = f"{env['COORDINATOR_ADDRESS']}:{env['COORDINATOR_PORT']}"
+    assert coordinator == env["JAX_COORDINATOR_ADDRESS"]
+    return int(env["PROCESS_ID"]), int(env["NUM_PROCESSES"]), coordinator
+
+
+def sagemaker(env, argv):
+    hosts = json.loads(env["SM_HOSTS"])
+    return hosts.index(env["SM_CURRENT_HOST"]), len(hosts), hosts[0]
+
+
+def slurm(env, argv):
+    master = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+    return int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), master
+
+
+@pytest.mark.parametrize(
+    ("section", "read"),
+    [
+        ("TF_CONFIG", tf_config),
+        ("Flags", flags),
+        ("MASTER_ADDR and RANK", torch),
+        ("COORDINATOR_ADDRESS and PROCESS_ID", jax),
+        ("AIP_MODEL_DIR", tf_config),
+        ("SM_HOSTS", sagemaker),
+        ("SLURM_PROCID", slurm),
+    ],
+)
+def test_a_program_finds_its_number_the_count_and_the_first_address(section, read):
+    for index in (0, 1):
+        order = launched(section, f"worker:{index}")
+        assert read(order.env, order.argv) == (index, 2, ADDRESSES[0])
+
+
+def test_keras_tuner_finds_its_oracle():
+    orders = {
+        task: launched("KERASTUNER_TUNER_ID", task, CHIEF) for task in ("chief:0", "worker:1")
+    }
+    names = {task: order.env["KERASTUNER_TUNER_ID"] for task, order in orders.items()}
+    assert names == {"chief:0": "chief", "worker:1": "tuner1"}
+    oracles = {(order.env["KERASTUNER_ORACLE_IP"], order.env["KERASTUNER_ORACLE_PORT"])
+               for order in orders.values()}  # fmt: skip
+    assert oracles == {("10.0.0.3", "2222")}
+    assert [order.ready for order in orders.values()] == ["port", "process"]
+
+
+def test_each_section_is_tried():
+    tried = {"TF_CONFIG", "Flags", "MASTER_ADDR and RANK", "COORDINATOR_ADDRESS and PROCESS_ID"}
+    tried |= {"AIP_MODEL_DIR", "SM_HOSTS", "SLURM_PROCID", "KERASTUNER_TUNER_ID"}
+    assert {*SECTIONS} == tried

@@ -1,1 +1,0 @@
-"""The page of all runs: `tfdeploy runs --html`."""

@@ -1,0 +1,146 @@
+"""Draw what runs report on one time axis: the loss, the speed in steps/s, the use of GPUs, and
+other scalars."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfdeploy.experiments import plots, scalars
+from tfdeploy.experiments.plots import Line, Panel
+from tfdeploy.experiments.run_report import gpus, over_time
+from tfdeploy.experiments.run_report.over_time import TimePanel, TrainedRun
+from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
+from tfdeploy.experiments.training import metrics
+from tfdeploy.experiments.training.history import trained_pairs, with_gaps
+from tfdeploy.experiments.training.metrics import LOSS
+from tfdeploy.formatting.humanize import escape_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tfdeploy.experiments.run_report.over_time import TimeAxis
+    from tfdeploy.experiments.scalars import Point
+
+MAX_CHARTS = 8
+MAX_POINTS = 500  # of one line: more can't be seen, and make the page large
+SPEED_POINTS = 60
+MAX_TITLE = 60
+LOG_RATIO = 100.0  # a loss that falls by more than this gets a logarithmic axis
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn panel. `svg` is markup; `description` says the same in words. `legend` has the labels
+    of its lines if they are not those of runs."""
+
+    title: str
+    svg: str
+    description: str
+    legend: tuple[str, ...] = ()
+
+
+def draw(runs: Sequence[TrainedRun], prefix: str) -> tuple[tuple[Chart, ...], tuple[str, ...]]:
+    """Return the charts, and the names of the scalars that are left out. `prefix` is that of ids in
+    the page."""
+    names = _ordered({name for run in runs for name in run.scalars})
+    labels = [run.label for run in runs]
+    found = [TimePanel(name, _scalar_lines(runs, name), labels) for name in names[:MAX_CHARTS]]
+    speed = TimePanel("steps/s", _speed_lines(runs), labels)
+    panels = [panel for panel in (*found[:1], speed, *gpus.panels(runs), *found[1:]) if panel.lines]
+    axis = over_time.of_all(panels)
+    charts = tuple(_chart(panel, axis, f"{prefix}-{number}") for number, panel in enumerate(panels))
+    more = tuple(escape_line(name) for name in names[MAX_CHARTS:])
+    return (*charts, *_log_charts(runs, labels, prefix)), more
+
+
+def _log_charts(runs: Sequence[TrainedRun], labels: Sequence[str], prefix: str) -> Iterator[Chart]:
+    """Yield a chart for each unit of losses that logs have."""
+    for unit in ("step", "epoch"):
+        lines = []
+        for run in runs:
+            series = run.log_losses.series if run.log_losses.unit == unit else ()
+            shown = series[:: math.ceil(len(series) / MAX_POINTS)] if series else ()
+            xs = [float(point.step) for point in shown]
+            lines += [Line(run.label, xs, [_number(point) for point in shown])] if shown else []
+        if lines:
+            panel = Panel("", unit, "", lines, log=_log_axis(LOSS, lines))
+            svg = plots.to_web_svg(panel, labels, f"{prefix}-{unit}")
+            title = "loss, as the log prints it"
+            yield Chart(title, svg, f"The loss over {unit}s. {_describe(lines)}")
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    """Return "loss" first, then other losses, then all other names."""
+    without_speed = {name for name in names if name != SPEED}
+    main = metrics.main_loss(sorted(without_speed))
+    return sorted(without_speed, key=lambda name: (name != main, LOSS not in name.lower(), name))
+
+
+def _scalar_lines(runs: Sequence[TrainedRun], name: str) -> list[Line]:
+    lines = []
+    for run in runs:
+        series = run.scalars.get(name, ())
+        if series:
+            points = list(zip(series, smooth_series(series, window_of(series)), strict=True))
+            shown = points[:: math.ceil(len(points) / MAX_POINTS)]
+            shown += [] if shown[-1] == points[-1] else points[-1:]
+            xs = [point.time_s - run.started_s for point, _ in shown]
+            raw = [_number(point) for point, _ in shown]
+            line = Line(run.label, xs, [mean for _, mean in shown], raw)
+            lines.append(with_gaps(line, run.pauses, run.started_s))
+    return lines
+
+
+def _speed_lines(runs: Sequence[TrainedRun]) -> list[Line]:
+    """Return the steps/s between SPEED_POINTS moments of each run."""
+    lines = []
+    for run in runs:
+        main = metrics.main_loss(list(run.scalars))
+        steps = scalars.step_times(scalars.of_same_clock(run.scalars, main))
+        chosen = steps[:: math.ceil(len(steps) / SPEED_POINTS)] if steps else ()
+        pairs = [(a, b) for a, b in trained_pairs(chosen, run.pauses) if b.time_s > a.time_s]
+        if pairs:
+            xs = [b.time_s - run.started_s for _, b in pairs]
+            ys = [(b.step - a.step) / (b.time_s - a.time_s) for a, b in pairs]
+            lines.append(with_gaps(Line(run.label, xs, ys), run.pauses, run.started_s))
+    return lines
+
+
+def _chart(panel: TimePanel, axis: TimeAxis, name: str) -> Chart:
+    title = escape_line(panel.title)
+    title = title if len(title) <= MAX_TITLE else f"{title[:MAX_TITLE]}…"
+    drawn = Panel(
+        "", f"{axis.unit} since the run's start", "", [axis.scale(line) for line in panel.lines],
+        log=_log_axis(title, panel.lines), xlimits=axis.limits,
+        ylimits=(0.0, panel.top) if panel.top else None,
+    )  # fmt: skip
+    svg = plots.to_web_svg(drawn, panel.labels, name)
+    legend = tuple(panel.labels) if panel.legend else ()
+    return Chart(title, svg, f"{title} over time. {_describe(panel.lines)}", legend)
+
+
+def _log_axis(title: str, lines: Sequence[Line]) -> str:
+    """Return "y" for a loss whose values differ so much that a linear axis hides most of them."""
+    numbers = [y for line in lines for y in line.ys if math.isfinite(y)]
+    if LOSS not in title.lower() or not numbers or min(numbers) <= 0:
+        return ""
+    return "y" if max(numbers) / min(numbers) > LOG_RATIO else ""
+
+
+def _describe(lines: Sequence[Line]) -> str:
+    texts = []
+    for line in lines:
+        numbers = [y for y in line.ys if math.isfinite(y)]
+        if numbers:
+            low, high = min(numbers), max(numbers)
+            texts.append(
+                f"{line.label}: from {numbers[0]:.4g} to {numbers[-1]:.4g}, "
+                f"lowest {low:.4g}, highest {high:.4g}"
+            )
+    return "; ".join(texts)
+
+
+def _number(point: Point) -> float:
+    return math.nan if point.value is None else point.value
