@@ -24,13 +24,14 @@ from tfdeploy import run as runs
 from tfdeploy.agent import verbs
 from tfdeploy.agent.reports import progress
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 from tfdeploy.documents import Failure, to_json
 from tfdeploy.environments import requirements
 from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
-from tfdeploy.hosts.streams.subscriptions import RunEvents
+from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.release import gitignore
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.record import field_types
@@ -82,7 +83,7 @@ HOSTS_TOML = [
 def read_hosts_toml(data: bytes) -> None:
     inventory = inventories.parse(data.decode(errors="replace"), FILE)
     sensitive_values.find(inventory)
-    inventories.parse(inventories.dump(inventory), FILE)
+    inventories.parse(toml_text.write(inventory.to_toml()), FILE)
 
 
 # Records of runs
@@ -190,7 +191,7 @@ def with_requirements(file: Path) -> inventories.Inventory:
 
 REQUESTS = [verbs.resolve(request) for request, _ in verbs.VERBS.values()]
 FOLLOW = [request for request in REQUESTS if request.VERB == "follow"]
-SUBSCRIPTION = RunEvents(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
+SUBSCRIPTION = Subscription(Follow("p", "r", ["ps:0"], logs=True, lines=None, forever=True))
 VALUES = {"str": "ps:0", "int": 3, "float": 1.5, "bool": True}
 AGENT = Agent(None, make_inventory().hosts[0])
 
@@ -239,7 +240,7 @@ def _read_answer(request: type, answer: dict) -> None:
     try:
         message = AGENT.parse(Query(request, b""), answer)
         if request in FOLLOW:
-            SUBSCRIPTION.accept("a", message)
+            SUBSCRIPTION.accept(AGENT, message)
     except TfdeployError as error:
         to_json(Failure(error))
 

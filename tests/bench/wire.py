@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.agent.supervision import signing
+from tfdeploy.commands.following.launching import StartRequests
 from tfdeploy.config import inventory as inventories
 from tfdeploy.hosts.agent_session import Query, query
-from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.protocol.runs import RunRecord, Stop

@@ -34,7 +34,6 @@ NOT_NEEDED = {
         "agent.outputs.checkpoints",
         "agent.outputs.event_files",
         "agent.outputs.listing",
-        "agent.reports.logs.log_progress",
         "agent.reports.logs.tail",
         "agent.reports.progress",
         "agent.supervision.supervisor",

@@ -18,8 +18,8 @@ from tfdeploy import run as runs
 from tfdeploy.agent.reports.logs.tail import LINES_LOST
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.streams.following import HostIsBack
 from tfdeploy.shared.protocol.reports import LogLines
 from tfdeploy.transport.daemon import locate
 

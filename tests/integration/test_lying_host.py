@@ -15,8 +15,8 @@ from support.waiting import until
 from tfdeploy import run as runs
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import CommandTimedOut
+from tfdeploy.hosts import subscriptions
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.streams import subscriptions
 
 LYING_AGENT = Path(__file__).parents[1] / "support/scripts/lying_agent.py"
 MOST_BYTES = 200 << 20  # of memory: a command that does little takes 60 MB

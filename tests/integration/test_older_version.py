@@ -64,6 +64,18 @@ def test_a_run_of_an_older_version_is_collected_and_stopped(project):
 
 
 @LOCAL_ONLY
+def test_a_run_of_an_older_version_says_what_its_agent_cannot_do(project):
+    with project.start_command("logs", "-f", "worker:0") as following:
+        following.wait_for_output("worker:0")
+        following.interrupt()
+    for command in (("watch", "--json"), ("logs", "--grep", "x")):
+        refused = project.tf(*command)
+        assert refused.returncode == 1
+        assert "another version of tfdeploy started this run" in refused.stdout + refused.stderr
+    project.ok("stop")
+
+
+@LOCAL_ONLY
 def test_large_files_of_a_run_of_an_older_version_are_collected(project):
     work = project.work("worker:0")
     data, output = os.urandom(BULK + 1), os.urandom(BULK + 2)

@@ -23,6 +23,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
+from tfdeploy.results import fetch as fetching
 from tfdeploy.trust import store
 
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
@@ -114,19 +115,20 @@ def addresses(pid):
 
 
 @pytest.mark.slow
-def test_what_tasks_append_is_fetched_once_and_never_a_part_of_a_record(project):
+def test_what_tasks_append_is_appended_to_the_copies(project):
     chief = write(project, "worker:0", f"checkpoints/{NAME}", version(), STEP[:11])
     other = write(project, "worker:1", f"logs/train/{NAME}", version())
     with project.start_command("tensorboard", "--json") as command:
         document = served(command)
-        names = {f"worker-0/{NAME}": version(), f"worker-1/logs/train/{NAME}": version()}
+        names = {f"worker-0/{NAME}": version() + STEP[:11],
+                 f"worker-1/logs/train/{NAME}": version()}  # fmt: skip
         assert copies(project) == names
         assert [task["task"] for task in document["runs"][0]["tasks"]] == ["worker:0", "worker:1"]
 
         inode = (project.run_folder / "tensorboard" / "worker-0" / NAME).stat().st_ino
         append(chief, STEP[11:] + STEP[:-1])
         append(other, STEP * 3)
-        names = {f"worker-0/{NAME}": version() + STEP,
+        names = {f"worker-0/{NAME}": version() + STEP + STEP[:-1],
                  f"worker-1/logs/train/{NAME}": version() + STEP * 3}  # fmt: skip
         until(lambda: copies(project) == names, "what was appended")
         append(chief, STEP[-1:])
@@ -145,25 +147,29 @@ def test_what_tasks_append_is_fetched_once_and_never_a_part_of_a_record(project)
     assert project.processes().keys() >= before.keys()  # the run goes on
 
 
-def test_the_host_sends_only_what_was_appended(project):
+def test_the_host_sends_only_what_was_appended(project, monkeypatch):
     noise = b"".join(scalar(step, 1.0) for step in range(20_000))
     file = write(project, "worker:0", f"checkpoints/{NAME}", version(), noise)
     run = runs.load(project.folder / "hosts.toml")
+    pieces, unpack = [], fetching._unpack
+
+    def count(agent, requested, piece):
+        pieces.append(len(piece.data))
+        return unpack(agent, requested, piece)
+
+    monkeypatch.setattr(fetching, "_unpack", count)
 
     def fetch(enough):
         """Return how many bytes of base64 came until the copy has this size."""
-        own, received = EventCopies(run), 0
-        own.prepare()
+        own, before = EventCopies(run), sum(pieces)
+        asked = {"chief": "", "events": True, "on_event": own.update}
         with (
             Fleet(run.inventory, version=run.agent) as fleet,
-            fleet.follow_events(run, own.present) as following,
+            fleet.follow(run, run.plan.placements, **asked) as following,
         ):
-            for host, batch in following.events():
-                received += sum(len(piece.data) for piece in batch.pieces)
-                for piece in batch.pieces:
-                    own.write(host, piece)
-                if own.counts().get("worker:0", (0, 0))[1] == enough:
-                    return received
+            for _ in following.events():
+                if len(copies(project).get(f"worker-0/{NAME}", b"")) == enough:
+                    return sum(pieces) - before
 
     first = fetch(file.stat().st_size)
     append(file, STEP)
@@ -248,6 +254,9 @@ def test_the_events_of_a_run_that_is_resumed_are_fetched(project):
 
 @pytest.mark.slow
 def test_a_run_without_events_says_what_writes_them(project):
+    stub = project.work("worker:0") / "checkpoints" / "events.out.tfevents.1.host"
+    until(stub.is_file, "the stub's events")
+    stub.unlink()
     with project.start_command("tensorboard") as command:
         command.wait_for_output("TensorBoard is at")
         assert "no events yet; keras.callbacks.TensorBoard and tf.summary" in command.output

@@ -15,7 +15,7 @@ WRITERS = {
     "own_folder.py": "runs/, sweep/, and the files that a user names",
     "commands/init.py": "hosts.toml",
     "commands/environments.py": "a temporary folder",
-    "commands/following/tensorboard/server.py": "a temporary folder",
+    "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
     "hosts/last_pushed.py": "the cache",
     "output/stream.py": "/dev/null",
@@ -30,6 +30,7 @@ WRITERS = {
     "transport/runtime_folder.py": "the daemon's folder",
     "transport/ssh/config_cache.py": "the cache",
     "transport/ssh/host_keys.py": "known_hosts",
+    "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
 }
 ANY = {

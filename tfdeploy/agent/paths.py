@@ -256,14 +256,14 @@ def verified(project: str, run_id: str) -> str:
     return os.path.join(run(project, run_id), "verified.json")
 
 
-def replica(project: str, run_id: str) -> str:
-    """Return the file that lists which checkpoints the run's replica has."""
-    return os.path.join(run(project, run_id), "replica.json")
-
-
 def replica_dir(project: str, run_id: str) -> str:
     """Return the folder of the run's replica on this host, in TensorFlow's checkpoint layout."""
     return os.path.join(run(project, run_id), "replica")
+
+
+def replica(project: str, run_id: str) -> str:
+    """Return the file that lists which checkpoints the run's replica has."""
+    return os.path.join(run(project, run_id), "replica.json")
 
 
 def resuming(run_dir: str) -> str:

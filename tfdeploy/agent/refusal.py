@@ -9,7 +9,7 @@ class Refusal(Exception):
     `message` is one sentence that says what was found and what was expected; `hint` is a command or
     an edit that helps. `busy` says that the needed port or GPU is in use, and so may become free;
     `held_by` is the run that holds it, or "". `outdated` says that the controller's record of the
-    run is older than the host's.
+    run is older than the host's, `unknown` that the agent does not know the request.
     """
 
     def __init__(
@@ -19,6 +19,7 @@ class Refusal(Exception):
         held_by: str = "",
         busy: bool = False,
         outdated: bool = False,
+        unknown: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -26,3 +27,4 @@ class Refusal(Exception):
         self.held_by = held_by
         self.busy = busy
         self.outdated = outdated
+        self.unknown = unknown

@@ -17,6 +17,7 @@ from ..shared.protocol.message import (
     ANOTHER_VERSION,
     COMPRESSED,
     MARK,
+    OLDER_VERBS,
     RECORD,
     Invalid,
     Message,
@@ -51,8 +52,8 @@ VERBS = {
     "build": ("environments.BuildEnvironment", "environments.build.build"),
     "survey": ("preflight.Survey", "preflight.host_facts.survey"),
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
-    "doors": ("preflight.OpenDoors", "preflight.port_check.open_ports"),
-    "knock": ("preflight.Knock", "preflight.port_check.try_ports"),
+    "listen_on_ports": ("preflight.ListenOnPorts", "preflight.port_check.listen_on_ports"),
+    "try_ports": ("preflight.TryPorts", "preflight.port_check.try_ports"),
     "holders": ("preflight.FindHolders", "preflight.port_check.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
@@ -61,12 +62,9 @@ VERBS = {
     "enter": ("runs.Enter", "runs.enter.entrance"),
     "status": ("reports.Status", "reports.status.status"),
     "follow": ("reports.Follow", "reports.follow.follow"),
-    "select": ("reports.SelectLines", "reports.logs.selected_lines.select"),
-    "watch": ("watching.Watch", "reports.watching.watch"),
-    "follow_events": ("events.FollowEvents", "reports.event_stream.follow_events"),
     "stop": ("runs.Stop", "runs.stop.stop"),
     "peers": ("preflight.Peers", "preflight.reachability.peers"),
-    "going": ("preflight.Going", "preflight.reachability.unfinished_tasks"),
+    "unfinished_tasks": ("preflight.UnfinishedTasks", "preflight.reachability.unfinished_tasks"),
     "pin": ("outputs.Pin", "outputs.hold.pin"),
     "newest": ("outputs.FindNewest", "outputs.hold.newest"),
     "unhold": ("outputs.LetGoOfCopies", "outputs.hold.unhold"),
@@ -82,8 +80,8 @@ VERBS = {
         "outputs.ListReplicas",
         "supervision.replication.output_replicas.replicated_outputs",
     ),
-    "give": ("reports.ReadFiles", "reports.read_files.give"),
-    "load": ("reports.MeasureLoad", "reports.usage.host_load"),
+    "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
+    "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
@@ -97,9 +95,11 @@ START = (
     *("supervision.detach", "supervision.supervisor"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
-STATUS = ("reports.status", "reports.progress", "reports.logs.log_progress", "runs.stop")
+STATUS = ("reports.status", "reports.progress", "runs.stop")
 PRELOADED = {"offer": START, "take": START, "follow": STATUS, "peers": STATUS}
 PRELOAD_AFTER_S = 0.3
+NEWER_VERBS = {older: verb for verb, older in OLDER_VERBS.items()}
+REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 
 def main(argv: List[str]) -> int:
@@ -206,8 +206,7 @@ def _answers(function: Callable[..., Any], named: Body) -> Iterator[Body]:
 
 
 def _refused(refusal: Refusal) -> Body:
-    reasons = {"hint": refusal.hint, "outdated": refusal.outdated, "busy": refusal.busy}
-    return {"refused": refusal.message, **reasons, "held_by": refusal.held_by}
+    return {"refused": refusal.message, **{name: getattr(refusal, name) for name in REASONS}}
 
 
 def _removed(body: Body) -> Optional[Refusal]:
@@ -238,6 +237,9 @@ def _call(verb: str, body: Body) -> Tuple[Callable[..., Any], Body]:
         from .runs.run_record import refuse_outdated
 
         refuse_outdated(*record)
+    verb = NEWER_VERBS.get(verb, verb)
+    if verb not in VERBS:
+        raise Refusal("this agent does not know the request {!r:.40}".format(verb), unknown=True)
     request, function = (resolve(path) for path in VERBS[verb])
     removed = _removed(body) if request.READS_RUN else None
     if removed:

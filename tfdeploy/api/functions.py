@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tfdeploy.api import opening
+from tfdeploy.api.opening import refuse_untrusted
 from tfdeploy.api.run import NO_COUNTS, Run, to_counts
-from tfdeploy.api.trusted import refuse_untrusted
 from tfdeploy.config import inventory as inventories
 from tfdeploy.config import models
-from tfdeploy.config.overrides import check_run_name, check_words, override
+from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import InventoryError
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts_file import find_hosts_file
-from tfdeploy.run import release_id
 from tfdeploy.trust import store
 
 if TYPE_CHECKING:
@@ -69,23 +69,12 @@ def plan(
     other numbers of tasks, such as {"workers": 8}. `name` names the run. `release` starts an older
     release: its id, or the id or name of a run with it. Raises InventoryError and PlanError.
     """
-    from tfdeploy.commands.plan import RunOptions, plan_all
-
     refuse_untrusted(inventory)
     wrong = [variable for variable in env if "=" in variable]
     if wrong:
         raise InventoryError(f'env: found "{wrong[0]}"; expected the name of a variable')
-    words = check_words("words", words)
-    options = RunOptions(
-        check_run_name(name) if name else "",
-        words,
-        to_counts(counts),
-        release_id(inventory.file, release) if release else None,
-    )
-    overridden = override(inventory, words, [f"{key}={value}" for key, value in env.items()])
-    if env:  # the program that sets them trusts them, also in the record of the run
-        store.remember(overridden)
-    return plan_all(overridden, options)
+    words, variables = check_words("words", words), [f"{key}={value}" for key, value in env.items()]
+    return opening.plan(inventory, words, variables, to_counts(counts), name, release)
 
 
 def check(inventory: models.Inventory, *, accept_new_host_keys: bool = False) -> CheckResult:

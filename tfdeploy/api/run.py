@@ -8,11 +8,10 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy import run as runs
-from tfdeploy.api.trusted import find_run, load_inventory, take_newer_record
+from tfdeploy.api.opening import find_run, load_inventory, open_fleet, take_newer_record
 from tfdeploy.config.overrides import check_words, parse_counts
 from tfdeploy.errors import OutdatedRecord
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.hosts_file import find_hosts_file
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
+    from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.shared.records import TaskReport
 
 R = TypeVar("R")
@@ -108,7 +108,7 @@ class Run:
 
         record, selection = self.record, Selection(lines, grep, since)
         with (
-            _open_fleet(record, cancel) as fleet,
+            open_fleet(record, cancel) as fleet,
             closing(logs(fleet, record, tasks, selection, follow=follow)) as logged,
         ):
             for new in logged:
@@ -130,7 +130,7 @@ class Run:
         chief's host refuses to answer.
         """
         record = self.record
-        with _open_fleet(record, cancel) as fleet:
+        with open_fleet(record, cancel) as fleet:
             return _follow(fleet, record, watcher, resilient, lines)[1]
 
     def attach(
@@ -149,7 +149,7 @@ class Run:
         from tfdeploy.commands.run import finish
 
         record = self.record
-        with _open_fleet(record, cancel) as fleet:
+        with open_fleet(record, cancel) as fleet:
             record, ended = _follow(fleet, record, watcher, resilient, lines)
             return finish(fleet, record, ended)
 
@@ -218,11 +218,10 @@ class Run:
     def stop(self) -> StopResult:
         """Stop every process of the run. Raises what went wrong: a host that can't be reached, a
         process that survived SIGKILL."""
-        from tfdeploy.commands.stop import raise_errors, stop_elsewhere, stop_reachable
+        from tfdeploy.commands.stop import raise_errors, stop_everywhere
 
         def stop(fleet: Fleet, record: runs.Run) -> StopResult:
-            stopped = stop_reachable(fleet, record)
-            stopped = stop_elsewhere(record, lambda: load_inventory(self.hosts_file), stopped)
+            stopped = stop_everywhere(fleet, record, lambda: load_inventory(self.hosts_file))
             raise_errors(record, stopped)
             return stopped
 
@@ -232,7 +231,7 @@ class Run:
         """Call `act` with the run's hosts and its newest record."""
 
         def act_with_fleet(record: runs.Run) -> R:
-            with _open_fleet(record) as fleet:
+            with open_fleet(record) as fleet:
                 return act(fleet, record)
 
         return self._with_newest_record(act_with_fleet)
@@ -263,10 +262,6 @@ class Run:
 def to_counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return valid numbers of tasks. Raises InventoryError."""
     return parse_counts([f"{key}={count}" for key, count in counts.items()], "counts")
-
-
-def _open_fleet(record: runs.Run, cancel: threading.Event | None = None) -> Fleet:
-    return Fleet(record.inventory, version=record.agent, record=record, cancel=cancel)
 
 
 def _follow(

@@ -11,7 +11,7 @@ import warnings
 from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import about, beginning, training, resuming, watching  # isort: skip
+from tfdeploy.cli import beginning, training, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
@@ -19,7 +19,7 @@ from tfdeploy.cli.options import take_newer_record
 from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
-    "about", "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
+    "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
     "shells", "training", "watching",
 ]  # fmt: skip
 

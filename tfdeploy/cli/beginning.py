@@ -1,4 +1,4 @@
-"""The command that writes a hosts.toml: init."""
+"""What comes before a hosts.toml: --version, an example of it, and init, which writes one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tfdeploy.cli.command import PREPARE, add_command
-from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed, require_yes
+from tfdeploy.cli.command import PREPARE, add_command, app
+from tfdeploy.cli.options import HOSTS, AcceptNew, exit_if_failed
 from tfdeploy.hosts_file import VARIABLE, hosts_flag
 
 if TYPE_CHECKING:
@@ -26,6 +26,30 @@ NewHosts = Annotated[
         metavar="FILE",
     ),
 ]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"tfdeploy {version('tfdeploy')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", metavar="", callback=_print_version,
+                       is_eager=True, help="Print the version and exit.")] = False,
+) -> None:  # fmt: skip
+    pass
+
+
+@add_command(PREPARE, "example > hosts.toml")
+def example() -> None:
+    """Print a hosts.toml that documents every key."""
+    from importlib import resources
+
+    sys.stdout.write((resources.files("tfdeploy") / "hosts.example.toml").read_text("utf-8"))
 
 
 @add_command(
@@ -113,6 +137,8 @@ def _ask(console: Console, draft: Draft, hosts: Path) -> None:
     if draft.errors:
         console.print_error(FleetError(draft.errors))
     question = f"write {hosts} without them?" if draft.errors else f"write {hosts}?"
+    from tfdeploy.cli.questions import require_yes
+
     require_yes(question, f"{hosts} was not written", default=not draft.errors)
 
 

@@ -10,8 +10,16 @@ import typer
 
 from tfdeploy.cli import completion
 from tfdeploy.cli.command import WATCH, add_command
-from tfdeploy.cli.options import HOSTS, Hosts, RunId, exit_if_failed, find_run
-from tfdeploy.cli.selecting import TASK_HELP, Tasks, TasksOn
+from tfdeploy.cli.options import (
+    HOSTS,
+    TASK_HELP,
+    Hosts,
+    RunId,
+    Tasks,
+    TasksOn,
+    exit_if_failed,
+    find_run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import typer
 
 from tfdeploy.cli.command import DISK, add_command
 from tfdeploy.cli.completion import propose_files
-from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory, require_yes
+from tfdeploy.cli.options import HOSTS, Hosts, Json, exit_if_failed, load_inventory
 
 if TYPE_CHECKING:
     from tfdeploy.errors import RunError
@@ -116,4 +116,6 @@ def _confirm(console: Console, loss: RunError, *, may_ask: bool) -> None:
     if not (may_ask and sys.stdin.isatty()):
         raise loss
     console.print_error(loss)
+    from tfdeploy.cli.questions import require_yes
+
     require_yes("delete them?", "nothing was deleted")

@@ -10,13 +10,12 @@ import typer
 
 from tfdeploy.cli import completion
 from tfdeploy.cli.command import INTERRUPTED
-from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file, hosts_flag
+from tfdeploy.hosts_file import NAME, VARIABLE, find_hosts_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.plan import Intent
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord, TfdeployError
     from tfdeploy.hosts.fleet import Fleet
@@ -136,17 +135,53 @@ WaitTime = Annotated[
         "that wait, the first that tries gets them: there is no queue.",
     ),
 ]
+TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
+TaskArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TASK",
+        help=f"{TASK_HELP} Default: all tasks.",
+        show_default=False,
+        autocompletion=completion.propose_tasks,
+    ),
+]
+Tasks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--task",
+        metavar="TASK",
+        help=f"{TASK_HELP} Repeatable.",
+        autocompletion=completion.propose_tasks,
+    ),
+]
+TasksOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="HOST",
+        help="Only tasks on this host, or several: gpu-[01-04]. Repeatable.",
+        autocompletion=completion.propose_hosts,
+    ),
+]
+OnHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="HOST",
+        help="Only this host, or several: gpu-[01-04]. Repeatable.",
+        autocompletion=completion.propose_hosts,
+    ),
+]
 HOSTS = Path(NAME)
 COMMANDS_AFTER_FOLLOWING = ("attach", "logs -f", "status", "collect", "stop")
 
 
 def load_inventory(hosts: Path) -> Inventory:
-    """Load a hosts.toml that the user trusts."""
-    from tfdeploy.config import inventory
+    """Load a hosts.toml that the user trusts, or is asked about."""
+    from tfdeploy.api import opening
+    from tfdeploy.cli.questions import USER
 
-    loaded = inventory.load(hosts)
-    _require_trust(loaded, str(hosts), hosts_flag(hosts))
-    return loaded
+    return opening.load_inventory(hosts, USER)
 
 
 def load_intent(
@@ -158,110 +193,35 @@ def load_intent(
     release: str | None = None,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
-    from tfdeploy import run as runs
-    from tfdeploy.commands.plan import RunOptions, plan_all
-    from tfdeploy.config.overrides import check_run_name, override, parse_counts
-    from tfdeploy.trust import store
+    from tfdeploy.api import opening
+    from tfdeploy.config.overrides import parse_counts
 
-    options = RunOptions(
-        check_run_name(name) if name else "",
-        tuple(words or ()),
-        parse_counts(counts or (), "--with"),
-        runs.release_id(hosts, release) if release else None,
-    )
-    inventory = override(load_inventory(hosts), options.words, variables or ())
-    if variables:  # typing them means to trust them, also in the record of the run
-        store.remember(inventory)
-    return plan_all(inventory, options)
+    changed = parse_counts(counts or (), "--with")
+    inventory = load_inventory(hosts)
+    return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
 
 
 def find_run(hosts: Path, run_id: str | None) -> Run:
-    """Return the run from its record on the controller, or else from a copy on its hosts. If
-    several live runs have this name, ask the user at the terminal which one is meant."""
-    from tfdeploy import run as runs
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns, resolve_name
+    """Return the run that the user means, from its record or from its hosts."""
+    from tfdeploy.api import opening
+    from tfdeploy.cli.questions import USER
 
-    try:
-        found = runs.load(hosts, run_id)
-    except runs.NoRecord as missing:
-        from tfdeploy.commands.following.recover_record import recover_record
-        from tfdeploy.output.console import Console
-
-        recovered = recover_record(load_inventory(hosts), run_id, missing)
-        found = recovered.run
-        Console().print_restored_record(found, recovered.hosts)
-    _require_trust_in_record(found)
-    try:
-        return resolve_name(found, run_id, _require_trust_in_record)
-    except SeveralLiveRuns as several:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise
-        return _ask_which(several)
-
-
-def _require_trust_in_record(run: Run) -> None:
-    _require_trust(run.inventory, f"the record of run {run.id}", run.flags)
-
-
-def _ask_which(several: SeveralLiveRuns) -> Run:
-    from tfdeploy.output.console import Console
-
-    def parse(answer: str) -> Run:
-        for number, run in enumerate(several.live, 1):
-            if answer.strip() in (str(number), run.id):
-                return run
-        raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
-
-    Console().print_error(several.with_hint(""))
-    chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
-    return chosen
+    return opening.find_run(hosts, run_id, USER)
 
 
 def take_newer_record(outdated: OutdatedRecord) -> None:
     """Take the newer record that the run's hosts have, and say so."""
-    from tfdeploy.commands.following import recover_record
-    from tfdeploy.output.console import Console
+    from tfdeploy.api import opening
+    from tfdeploy.cli.questions import USER
 
-    recovered = recover_record.take_newer_record(outdated, load_inventory)
-    if recovered:
-        Console().print_newer_record(recovered.run, recovered.hosts)
-
-
-def _require_trust(inventory: Inventory, name: str, flags: str) -> None:
-    """Ask the user at the terminal to trust the inventory's sensitive values. Raises NotTrusted if
-    there is no terminal."""
-    from tfdeploy.errors import NotTrusted
-    from tfdeploy.trust import store
-
-    try:
-        store.refuse_untrusted(inventory, name, flags)
-    except NotTrusted as error:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise
-        from tfdeploy.output.console import Console
-
-        Console().print_error(error)
-        require_yes("do you trust it?", "not trusted: nothing was done")
-        store.remember(inventory)
-
-
-def require_yes(question: str, refused: str, *, default: bool = False) -> None:
-    """Ask at the terminal; unless the answer is yes, print what was `refused` and exit with 1."""
-    try:
-        agreed = typer.confirm(question, default=default, err=True)
-    except typer.Abort:  # Ctrl-C or Ctrl-D
-        typer.echo(err=True)
-        agreed = False
-    if not agreed:
-        typer.echo(refused, err=True)
-        raise typer.Exit(1)
+    opening.take_newer_record(outdated, USER)
 
 
 def open_fleet(run: Run) -> Fleet:
     """Return the hosts of a run. They use the version of the agent that started it."""
-    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.api import opening
 
-    return Fleet(run.inventory, version=run.agent, record=run)
+    return opening.open_fleet(run)
 
 
 def exit_if_failed(errors: Sequence[TfdeployError]) -> None:

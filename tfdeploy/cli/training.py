@@ -15,6 +15,7 @@ from tfdeploy.cli.options import (
     Hosts,
     Json,
     OlderRelease,
+    OnHosts,
     Quiet,
     RunArgument,
     RunId,
@@ -29,7 +30,6 @@ from tfdeploy.cli.options import (
     load_intent,
     open_fleet,
 )
-from tfdeploy.cli.selecting import OnHosts  # noqa: TC001 - Typer reads the annotations
 
 if TYPE_CHECKING:
     from tfdeploy.commands.following.run_follow import RunEnd, Watcher

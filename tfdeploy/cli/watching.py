@@ -13,12 +13,16 @@ from tfdeploy.cli.command import RESULTS, TRAIN, WATCH, add_command
 from tfdeploy.cli.completion import propose_tasks
 from tfdeploy.cli.options import (
     HOSTS,
+    TASK_HELP,
     Hosts,
     Json,
     JsonLines,
     Quiet,
     RunArgument,
     RunId,
+    TaskArguments,
+    Tasks,
+    TasksOn,
     exit_from_following,
     exit_if_failed,
     exit_interrupted,
@@ -27,7 +31,6 @@ from tfdeploy.cli.options import (
     open_fleet,
     take_newer_record,
 )
-from tfdeploy.cli.selecting import TASK_HELP, TaskArguments, Tasks, TasksOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.logs import NewLines
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.commands.watch import Ending, WatchedRun
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import OutdatedRecord
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
@@ -112,7 +116,7 @@ def watch(
 
 def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     """Watch a run as its last start has planned it."""
-    from tfdeploy.commands.watch import FIRST_LINES, Ending, WatchedRun, started_again
+    from tfdeploy.commands.watch import Ending, WatchedRun, follow_samples, started_again
     from tfdeploy.live.show import show
 
     watched = WatchedRun(run)
@@ -121,7 +125,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
         return watched.outdated is not None or started_again(run)
 
     try:
-        with open_fleet(run) as fleet, fleet.watch(run, FIRST_LINES) as following:
+        with open_fleet(run) as fleet, follow_samples(fleet, run) as following:
             ending = show(watched, following, console, json, is_over)
     except KeyboardInterrupt:
         return watched, Ending.INTERRUPTED
@@ -314,11 +318,13 @@ def stop(
 
 
 def _stop(run: Run, fleet: Fleet, console: Console) -> StopResult:
-    from tfdeploy.commands.stop import stop_elsewhere, stop_reachable
+    from tfdeploy.commands.stop import stop_everywhere
+
+    def current() -> Inventory:
+        return load_inventory(run.inventory.file)
 
     with fleet:
-        stopped = stop_reachable(fleet, run, on_wait=console.print_stopped_so_far)
-    return stop_elsewhere(run, lambda: load_inventory(run.inventory.file), stopped)
+        return stop_everywhere(fleet, run, current, console.print_stopped_so_far)
 
 
 def _stop_what_is_known(run: Run, outdated: OutdatedRecord, console: Console) -> StopResult:

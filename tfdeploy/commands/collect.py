@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy.errors import TfdeployError, raise_all
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.pipelines.rounds import Part, run_alone, run_parts
+from tfdeploy.hosts.pipeline import Part, run_alone, run_parts
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.results import events_and_logs
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint, fetch_checkpoints

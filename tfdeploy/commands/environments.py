@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tfdeploy.environments.spec import EnvironmentSpec
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfer
-    from tfdeploy.hosts.cancellation import Cancellation
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.parallel import Cancellation
     from tfdeploy.planning.plan import Plan
     from tfdeploy.release.snapshot import Release
     from tfdeploy.run import Run

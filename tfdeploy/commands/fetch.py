@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy.errors import RunError, TfdeployError, raise_all
 from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.pipelines.rounds import run_alone
+from tfdeploy.hosts.pipeline import run_alone
 from tfdeploy.planning.task_selection import select_placements
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S
 from tfdeploy.results.outputs import Output, SkippedOutput

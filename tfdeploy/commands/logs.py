@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import AgentError, HostError, PlanError, TfdeployError, raise_all
+from tfdeploy.errors import PlanError, raise_all
 from tfdeploy.formatting import fold_lines
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import task_selection
-from tfdeploy.shared.protocol.reports import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from datetime import datetime, timedelta
 
+    from tfdeploy.errors import HostError
     from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
-
-UNKNOWN_VERB = "KeyError: 'select'"
+    from tfdeploy.shared.protocol.reports import LogLines
 
 
 @dataclass(frozen=True)
@@ -77,18 +75,39 @@ def logs(
     that were given up.
     """
     placements = task_selection.select_placements(run.plan, tasks, on)
-    errors: list[TfdeployError] = []
-    with _stream(fleet, run, placements, selection, follow=follow) as following:
+    lines = _Lines(on_lost if follow else None, on_back)
+    with _follow(fleet, run, placements, selection, follow=follow) as following:
         for host, event in following.events():
-            if isinstance(event, HostError) and follow and may_return(event):
-                on_lost(event)
-            elif isinstance(event, HostError):
-                errors.append(_explain(event))
-            elif isinstance(event, HostIsBack):
-                on_back(host)
-            elif isinstance(event, LogLines):
-                yield NewLines(event.task, host, tuple(event.lines))
-    raise_all(errors)
+            lines.dispatch(host, event)
+            yield from lines.pop()
+    raise_all(lines.errors)
+
+
+class _Lines(Listener):
+    """New lines of all logs, and the errors of hosts that were given up."""
+
+    def __init__(
+        self, on_lost: Callable[[HostError], None] | None, on_back: Callable[[str], None]
+    ) -> None:
+        self.errors: list[HostError] = []
+        self._new: list[NewLines] = []
+        self._on_lost, self._on_back = on_lost, on_back
+
+    def pop(self) -> list[NewLines]:
+        new, self._new = self._new, []
+        return new
+
+    def on_lines(self, host: str, log: LogLines) -> None:
+        self._new.append(NewLines(log.task, host, tuple(log.lines)))
+
+    def on_error(self, error: HostError) -> None:
+        if self._on_lost and may_return(error):
+            self._on_lost(error)
+        else:
+            self.errors.append(error)
+
+    def on_back(self, host: str) -> None:
+        self._on_back(host)
 
 
 def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> list[Block]:
@@ -100,21 +119,18 @@ def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> lis
     return fold_lines.fold(written, on_limit)
 
 
-def _stream(
+def _follow(
     fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
-) -> Following[RunEvent]:
-    lines, grep, since = selection.lines, selection.grep, selection.since
-    if grep or since is not None:
-        return fleet.select_lines(run, placements, lines, grep, since, forever=follow)
-    return fleet.follow(run, placements, logs=True, lines=lines, forever=follow, announce=False)
-
-
-def _explain(error: HostError) -> HostError:
-    """Return the error of a host; one that an agent without the verb gives says so."""
-    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
-        return AgentError(
-            error.host,
-            "an older tfdeploy started this run, and its agent can't select lines",
-            "leave out --grep and --since: tfdeploy logs | grep PATTERN",
-        )
-    return error
+) -> Following:
+    since = selection.since
+    return fleet.follow(
+        run,
+        placements,
+        logs=True,
+        lines=selection.lines,
+        forever=follow,
+        chief="",
+        grep=selection.grep,
+        since_s=since.total_seconds() if isinstance(since, timedelta) else None,
+        since_at=since.timestamp() if isinstance(since, datetime) else None,
+    )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tfdeploy import run as runs
 from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
-from tfdeploy.commands.following.launching import Launching
-from tfdeploy.commands.following.readiness import wait_until_ready
+from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.preflight.named_runs import namesake_warnings
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
@@ -250,7 +249,9 @@ def _wait_or_stop(
 ) -> None:
     """Wait until all tasks are READY and reach each other; stop them if that fails."""
     try:
-        with fleet.follow_started(run, launching.streams) as following:
+        with fleet.follow(
+            run, run.plan.placements, chief="", opened=launching.streams
+        ) as following:
             if wait_until_ready(fleet, run, following, on_report):
                 check_reachability(fleet, run, following)
     except Cancelled:

@@ -14,7 +14,7 @@ from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.planning import frameworks
-from tfdeploy.shared.protocol.preflight import Going
+from tfdeploy.shared.protocol.preflight import UnfinishedTasks
 from tfdeploy.shared.protocol.runs import Stop, StoppedTask
 from tfdeploy.shared.records import ENDED, STOPPED, UNKNOWN
 
@@ -175,13 +175,23 @@ def stop_reachable(
     )  # fmt: skip
 
 
-def stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
-    """Add to what was stopped what still ran on hosts without a task of the plan: hosts that a
-    resume has left out, and those on which another controller may have resumed the run.
+def stop_everywhere(
+    fleet: Fleet,
+    run: Run,
+    current: Callable[[], Inventory],
+    on_wait: Callable[[Mapping[str, str], list[str]], None] = lambda states, waiting: None,
+) -> StopResult:
+    """Stop as `stop_reachable` does, and also what runs on hosts without a task of the plan: hosts
+    that a resume has left out, and those on which another controller may have resumed the run.
 
     `current` reads hosts.toml, which alone says how hosts that were left out are reached. Raises
     OutdatedRecord.
     """
+    return _stop_elsewhere(run, current, stop_reachable(fleet, run, on_wait=on_wait))
+
+
+def _stop_elsewhere(run: Run, current: Callable[[], Inventory], stopped: StopResult) -> StopResult:
+    """Add to what was stopped what still ran on hosts without a task of the plan."""
     inventory = _without_tasks_of(run, current)
     if not inventory.hosts:
         return stopped
@@ -272,7 +282,7 @@ def _wait_for_unasked(fleet: Fleet, run: Run, unasked: list[Placement]) -> list[
     chief = _chief(run)
     if chief is None:
         return unasked
-    request = Going(run.inventory.project, run.id, str(chief.task), POLL_S)
+    request = UnfinishedTasks(run.inventory.project, run.id, str(chief.task), POLL_S)
     deadline, unconfirmed = time.monotonic() + HEARTBEAT_WAIT_S, unasked
     while unconfirmed and chief not in unasked:
         try:

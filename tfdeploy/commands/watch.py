@@ -14,25 +14,23 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
-from tfdeploy.errors import AgentError, OutdatedRecord, TfdeployError
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.errors import OutdatedRecord, TfdeployError
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.shared import outcome
-from tfdeploy.shared.protocol.watching import HostSample
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.errors import HostError
+    from tfdeploy.hosts.events import Event
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.watching import GpuUse, HostUse
+    from tfdeploy.shared.protocol.reports import GpuUse, HostSample, HostUse
     from tfdeploy.shared.records import TaskReport
-
-    Event = HostSample | TfdeployError | HostIsBack
-    Samples = Following[HostSample]
 
 FIRST_LINES = 50  # of each log
 MAX_LINES = 1000  # of each log that are kept
-UNKNOWN_VERB = "KeyError: 'watch'"
 
 
 class Ending(Enum):
@@ -85,7 +83,7 @@ class WatchedHost:
         return [gpu for gpu in (self.use.gpus if self.use else []) if gpu.index in indices]
 
 
-class WatchedRun:
+class WatchedRun(Listener):
     """A run and the state of all of its tasks and hosts, as their hosts report it.
 
     `training` is the newest report that says how far the training is: the chief's, or that of the
@@ -101,20 +99,26 @@ class WatchedRun:
         self._checkpoint_at = 0.0
         self.training: TaskReport | None = None
         self._trainer = ""
+        self._now = 0.0
 
     def take(self, host: str, event: Event, now: float) -> None:
         """Take what a host sent, or that it is lost or back."""
-        watched = self.hosts[host]
-        if isinstance(event, HostSample):
-            watched.error = None
-            self._take_sample(watched, event, now)
-        elif isinstance(event, HostIsBack):
-            watched.error = None
-        else:
-            if watched.error is None:
-                watched.away_since = now
-            watched.error = explain(event)
-            watched.gave_up = not may_return(event)
+        self._now = now
+        self.dispatch(host, event)
+
+    def on_sample(self, host: str, sample: HostSample) -> None:
+        self.on_back(host)
+        self._take_sample(self.hosts[host], sample, self._now)
+
+    def on_back(self, host: str) -> None:
+        self.hosts[host].error = None
+
+    def on_error(self, error: HostError) -> None:
+        host = self.hosts[error.host]
+        if host.error is None:
+            host.away_since = self._now
+        host.error = error
+        host.gave_up = not may_return(error)
 
     @property
     def chief(self) -> WatchedTask:
@@ -187,6 +191,12 @@ class WatchedRun:
         self.history.add(saying[trainer], now)
 
 
+def follow_samples(fleet: Fleet, run: Run) -> Following:
+    """Sample every host of the run until all of its tasks have ended. The first sample has the last
+    FIRST_LINES lines of each log."""
+    return fleet.follow(run, run.plan.placements, samples=True, lines=FIRST_LINES)
+
+
 def started_again(run: Run) -> bool:
     """Return whether another command has started the run again since (resume, scale), by its record
     on the controller."""
@@ -194,14 +204,3 @@ def started_again(run: Run) -> bool:
         starts: int = runs.run_json(run.folder)["starts"]
         return starts > run.starts
     return False
-
-
-def explain(error: TfdeployError) -> TfdeployError:
-    """Return the error of a host; one that an agent without the verb gives says so."""
-    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
-        return AgentError(
-            error.host,
-            "an older tfdeploy started this run, and its agent can't be watched",
-            "tfdeploy status and tfdeploy logs -f show it",
-        )
-    return error

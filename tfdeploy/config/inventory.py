@@ -7,11 +7,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import toml
 from pydantic import ValidationError
 
 from tfdeploy.cluster import JOBS
-from tfdeploy.config import schema, toml_text
+from tfdeploy.config import FOLDER_HINT, schema, toml_text
 from tfdeploy.config.host_patterns import expand_host_tables
 from tfdeploy.config.models import DataSet as DataSet
 from tfdeploy.config.models import Host as Host
@@ -51,7 +50,6 @@ UNQUOTED = re.compile(r"^ *\[ *hosts\.[^]\"']*\[", re.MULTILINE)
 UNQUOTED_TEXT = re.compile(r"^ *\w+ *= *(?!true|false|inf|nan)[A-Za-z~/]", re.MULTILINE)
 TEXT_HINT = 'put text in quotes: project = "digits"'
 UNQUOTED_HINT = 'put a name with brackets in quotes: [hosts."gpu[01-16]"]'
-FOLDER_HINT = "pass the file in it: --hosts FOLDER/hosts.toml"
 KEY_MARK = "[key]"  # pydantic's mark in a path: the table's name is wrong, not its content
 T = TypeVar("T", bound=Table)
 
@@ -93,21 +91,6 @@ def _inventory(table: dict[str, Any], file: Path) -> Inventory:
     keys = written.given - {"defaults", "hosts"}
     fields: dict[str, Any] = {key: getattr(written, key) for key in keys}
     return Inventory(file=file.absolute(), hosts=hosts, given=keys | {"file", "hosts"}, **fields)
-
-
-def dump(inventory: Inventory) -> str:
-    """Return the inventory as the text of a hosts.toml, with [defaults] merged into each host."""
-    table = inventory.to_values({"file", "hosts"})
-    hosts = {host.name: host.to_toml() for host in inventory.hosts}
-    return _to_toml({**_without_none(table), "hosts": _without_none(hosts)})
-
-
-def _to_toml(table: dict[str, Any]) -> str:
-    """Return the text of a table. Strings are written by to_toml: toml itself loses backslashes
-    before "x"."""
-    encoder = toml.TomlEncoder()
-    encoder.dump_funcs[str] = toml_text.to_toml
-    return toml.dumps(table, encoder)
 
 
 def _read(file: Path) -> str:
@@ -254,9 +237,3 @@ def _suggest_key(loc: tuple[Any, ...]) -> str:
     allowed = [name for name in model.key_names() if name != "name" or model is JobTraining]
     close = difflib.get_close_matches(str(loc[-1]), allowed, n=1)
     return f'did you mean "{close[0]}"?' if close else f"expected one of {', '.join(allowed)}"
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value

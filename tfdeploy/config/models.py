@@ -452,6 +452,11 @@ class Inventory(FileFields):
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts if host.name == name)
 
+    def to_toml(self) -> dict[str, Any]:
+        """Return the table of a hosts.toml, with [defaults] merged into each host."""
+        hosts = {host.name: host.to_toml() for host in self.hosts}
+        return {**self.to_values({"file", "hosts"}), "hosts": hosts}
+
     def to_record(self) -> dict[str, Any]:
         """Return the keys that are set, those of each host with [defaults], as JSON can store
         them."""

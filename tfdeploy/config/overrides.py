@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
+from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.config.models import Host, JobTraining, Training
-from tfdeploy.config.types import WORKER_VARIABLES, Environment
+from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:

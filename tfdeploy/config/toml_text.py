@@ -1,9 +1,8 @@
-"""Parse TOML of anybody: what would make later code fail is refused here. Write single values."""
+"""Parse TOML of anybody: what would make later code fail is refused here. And write it."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import Any
 
 MAX_DEPTH = 100  # of tables and lists in each other
@@ -16,6 +15,8 @@ class InvalidToml(ValueError):
 
 def parse(text: str) -> dict[str, Any]:
     """Return the table of a TOML document. Raises InvalidToml."""
+    import tomllib  # few commands need it
+
     try:
         table = tomllib.loads(text)
         _refuse_extremes(table)
@@ -47,3 +48,19 @@ def to_toml(value: Any) -> str:
     """Return a value as TOML, which reads JSON's strings, numbers, booleans and lists; of the
     characters that JSON does not escape, TOML refuses one."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write(table: dict[str, Any]) -> str:
+    """Return the text of a table, without values that are None. Strings are written by to_toml:
+    toml itself loses backslashes before "x"."""
+    import toml  # only a start needs it
+
+    encoder = toml.TomlEncoder()
+    encoder.dump_funcs[str] = to_toml
+    return toml.dumps(_without_none(table), encoder)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value

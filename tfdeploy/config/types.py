@@ -368,27 +368,5 @@ Jobs = Annotated[
     Field(min_length=1),
 ]
 Role = Literal["flags", "dashed", "positional", "environment", "torch", "jax", "tf_config"]
-# The variables of the roles that number the workers. A worker sees only its own GPUs, so it is a
-# node with one process. Sources: torch.distributed.run ("Environment Variables"; NODE_RANK is
-# Lightning's); jax.distributed.initialize, and Kubeflow's JAXJob for all but the first.
-WORKER_VARIABLES = {
-    "torch": {
-        "MASTER_ADDR": "{address}",
-        "MASTER_PORT": "{port}",
-        "RANK": "{index}",
-        "WORLD_SIZE": "{count}",
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "NODE_RANK": "{index}",
-        "GROUP_RANK": "{index}",
-    },
-    "jax": {
-        "JAX_COORDINATOR_ADDRESS": "{address}:{port}",
-        "COORDINATOR_ADDRESS": "{address}",
-        "COORDINATOR_PORT": "{port}",
-        "NUM_PROCESSES": "{count}",
-        "PROCESS_ID": "{index}",
-    },
-}
 Ready = Literal["server", "port", "process"]
 EndsWith = Literal["chief", "all"]

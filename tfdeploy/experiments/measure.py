@@ -11,15 +11,14 @@ from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.following.signals import delay_signals
 from tfdeploy.commands.status import status
 from tfdeploy.commands.stop import stop
-from tfdeploy.errors import HostError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.logs import LogSteps
 from tfdeploy.experiments.speed import load, results
 from tfdeploy.experiments.speed.results import ENDED, MEASURED, Result
 from tfdeploy.formatting.humanize import format_count
-from tfdeploy.hosts.streams.following import may_return
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.shared.protocol.reports import Load as HostLoad
-from tfdeploy.shared.protocol.reports import LogLines, MeasureLoad, NewCheckpoint, StateChange
+from tfdeploy.shared.protocol.reports import LogLines, MeasureLoad
 from tfdeploy.shared.records import ENDED as TASK_ENDED
 from tfdeploy.shared.records import FAILED, LOST, SUCCEEDED, TaskReport
 
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.errors import HostError
     from tfdeploy.experiments.scalars import Series
     from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.results import Cell
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.following import Event, Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
 
 SAMPLE_EVERY_S = 1.0
 LOG_LINES = 20  # in the report of a failure
@@ -114,7 +113,7 @@ def rate_result(
     return Result(cell, run_id, results.FAILED, reason, load=used)
 
 
-class _Watch:
+class _Watch(Listener):
     """What was observed of a run. `failed_task` is the first task that failed, `ended_task` the
     first that ended otherwise; after either, it `is_over`. `points` are the steps in the chief's
     log; `seconds` is how long it was watched after its first sign of training."""
@@ -161,28 +160,28 @@ class _Watch:
             self._trains = chief is not None and chief.step is not None
         return self._trains
 
-    def _handle_events(self, following: Following[RunEvent], limit: float | None = None) -> None:
+    def _handle_events(self, following: Following, limit: float | None = None) -> None:
         """Handle the events that come until the next sample is due."""
         deadline = time.monotonic() + SAMPLE_EVERY_S
         deadline = min(deadline, limit or deadline)
         for host, event in following.events(deadline):
-            self._handle_event(host, event)
+            self.dispatch(host, event)
             if self.is_over or time.monotonic() > deadline:
                 return
         time.sleep(max(0.0, deadline - time.monotonic()))  # no host sends any more events
 
-    def _handle_event(self, host: str, event: Event) -> None:
-        if isinstance(event, HostError):
-            if not may_return(event):
-                raise event
-        elif isinstance(event, NewCheckpoint):
-            self._trains = self._trains or not self._pattern
-        elif isinstance(event, LogLines) and event.task == self._chief:
-            self._trains = self._log.read(event.lines, time.time()) or self._trains
-        elif isinstance(event, StateChange):
-            self._handle_report(event.state)
+    def on_error(self, error: HostError) -> None:
+        if not may_return(error):
+            raise error
 
-    def _handle_report(self, report: TaskReport) -> None:
+    def on_checkpoint(self, name: str) -> None:
+        self._trains = self._trains or not self._pattern
+
+    def on_lines(self, host: str, log: LogLines) -> None:
+        if log.task == self._chief:
+            self._trains = self._log.read(log.lines, time.time()) or self._trains
+
+    def on_state(self, host: str, report: TaskReport) -> None:
         if report.state in (FAILED, LOST):
             self.failed_task = self.failed_task or report.task
         elif report.state in TASK_ENDED:

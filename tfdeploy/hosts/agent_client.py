@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import posixpath
-import re
 import threading
-import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfdeploy.errors import AgentError, CommandFailed, HostError, LeaseConflict, OutdatedRecord
-from tfdeploy.hosts.agent_bundle import bundle, current_version, folder_check
+from tfdeploy.errors import (
+    AgentError,
+    AgentExitedEarly,
+    HostError,
+    LeaseConflict,
+    OutdatedRecord,
+)
+from tfdeploy.hosts import agent_bundle
+from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_session import TIMEOUT_S, AgentExited, Answer, Query, Session, query
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.streams.answer_stream import AnswerStream
 from tfdeploy.shared.protocol.message import (
     ABSENT,
     ANOTHER_VERSION,
+    OLDER_VERBS,
     RECORD,
     Invalid,
     Request,
@@ -25,7 +28,7 @@ from tfdeploy.shared.protocol.message import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfdeploy.config.inventory import Host
     from tfdeploy.run import Run
@@ -34,46 +37,6 @@ if TYPE_CHECKING:
     Payload = Callable[[], Iterable[memoryview]]  # called again if it has to be sent again
 
 A = TypeVar("A")
-NOT_WRITTEN = 95
-FOREIGN = 94
-UNSAFE = 93
-# $1 is the agent's path, absolute or relative to the home directory; $2 the Python; $3 UNPACK. The
-# shell finds the home directory, and stores the agent that it reads from its standard input. -S -E:
-# neither the environment nor site-packages affect the agent. Supervisors change their directory, so
-# SERVE makes the agent's path absolute. The owner of the agent's folder, or of the one around it,
-# could replace what is run: both must belong to the user (test -O).
-RESOLVE_HOME = 'cd "$HOME" && case $2 in "~/"*) set -- "$1" "$PWD/${2#??}" "$3" ;; esac'
-SERVE = (
-    f'{RESOLVE_HOME} && case $1 in /*) ;; *) set -- "$PWD/$1" "$2" ;; esac '
-    f'&& test -d "$1" || exit {ABSENT}; test -O "$1" && test -O "${{1%/*}}" || exit {FOREIGN}; '
-    'exec "$2" -S -E "$1" serve'
-)
-SEND_AGENT = (
-    f'{RESOLVE_HOME} && umask 077 && mkdir -p "${{1%/*}}" || exit {NOT_WRITTEN}; '
-    f'test -O "${{1%/*}}" || exit {FOREIGN}; archive=$(mktemp "$1.XXXXXX") && cat > "$archive" '
-    f'|| exit {NOT_WRITTEN}; exec "$2" -S -E -c "$3" "$archive" "$1"'
-)
-# What dash, bash and BusyBox print before the reason for which they can't run a program.
-SHELL_WORDS = re.compile(r"^tfdeploy: (?:exec: )?(?:line )?\d+: (?:exec: )?")
-# Any Python 3 can run this, after agent/own_folders.py. The folder appears whole; a faster
-# controller has stored the same.
-UNPACK = f"""
-import os, shutil, sys, zipfile
-archive, folder = sys.argv[1:]
-unsafe = find_unsafe(os.path.dirname(os.path.dirname(os.path.join(os.environ["HOME"], folder))))
-if unsafe[0]:
-    os.remove(archive)
-    print(*unsafe, sep="\\n", file=sys.stderr)
-    sys.exit({UNSAFE})
-with zipfile.ZipFile(archive) as file:
-    file.extractall(archive + ".d")
-os.remove(archive)
-try:
-    os.rename(archive + ".d", folder)
-except OSError:
-    shutil.rmtree(archive + ".d")
-    os.listdir(folder)
-"""
 
 
 class Agent:
@@ -97,7 +60,7 @@ class Agent:
         self.store = host.store
         self.transfers = Transfers()  # the fleet sets its own
         self._python = host.python
-        self._path = f"{_below_home(self.root)}/agent/{version or current_version()}"
+        self._path = agent_bundle.path_below_home(self.root, version or current_version())
         self._current = version in (None, current_version())
         self._record = record
         self._idle: list[Session] = []
@@ -134,7 +97,9 @@ class Agent:
 
     def query(self, request: Request[A]) -> Query[A]:
         """Encode a request for this agent."""
-        more: dict[str, Any] = {} if self._current else {ANOTHER_VERSION: True}
+        more: dict[str, Any] = {}
+        if not self._current:
+            more = {ANOTHER_VERSION: True, "verb": OLDER_VERBS.get(request.VERB, request.VERB)}
         run = self._record
         if run:
             more[RECORD] = (run.inventory.project, run.id, run.starts)
@@ -185,7 +150,7 @@ class Agent:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        argv = ["sh", "-c", SERVE, "tfdeploy", self._path, self._python]
+        argv = agent_bundle.serving(self._path, self._python)
         return Session(self.host, self.transport.stream(argv, repeatable=repeatable))
 
     def reuse(self, session: Session) -> None:
@@ -200,59 +165,28 @@ class Agent:
                 f"the agent that started this run is gone ({self._path})",
                 "was the directory on the host deleted?",
             )
-        # Base64: within quotes, a csh as login shell accepts no line break, and fish replaces two
-        # backslashes by one.
-        code = base64.b64encode(zlib.compress(f"{folder_check()}\n{UNPACK}".encode(), 9)).decode()
-        unpack = f"import base64, zlib; exec(zlib.decompress(base64.b64decode('{code}')))"
-        argv = ["sh", "-c", SEND_AGENT, "tfdeploy", self._path, self._python, unpack]
-        command = self.transport.run(argv, stdin=bundle(), timeout_s=TIMEOUT_S)
-        if command.exit == NOT_WRITTEN:
-            raise CommandFailed(
-                self.host,
-                f"can't write {self._path}: {_last_line(command.stderr)}",
-                "set the host's directory in hosts.toml to one that its user may write",
-            )
-        if command.exit != 0:
-            raise self._no_answer(command)
+        agent_bundle.send(self.transport, self.host, self._path, self._python)
 
     def _no_answer(self, command: CompletedCommand) -> HostError:
-        if command.exit == FOREIGN:
-            return CommandFailed(
-                self.host,
-                f"{posixpath.dirname(self._path)} belongs to another user, who could replace the "
-                "agent",
-                "set the host's directory in hosts.toml to a folder of your own",
-            )
-        if command.exit == UNSAFE:
-            *_, unsafe, mend = ["", "", *command.stderr.decode(errors="replace").splitlines()]
-            return CommandFailed(self.host, unsafe, mend)
-        if command.exit in (126, 127):
-            return CommandFailed(
-                self.host,
-                f"can't run {self._python}: {self._why_not_run(command.stderr)}",
-                "set the host's python in hosts.toml to the path of a Python, 3.8 or newer",
-            )
-        return AgentError(
-            self.host,
-            f"the agent gave no answer (exit {command.exit}): {_last_line(command.stderr)}",
-            f"check that {self._python}, the host's python in hosts.toml, is Python 3.8 or newer",
-        )
-
-    def _why_not_run(self, stderr: bytes) -> str:
-        """Return why the host's shell can't run Python, without the shell's own words."""
-        line = SHELL_WORDS.sub("", _last_line(stderr))
-        return line.removeprefix(f"{self._python}: ").removeprefix("cannot execute: ")
+        return agent_bundle.no_answer(self.host, self._path, self._python, command)
 
     def parse(self, query: Query[A], answer: Answer) -> A:
         """Return an answer as its class. Raises AgentError for a refusal or an invalid answer."""
-        self._raise_refusal(answer)
+        self._raise_refusal(query, answer)
         try:
             parsed: A = first_that_fits(query.request.ANSWER, answer)
         except Invalid as error:
             raise AgentError(self.host, f"invalid answer: {error}") from None
         return parsed
 
-    def _raise_refusal(self, answer: Answer) -> None:
+    def _raise_refusal(self, query: Query[A], answer: Answer) -> None:
+        if _is_unknown(query.request, answer):
+            raise AgentError(
+                self.host,
+                "another version of tfdeploy started this run, and its agent does not know the "
+                f"request {query.request.VERB}",
+                "tfdeploy status, logs, collect and stop work with every version",
+            )
         if "refused" in answer:
             message, hint = str(answer["refused"]), str(answer.get("hint", ""))
             if answer.get("busy") is True:
@@ -266,11 +200,104 @@ class Agent:
         self._record = None
 
 
-def _below_home(directory: str) -> str:
-    """Return a path relative to the home directory: the shell does not expand `~` in quotes."""
-    return directory.removeprefix("~/").rstrip("/")
+def _is_unknown(request: Request[Any], answer: Answer) -> bool:
+    """Return whether the agent does not know the request. Older ones fail with Python's words."""
+    return answer.get("unknown") is True or answer.get("failed") == f"KeyError: '{request.VERB}'"
 
 
-def _last_line(output: bytes) -> str:
-    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed nothing"
+class AnswerStream(Generic[A]):
+    """The answers of an agent to one request, as they come. Any thread may end or close it."""
+
+    def __init__(self, agent: Agent, query: Query[A], silence_s: float | None = None) -> None:
+        self._agent = agent
+        self._query = query
+        self._silence_s = silence_s
+        self._session: Session | None = None
+        self._finishing = False
+        self._next: Query[Any] | None = None
+        self.next_answer: Any = None
+        self.answer_bytes = 0  # of the last answer, as it was received
+        self._lock = threading.Lock()
+
+    def open(self, timeout_s: float = TIMEOUT_S) -> A:
+        """Send the request and return the first answer; iterating continues with the second one.
+
+        Raises as Agent.ask does; after a refusal the agent can be asked again."""
+        session, answer = self._agent.begin(self._query, timeout_s)
+        if "refused" in answer:
+            self._agent.reuse(session)
+        else:
+            self._session = session
+        try:
+            return self._agent.parse(self._query, answer)
+        except AgentError:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[A]:
+        """Yield each answer. Raises AgentExitedEarly if the agent exits before it has finished."""
+        session = self._session
+        try:
+            if session is None:
+                session, answer = self._agent.begin(self._query, self._silence_s)
+                self._session, self.answer_bytes = session, session.answer_bytes
+                if self._finishing:
+                    self.finish()
+            else:
+                answer = self._read(session)
+            while "end" not in answer:
+                yield self._agent.parse(self._query, answer)
+                answer = self._read(session)
+            self._end(session)
+        except AgentExited:
+            raise AgentExitedEarly(
+                self._agent.host,
+                "the agent exited before it finished its answer",
+                "check whether it was killed or its directory deleted; tfdeploy status asks again",
+            ) from None
+        finally:
+            self.close()  # if the session is not kept
+
+    def finish(self) -> None:
+        """Ask the agent to finish: its last answer still arrives."""
+        self._finishing = True
+        session = self._session
+        if session:
+            with suppress(HostError):
+                session.finish()
+
+    def finish_with(self, request: Request[Any]) -> None:
+        """Ask the agent to finish, by the next request: its answer follows the last one of the
+        stream, so both take one round trip. When the iteration has ended, `next_answer` is the
+        answer, or None if the stream had ended before."""
+        query = self._agent.query(request)
+        self._finishing = True
+        with self._lock:
+            session = self._session
+            if session:
+                self._next = query
+                with suppress(HostError):  # reading says why
+                    session.send(query.data)
+
+    def close(self) -> None:
+        """Hang up."""
+        session, self._session = self._session, None
+        if session:
+            session.close()
+
+    def _read(self, session: Session) -> Answer:
+        answer = session.answer(self._silence_s, self._query.request.MAX_ANSWER_BYTES)
+        self.answer_bytes = session.answer_bytes
+        return answer
+
+    def _end(self, session: Session) -> None:
+        """Read the answer to the next request, if there is one, and keep the session."""
+        with self._lock:
+            query = self._next
+            if query is None:
+                self._session = None
+        if query is not None:
+            answer = session.answer(TIMEOUT_S, query.request.MAX_ANSWER_BYTES)
+            self._session = None
+            self.next_answer = self._agent.parse(query, answer)
+        self._agent.reuse(session)

@@ -67,9 +67,11 @@ class Query(Generic[A]):
         return json.dumps([COMPRESSED, {"size": len(packed)}]).encode() + b"\n" + packed
 
 
-def query(request: Request[A], **more: Any) -> Query[A]:
-    """Encode a request, with more fields that any request may have."""
-    return Query(request, json.dumps([request.VERB, {**to_json(request), **more}]).encode() + b"\n")
+def query(request: Request[A], verb: str = "", **more: Any) -> Query[A]:
+    """Encode a request, with more fields that any request may have; `verb` is another word for
+    it."""
+    body = {**to_json(request), **more}
+    return Query(request, json.dumps([verb or request.VERB, body]).encode() + b"\n")
 
 
 class AgentExited(Exception):

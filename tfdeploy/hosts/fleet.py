@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+import resource
 import threading
-from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.cancellation import Cancellation
-from tfdeploy.hosts.descriptors import max_connections
-from tfdeploy.hosts.streams.following import Following
-from tfdeploy.hosts.streams.subscriptions import HostSamples, NewEvents, RunEvents, StartedEvents
+from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.parallel import Cancellation, Waiting
+from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.hosts.transports import has_daemon, make_transport
-from tfdeploy.hosts.waiting import Waiting
-from tfdeploy.shared.protocol.events import EventBatch, FollowEvents
-from tfdeploy.shared.protocol.reports import Follow, RunEvent, SelectLines
-from tfdeploy.shared.protocol.watching import HostSample, Watch
+from tfdeploy.shared.protocol.reports import Follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from tfdeploy.config.inventory import Inventory
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.hosts.agent_client import AnswerStream
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
+    from tfdeploy.shared.protocol.reports import RunEvent
 
 R = TypeVar("R")
+NO_STREAMS: Mapping[str, AnswerStream[RunEvent]] = MappingProxyType({})
 # An unreachable host occupies a thread for its whole timeout. There are many more threads than
 # cores, so that of a thousand hosts one in twenty may be unreachable without delaying the others.
 THREADS = 128
+MAX_DESCRIPTORS = 1 << 16  # some child processes close every descriptor up to the limit
 MANY_HOSTS = 100  # from here on the usual limit of 1024 descriptors may be too low
 
 
@@ -145,102 +145,24 @@ class Fleet:
         run: Run,
         placements: Iterable[Placement],
         *,
-        logs: bool,
-        lines: int | None = None,
-        forever: bool = True,
-        announce: bool = True,
-    ) -> Following[RunEvent]:
+        opened: Mapping[str, AnswerStream[RunEvent]] = NO_STREAMS,
+        on_event: Callable[[Agent, RunEvent], None] = lambda agent, event: None,
+        **asked: Any,
+    ) -> Following:
         """Report what happens to these tasks until all of them have ended, or with `forever` false
         once.
 
-        With `logs`, report what they write, after each log's last `lines` lines (None: all). With
-        `announce`, the chief's host reports each new checkpoint and that there are new outputs.
+        `asked` are fields of Follow: which facets of a run are reported, and from where on. The
+        chief's host reports new checkpoints and outputs unless `chief` is "". `opened` are streams
+        of hosts whose tasks were just started. `on_event` is as in Subscription.
         """
         chief = run.plan.chief
-        subscriptions = {
-            self.agents[host]: RunEvents(
-                Follow(
-                    run.inventory.project,
-                    run.id,
-                    tasks,
-                    logs,
-                    lines,
-                    forever,
-                    chief=str(chief.task) if announce and host == chief.host else "",
-                )
-            )
-            for host, tasks in _tasks_by_host(placements).items()
-        }
-        return Following(subscriptions, self.cancellation)
-
-    def follow_started(
-        self, run: Run, streams: Mapping[str, AnswerStream[RunEvent]]
-    ) -> Following[RunEvent]:
-        """As `follow` without logs, over the streams of the requests that have started the tasks;
-        a host without one is asked again."""
-        project = run.inventory.project
-        subscriptions = {
-            self.agents[host]: StartedEvents(
-                Follow(project, run.id, tasks, logs=False, lines=None, forever=True),
-                streams.get(host),
-            )
-            for host, tasks in _tasks_by_host(run.plan.placements).items()
-        }
-        return Following(subscriptions, self.cancellation)
-
-    def select_lines(
-        self,
-        run: Run,
-        placements: Iterable[Placement],
-        lines: int | None,
-        grep: str,
-        since: timedelta | datetime | None,
-        *,
-        forever: bool,
-    ) -> Following[RunEvent]:
-        """As `follow` with logs, but report only lines that `grep` matches and that were written
-        since a time, or within a duration until now, by the host's clock."""
-        project = run.inventory.project
-        since_s = since.total_seconds() if isinstance(since, timedelta) else None
-        since_at = since.timestamp() if isinstance(since, datetime) else None
-        subscriptions = {
-            self.agents[host]: RunEvents(
-                SelectLines(project, run.id, tasks, lines, forever, grep, since_s, since_at)
-            )
-            for host, tasks in _tasks_by_host(placements).items()
-        }
-        return Following(subscriptions, self.cancellation)
-
-    def watch(self, run: Run, lines: int) -> Following[HostSample]:
-        """Sample every host of the run until all of its tasks have ended. The first sample has the
-        last `lines` lines of each log."""
-        chief = run.plan.chief
-        subscriptions = {
-            self.agents[host]: HostSamples(
-                Watch(
-                    run.inventory.project,
-                    run.id,
-                    tasks,
-                    str(chief.task) if host == chief.host else "",
-                    lines,
-                )
-            )
-            for host, tasks in _tasks_by_host(run.plan.placements).items()
-        }
-        return Following(subscriptions, self.cancellation)
-
-    def follow_events(
-        self, run: Run, present: Callable[[Sequence[str]], list[tuple[str, str, int, str]]]
-    ) -> Following[EventBatch]:
-        """Report what the event files of all tasks gain until all tasks have ended. `present` is
-        asked for the tasks of a host, before each connection: task, path, size and SHA-256 of each
-        file that the controller has."""
-        subscriptions = {
-            self.agents[host]: NewEvents(
-                FollowEvents(run.inventory.project, run.id, tasks, []), partial(present, tasks)
-            )
-            for host, tasks in _tasks_by_host(run.plan.placements).items()
-        }
+        fields = {"logs": False, "lines": None, "forever": True, "chief": str(chief.task), **asked}
+        subscriptions = {}
+        for host, tasks in _tasks_by_host(placements).items():
+            own = {**fields, "chief": fields["chief"] if host == chief.host else ""}
+            request = Follow(run.inventory.project, run.id, tasks, **own)
+            subscriptions[self.agents[host]] = Subscription(request, opened.get(host), on_event)
         return Following(subscriptions, self.cancellation)
 
 
@@ -254,3 +176,13 @@ def _tasks_by_host(placements: Iterable[Placement]) -> dict[str, list[str]]:
     for placement in placements:
         tasks.setdefault(placement.host, []).append(str(placement.task))
     return tasks
+
+
+def max_connections() -> int:
+    """Raise the limit of open descriptors as far as allowed, and return how many connections fit:
+    half of it stays free for files and child processes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2

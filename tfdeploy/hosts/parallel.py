@@ -1,4 +1,5 @@
-"""Call a function for many values in a limited number of threads; Ctrl-C does not wait long."""
+"""Call a function for many values in a limited number of threads: report the outcomes so far while
+the others are waited for, and do not wait long after Ctrl-C or a program's `cancel`."""
 
 from __future__ import annotations
 
@@ -6,16 +7,21 @@ import queue
 import threading
 import time
 from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tfdeploy.errors import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tfdeploy.errors import TfdeployError
 
 T = TypeVar("T")
 R = TypeVar("R")
 INTERRUPT_WAIT_S = 5.0
 CHECK_S = 0.2
+QUIET_S = 1.0  # without a new outcome, the rest is waited for
 
 
 def each(
@@ -72,3 +78,48 @@ def _wait(exits: queue.SimpleQueue[None], threads: int) -> None:
     with suppress(queue.Empty):
         for _ in range(threads):
             exits.get(timeout=max(0.0, deadline - time.monotonic()))
+
+
+class Waiting(Generic[R]):
+    """The outcomes so far. One thread calls `check`, any thread `add`."""
+
+    def __init__(self, on_wait: Callable[[Mapping[str, R | TfdeployError]], None]) -> None:
+        self._on_wait = on_wait
+        self._outcomes: dict[str, R | TfdeployError] = {}
+        self._reported = 0
+        self._last_s = time.monotonic()
+
+    def add(self, host: str, outcome: R | TfdeployError) -> None:
+        self._last_s = time.monotonic()
+        self._outcomes[host] = outcome
+
+    def check(self) -> None:
+        """Call `on_wait` with the outcomes so far if there are new ones, and none came for a
+        while."""
+        is_quiet = time.monotonic() - self._last_s > QUIET_S
+        if is_quiet and len(self._outcomes) > self._reported:
+            outcomes = self._outcomes.copy()  # another thread may add one
+            self._reported = len(outcomes)
+            self._on_wait(outcomes)
+
+
+class Cancellation:
+    """Whether the program has set `cancel` (None: it cannot). A cleanup does not look at it."""
+
+    def __init__(self, cancel: threading.Event | None) -> None:
+        self.event = cancel
+        self._cleanups = 0
+
+    def check(self) -> None:
+        """Raise Cancelled if the program has cancelled."""
+        if self.event is not None and self.event.is_set() and not self._cleanups:
+            raise Cancelled("cancelled by the calling program")
+
+    @contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Let `check` raise nothing until the context ends. For the program's own thread."""
+        self._cleanups += 1
+        try:
+            yield
+        finally:
+            self._cleanups -= 1

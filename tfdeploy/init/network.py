@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.init.machine import AUTO
-from tfdeploy.shared.protocol.preflight import Address, Knock, OpenDoors
+from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -107,7 +107,7 @@ def _open_ports(agent: Agent, count: int, ranges: Sequence[int], streams: ExitSt
     until `streams` is closed."""
     for first in ranges:
         wanted = {f"port {n}": first and first + n for n in range(count)}
-        answers = agent.stream(OpenDoors(wanted), OPEN_S)
+        answers = agent.stream(ListenOnPorts(wanted), OPEN_S)
         stream = iter(answers)  # the host closes the ports when this is deleted
         opened = next(stream)
         if not opened.taken:
@@ -191,11 +191,11 @@ def _try(
     failures: Failures = {(host, a): {} for host, of_host in wanted.items() for a in of_host}
     by_host = {host: [*targets_of(host, [*ports], wanted)] for host in ports}
 
-    def knock(agent: Agent) -> list[str]:
+    def try_ports(agent: Agent) -> list[str]:
         at = [Address(a, port) for host, a in by_host[agent.host] for port in ports[host]]
-        return agent.ask(Knock(at, CONNECT_S)).answers if at else []
+        return agent.ask(TryPorts(at, CONNECT_S)).answers if at else []
 
-    outcomes = fleet.outcomes(ports, knock)
+    outcomes = fleet.outcomes(ports, try_ports)
     for host, answers in outcomes.items():
         if isinstance(answers, TfdeployError):
             continue

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from tfdeploy.commands.watch import Event, WatchedRun, WatchedTask
+    from tfdeploy.commands.watch import WatchedRun, WatchedTask
+    from tfdeploy.hosts.events import Event
 
 REFRESH_S = 0.5
 LINES_AROUND = 4  # the run's two lines, the log's title and the keys

@@ -6,18 +6,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import HostError
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.live import summary
 from tfdeploy.output.console import print_json_lines
 from tfdeploy.output.watch_document import watch_document
-from tfdeploy.shared.protocol.watching import HostSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tfdeploy.commands.watch import Event, Samples, WatchedRun
+    from tfdeploy.commands.watch import WatchedRun
+    from tfdeploy.errors import HostError
+    from tfdeploy.hosts.following import Following
     from tfdeploy.output.console import Console
+    from tfdeploy.shared.protocol.reports import HostSample
 
 TRAINING_EVERY_S = 10.0
 DOCUMENT_EVERY_S = 5.0
@@ -25,7 +26,7 @@ FIRST_S = 1.0  # until the first samples have arrived
 
 
 def print_changes(
-    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+    watched: WatchedRun, following: Following, console: Console, is_over: Callable[[], bool]
 ) -> None:
     """Print what changes until the run has ended, and then how, or until `is_over()`."""
     printed = ""
@@ -45,7 +46,7 @@ def print_end(watched: WatchedRun, console: Console) -> None:
 
 
 def print_documents(
-    watched: WatchedRun, following: Samples, console: Console, is_over: Callable[[], bool]
+    watched: WatchedRun, following: Following, console: Console, is_over: Callable[[], bool]
 ) -> None:
     """Print a JSON document, in one line, every DOCUMENT_EVERY_S and at the end."""
     for _ in _periods(watched, following, DOCUMENT_EVERY_S, console, is_over):
@@ -54,19 +55,19 @@ def print_documents(
 
 def _periods(
     watched: WatchedRun,
-    following: Samples,
+    following: Following,
     every_s: float,
     console: Console,
     is_over: Callable[[], bool],
 ) -> Iterator[bool]:
     """Take events; yield False after each `every_s` seconds, and True at the end."""
-    due = time.monotonic() + FIRST_S
+    due, printer = time.monotonic() + FIRST_S, _Printer(console)
     while not watched.has_ended:
         over = True
         for host, event in following.events(due):
             over = False
             watched.take(host, event, time.monotonic())
-            _print_event(host, event, console)
+            printer.dispatch(host, event)
             if watched.has_ended or time.monotonic() >= due:
                 break
         if over and time.monotonic() < due:  # no host will send anything more
@@ -79,11 +80,19 @@ def _periods(
     yield True
 
 
-def _print_event(host: str, event: Event, console: Console) -> None:
-    if isinstance(event, HostSample):
-        for use in event.tasks:
-            console.print_report(host, use.report)
-    elif isinstance(event, HostIsBack):
-        console.print_host_back(host)
-    elif isinstance(event, HostError) and may_return(event):
-        console.print_host_lost(event)
+class _Printer(Listener):
+    """Prints what happens to tasks and hosts."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def on_sample(self, host: str, sample: HostSample) -> None:
+        for use in sample.tasks:
+            self._console.print_report(host, use.report)
+
+    def on_error(self, error: HostError) -> None:
+        if may_return(error):
+            self._console.print_host_lost(error)
+
+    def on_back(self, host: str) -> None:
+        self._console.print_host_back(host)

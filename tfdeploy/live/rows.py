@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.watch import WatchedRun, WatchedTask
-    from tfdeploy.shared.protocol.watching import GpuUse
+    from tfdeploy.shared.protocol.reports import GpuUse
     from tfdeploy.shared.records import TaskReport
 
 COLUMNS = ("HOST", "TASK", "STATE", "SINCE", "RESTARTS", "CPU", "MEMORY", "GPU", "GPU MEMORY",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.following.signals import restore_handlers
-from tfdeploy.commands.watch import FIRST_LINES, WatchedRun
+from tfdeploy.commands.watch import WatchedRun, follow_samples
 from tfdeploy.live import summary
 from tfdeploy.live.app import WatchApp
 
@@ -40,7 +40,7 @@ def follow_on_screen(
     reports = _Postponed(watcher)
     work = _Work(partial(follow, reports.watcher))
     watched = WatchedRun(run)
-    with fleet.watch(run, FIRST_LINES) as samples:
+    with follow_samples(fleet, run) as samples:
         # What ends and collects the run comes after the view: its last line advises no command.
         app = WatchApp(watched, samples.events(), is_over=work.is_over, end_line=summary.end_text)
         work.start()

@@ -14,13 +14,14 @@ from tfdeploy.live import plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdeploy.commands.watch import Samples, WatchedRun
+    from tfdeploy.commands.watch import WatchedRun
+    from tfdeploy.hosts.following import Following
     from tfdeploy.output.console import Console
 
 
 def show(
     watched: WatchedRun,
-    following: Samples,
+    following: Following,
     console: Console,
     json: bool,
     is_over: Callable[[], bool],

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import Result, Sweep
     from tfdeploy.experiments.training.metrics import Reached
-    from tfdeploy.shared.protocol.events import UnreadableEvents
-
-MAX_TEXT = 200  # characters of what a host reports
 
 
 class ExperimentOutput(Terminal):
@@ -138,10 +135,6 @@ class ExperimentOutput(Terminal):
         from tfdeploy.commands.following.tensorboard.fetching import shown_until
 
         self._print_warning(error, f"what was fetched before is shown{shown_until(error)}")
-
-    def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None:
-        place = f"{found.task} on {host}: {found.path:.{MAX_TEXT}} from byte {found.begin} on"
-        self._print_yellow(f"{place} is not shown: it {found.error:.{MAX_TEXT}}")
 
     def _print_spreads(self, comparison: Comparison) -> None:
         """Print the medians of each line of the picture, with the lowest and the highest value."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.training_history import Position
     from tfdeploy.commands.watch import WatchedHost, WatchedRun
-    from tfdeploy.shared.protocol.watching import GpuUse
+    from tfdeploy.shared.protocol.reports import GpuUse
 
 
 @dataclass(frozen=True, kw_only=True)

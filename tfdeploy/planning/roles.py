@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdeploy.cluster import JOBS, Task, tf_config
-from tfdeploy.config.types import WORKER_VARIABLES
+from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
 from tfdeploy.shared.records import TASK_DIRECTORY
 

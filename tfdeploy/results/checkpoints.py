@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipelines.pipeline import Pipeline
-    from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import TransferFailed
+from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.own_folder import Budget
-from tfdeploy.results.fetch import FileFetch, announced
+from tfdeploy.results.fetch import FileFetch, GrowingFetch, announced
 from tfdeploy.results.run_folder import task_request
+from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.protocol.outputs import ListEvents
 from tfdeploy.shared.protocol.reports import Logs
 from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipelines.pipeline import Pipeline
-    from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
@@ -46,16 +46,35 @@ def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[in
         return 0
     folder, task = run.open(), placement.task.file_name
     dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
-    dest = dest.within(Budget(EVENTS_BYTES))
+    staging = folder / f".incoming-events/{task}"
+    return (yield from fetch_all_events(pipeline, run, placement, dest, staging))
+
+
+def fetch_all_events(
+    pipeline: Pipeline, run: Run, placement: Placement, dest: OwnFolder, staging: OwnFolder
+) -> Steps[int]:
+    """Fetch all event files of a task into `dest`; return their number. Raises as `fetch_events`
+    does."""
     listed = pipeline.send(ListEvents(**task_request(run, placement)))
     yield
     folders = listed.answer().folders
-    fetches = [FileFetch(pipeline, source, dest, files) for source, files in folders.items()]
+    yield from fetch_event_files(pipeline, folders, dest, staging)
+    return sum(len(files) for files in folders.values())
+
+
+def fetch_event_files(
+    pipeline: Pipeline, folders: Mapping[str, list[str]], dest: OwnFolder, staging: OwnFolder
+) -> Steps[None]:
+    """Fetch these event files, by the host's folders that have them, into `dest`. Raises as
+    `fetch_events` does."""
+    for name in (name for names in folders.values() for name in names):
+        if EVENTS not in name.rpartition("/")[2]:
+            raise AgentError(pipeline.agent.host, f"it names a file {name!r:.80}, which is refused")
+    dest = dest.within(Budget(EVENTS_BYTES))
+    fetches = [GrowingFetch(pipeline, source, dest, files) for source, files in folders.items()]
     yield
-    staging = folder / f".incoming-events/{task}"
     for source, fetch in zip(folders, fetches, strict=True):
         pull_files(pipeline.agent, source, dest, staging, fetch.receive())
-    return sum(len(files) for files in folders.values())
 
 
 def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) -> Steps[int]:

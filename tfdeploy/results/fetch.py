@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipelines.pipeline import Pipeline
+    from tfdeploy.hosts.pipeline import Pipeline
     from tfdeploy.own_folder import OwnFolder
     from tfdeploy.shared.protocol.message import Done, Request
     from tfdeploy.shared.protocol.outputs import HashedFile
@@ -54,14 +54,19 @@ class FileFetch:
             if not is_safe_path(name):
                 message = f"it names a file {name!r}, which is refused"
                 raise AgentError(self._agent.host, message)
-        self._present = {name: _size_and_hash(dest, name) for name in files}
+        self._present = {name: self._size_and_hash(name) for name in files}
         have = [(name, *present) for name, present in self._present.items()]
-        request = ReadFiles(source, have, BULK)
+        request = ReadFiles(source, have, self._most_missing)
         self._reply = pipeline.send(request, SILENCE_S) if files else None
 
+    @property
+    def _most_missing(self) -> int:
+        """Return how many bytes of a file may be missing: of more, the file is to be pulled."""
+        return BULK
+
     def receive(self) -> list[str]:
-        """Write what arrives; return the names of the other files: from BULK on they are to be
-        pulled. Raises AgentError if an answer was not requested, and HostError."""
+        """Write what arrives; return the names of the other files, which are to be pulled. Raises
+        AgentError if an answer was not requested, and HostError."""
         received: dict[str, int] = {}  # where the last piece of each file began
         with self._agent.transfers.begin(self._agent.host, self._total) as transfer:
             for piece in self._reply.answers() if self._reply else ():
@@ -77,6 +82,33 @@ class FileFetch:
         """Write data after what is there: an interruption between two pieces loses nothing."""
         before = self._dest.head(piece.path, piece.begin) if piece.begin else ()
         self._dest.write(piece.path, (*before, data), piece.mtime_ns)
+
+    def _size_and_hash(self, name: str) -> tuple[int, str]:
+        """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
+        if not 0 < self._dest.size(name) <= BULK:
+            return 0, ""
+        content = self._dest.read(name, BULK)
+        return len(content), hashlib.sha256(content).hexdigest()
+
+
+class GrowingFetch(FileFetch):
+    """Files that programs of the controller read while they grow: they are continued in place,
+    whatever their size."""
+
+    @property
+    def _most_missing(self) -> int:
+        return GROWTH_BYTES
+
+    def _write(self, piece: Piece, data: bytes) -> None:
+        if not piece.begin or piece.begin != self._dest.size(piece.path):
+            super()._write(piece, data)
+        elif data:
+            self._dest.append(piece.path, data)
+            self._dest.set_time(piece.path, piece.mtime_ns)
+
+    def _size_and_hash(self, name: str) -> tuple[int, str]:
+        size = self._dest.size(name)
+        return (size, self._dest.sha256(name)) if size else (0, "")
 
 
 @contextmanager
@@ -145,20 +177,12 @@ def check_free_space(agent: Agent, folder: OwnFolder, sizes: Mapping[str, int]) 
         )
 
 
-def _size_and_hash(folder: OwnFolder, name: str) -> tuple[int, str]:
-    """Return what the controller has of a file; (0, "") if it is too large to read and hash."""
-    if not 0 < folder.size(name) <= BULK:
-        return 0, ""
-    content = folder.read(name, BULK)
-    return len(content), hashlib.sha256(content).hexdigest()
-
-
 def _unpack(agent: Agent, requested: dict[str, tuple[int, str]], piece: Piece) -> bytes:
     """Return the data of a piece, if it was requested and is not too large."""
     name = piece.path
     if name not in requested:
         raise AgentError(agent.host, f"it sent {name!r}, which was not requested")
-    if not 0 <= piece.begin <= 2 * BULK or piece.mtime_ns < 0:
+    if not 0 <= piece.begin <= requested[name][0] + GROWTH_BYTES or piece.mtime_ns < 0:
         raise AgentError(agent.host, f"it sent {name} with an invalid position or time")
     unpacked = zlib.decompressobj()
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.hosts import parallel
-from tfdeploy.hosts.pipelines.rounds import run_alone
+from tfdeploy.hosts.pipeline import run_alone
 from tfdeploy.planning import launch
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.fetch import HOLD_TIMEOUT_S, announced, check_free_space

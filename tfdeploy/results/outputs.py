@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.pipelines.pipeline import Pipeline
-    from tfdeploy.hosts.pipelines.rounds import Steps
+    from tfdeploy.hosts.pipeline import Pipeline, Steps
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import NotTrusted, RunError
-from tfdeploy.trust import sensitive_values
+from tfdeploy.trust import config_folder, sensitive_values
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.trust.sensitive_values import SensitiveValue
 
@@ -75,8 +76,7 @@ def remember(inventory: Inventory) -> None:
 
 def _file(project: Path, value: SensitiveValue) -> Path:
     key = json.dumps([str(project.resolve()), value.key, value.value, value.content])
-    config = Path.home() / (os.environ.get("XDG_CONFIG_HOME") or ".config")
-    return config / "tfdeploy" / "trusted" / hashlib.sha256(key.encode()).hexdigest()
+    return config_folder() / "trusted" / hashlib.sha256(key.encode()).hexdigest()
 
 
 def _is_own(file: Path) -> bool:

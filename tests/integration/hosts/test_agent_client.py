@@ -271,6 +271,23 @@ def test_the_agent_names_an_unknown_field(home):
     )
 
 
+class Unknown(Request[FindRelease]):
+    """A request of another version."""
+
+    VERB = "foresee"
+
+
+def test_the_agent_names_an_unknown_request(home):
+    refused = error_of(lambda: agent().ask(Unknown()))
+    assert "its agent does not know the request foresee\n" in refused
+
+
+def test_what_an_older_agent_says_of_an_unknown_request_is_understood():
+    answer = {"failed": "KeyError: 'foresee'"}
+    with pytest.raises(AgentError, match="its agent does not know the request foresee"):
+        agent().parse(agent_session.query(Unknown()), answer)
+
+
 def test_an_exception_in_the_agent_is_reported(home):
     failed = error_of(lambda: list(agent().stream(ReadFiles("/", [("\0", 0, "")], 1))))
     assert failed.startswith("here: the agent failed: ValueError: ")

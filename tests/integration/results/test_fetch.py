@@ -12,12 +12,12 @@ from support.builders import make_inventory
 
 from tfdeploy.errors import AgentError, TransferFailed
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.own_folder import Budget, OwnFolder
 from tfdeploy.results import fetch as fetch_module
 from tfdeploy.results.checkpoints import validate_checkpoints
 from tfdeploy.results.events_and_logs import pull_files
-from tfdeploy.results.fetch import FileFetch
+from tfdeploy.results.fetch import BULK, FileFetch, GrowingFetch
 from tfdeploy.shared.protocol.outputs import Checkpoint, HashedFile
 from tfdeploy.transport.local import LocalTransport
 
@@ -53,10 +53,10 @@ def source(tmp_path):
     return folder
 
 
-def fetch(agent, source, folder, files=FILES):
+def fetch(agent, source, folder, files=FILES, kind=FileFetch):
     dest = OwnFolder.named(folder)
     with Pipeline(agent) as pipeline:
-        large = FileFetch(pipeline, os.fspath(source), dest, files).receive()
+        large = kind(pipeline, os.fspath(source), dest, files).receive()
     pull_files(agent, os.fspath(source), dest, OwnFolder.named(folder.parent / "staging"), large)
     pulled, agent.transport.pulled = agent.transport.pulled, []
     return pulled
@@ -69,6 +69,28 @@ def test_small_files_come_over_the_session_with_their_times(agent, source, tmp_p
     assert (tmp_path / "dest" / "sub" / "b").read_bytes() == b""
     assert (tmp_path / "dest" / "a.log").stat().st_mtime_ns == 1_234_567_890_123_456_789
     assert sorted(path.name for path in (tmp_path / "dest").iterdir()) == ["a.log", "sub"]
+
+
+@pytest.mark.parametrize("size", [4, BULK + 4])
+def test_a_growing_file_is_continued_in_place_whatever_its_size(agent, source, tmp_path, size):
+    (source / "a.log").write_bytes(b"x" * size)
+    fetch(agent, source, tmp_path / "dest", kind=GrowingFetch)
+    copy = tmp_path / "dest" / "a.log"
+    inode = copy.stat().st_ino
+    for more in (b"", b"yz", b"y" * 3_000_000):
+        with (source / "a.log").open("ab") as file:
+            file.write(more)
+        assert fetch(agent, source, tmp_path / "dest", kind=GrowingFetch) == []
+        assert copy.read_bytes() == (source / "a.log").read_bytes()
+        assert copy.stat().st_mtime_ns == (source / "a.log").stat().st_mtime_ns
+    assert copy.stat().st_ino == inode
+
+
+def test_a_growing_file_that_was_replaced_is_fetched_whole(agent, source, tmp_path):
+    fetch(agent, source, tmp_path / "dest", kind=GrowingFetch)
+    (source / "a.log").write_text("other\n")
+    fetch(agent, source, tmp_path / "dest", kind=GrowingFetch)
+    assert (tmp_path / "dest" / "a.log").read_text() == "other\n"
 
 
 @pytest.mark.parametrize("content", ["one\ntwo\n", "one\n", "", "new", "o", "x" * 3_000_000])

@@ -19,8 +19,7 @@ from tfdeploy.cluster import Task
 from tfdeploy.errors import TransferFailed
 from tfdeploy.hosts.agent_bundle import current_version
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipelines.pipeline import Pipeline
-from tfdeploy.hosts.pipelines.rounds import run_alone
+from tfdeploy.hosts.pipeline import Pipeline, run_alone
 from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import checkpoints
 from tfdeploy.results import fetch as files

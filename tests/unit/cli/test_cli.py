@@ -14,7 +14,7 @@ import typer
 from support import json_documents
 
 from tfdeploy import cli
-from tfdeploy.cli.options import require_yes
+from tfdeploy.cli.questions import require_yes
 from tfdeploy.environments import installation
 
 TOML = """

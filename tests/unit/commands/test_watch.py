@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.commands.watch import MAX_LINES
-from tfdeploy.errors import AgentError, AuthenticationFailed, Unreachable
-from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.errors import AuthenticationFailed, Unreachable
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.shared.outcome import SIGTERM_EXIT
 from unit.live.samples import host_use, keras, sample, task_use, watched_run
 
@@ -121,11 +121,3 @@ def test_a_host_that_refuses_is_not_waited_for():
     assert watched.has_ended
     watched.take("w", AuthenticationFailed("w", "no key"), 0.0)
     assert not watched.has_ended
-
-
-def test_a_run_of_an_older_version_names_the_commands_that_show_it():
-    watched = watched_run()
-    watched.take("w", AgentError("w", "the agent failed: KeyError: 'watch'"), 0.0)
-    [error] = watched.errors
-    assert error.message.startswith("an older tfdeploy started this run")
-    assert watched.hosts["w"].gave_up

@@ -6,6 +6,7 @@ import pytest
 from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 
 
 def refused(table):
@@ -21,7 +22,7 @@ def test_dump_keeps_data_sets(place):
     table = f'[data."{quoted}"]\njobs = ["ps"]\ncompare = "hash"\nexclude = ["*"]\n[data.other]'
     inventory = make_inventory(top=table)
     assert list(inventory.data) == [place, "other"]
-    assert inventories.parse(inventories.dump(inventory), FILE).data == inventory.data
+    assert inventories.parse(toml_text.write(inventory.to_toml()), FILE).data == inventory.data
 
 
 @pytest.mark.parametrize(

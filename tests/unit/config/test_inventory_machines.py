@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.builders import hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 
 # One machine
 
@@ -70,7 +71,7 @@ VARIABLES = st.dictionaries(st.from_regex(r"[A-Z_]{1,8}", fullmatch=True), TEXT,
 
 
 def dump_and_parse(inventory):
-    return inventories.parse(inventories.dump(inventory), inventory.file)
+    return inventories.parse(toml_text.write(inventory.to_toml()), inventory.file)
 
 
 @given(st.lists(TEXT, min_size=1, max_size=4), VARIABLES)

@@ -6,6 +6,7 @@ import pytest
 from support.builders import EXAMPLE_HINT, FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 
 ADDRESS = "expected a host name or an IP address, without user, port or scheme"
 NAME = 'expected letters, digits, ".", "_" and "-", first a letter or a digit, and not "agent"'
@@ -355,4 +356,4 @@ def test_a_wrong_value_of_an_environment_is_refused(line, message):
 )  # fmt: skip
 def test_an_environment_is_the_same_in_the_record_of_a_run(line):
     loaded = make_inventory(top=f"[env]\n{line}")
-    assert inventories.parse(inventories.dump(loaded), FILE).env == loaded.env
+    assert inventories.parse(toml_text.write(loaded.to_toml()), FILE).env == loaded.env

@@ -8,6 +8,7 @@ import pytest
 from support.builders import FILE, hosts_toml, make_inventory, refusal_of
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 from tfdeploy.config.option_values import parse_wait
 from tfdeploy.errors import InventoryError
 from tfdeploy.formatting.humanize import mask_urls
@@ -31,14 +32,14 @@ def with_notify(line):
 def test_a_target_is_a_command_or_a_url(value, target):
     loaded = inventories.parse(with_notify(f"on_end = {value}"), FILE)
     assert (loaded.notify.on_end, loaded.notify.on_failure) == (target, None)
-    again = inventories.parse(inventories.dump(loaded), FILE)
+    again = inventories.parse(toml_text.write(loaded.to_toml()), FILE)
     assert again.notify == loaded.notify
 
 
 def test_nobody_is_notified_by_default():
     loaded = make_inventory()
     assert (loaded.notify.on_end, loaded.notify.on_failure) == (None, None)
-    assert "notify" not in inventories.dump(loaded)
+    assert "notify" not in toml_text.write(loaded.to_toml())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.builders import FILE, make_inventory
 
-from tfdeploy.config.inventory import dump, parse
+from tfdeploy.config import toml_text
+from tfdeploy.config.inventory import parse
 from tfdeploy.config.overrides import check_run_name, check_words, override, parse_counts
 from tfdeploy.errors import InventoryError
 
@@ -35,13 +36,13 @@ def test_a_variable_overrides_every_other_value():
 
 def test_a_record_keeps_them():
     changed = override(make_inventory(training=OWN_ENV), ['--json={"a": "b"}\n'], ["A=1"])
-    assert parse(dump(changed), FILE).training == changed.training
+    assert parse(toml_text.write(changed.to_toml()), FILE).training == changed.training
 
 
 def test_without_any_nothing_changes():
     inventory = make_inventory(training=OWN_ENV)
     assert override(inventory, [], []) == inventory
-    assert dump(override(inventory, [], [])) == dump(inventory)
+    assert override(inventory, [], []).to_toml() == inventory.to_toml()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from support.builders import FILE, make_inventory
 
 from tfdeploy.config import inventory as inventories
+from tfdeploy.config import toml_text
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.grid import cells, default_ps, rescale
 from tfdeploy.experiments.speed.results import Cell
@@ -218,4 +219,4 @@ def test_data_that_no_task_reads_is_left_out():
 
 def test_a_rescaled_inventory_can_be_written_and_read():
     inventory = rescaled(THREE, 2, 4)
-    assert inventories.parse(inventories.dump(inventory), FILE) == inventory
+    assert inventories.parse(toml_text.write(inventory.to_toml()), FILE) == inventory

@@ -8,7 +8,7 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.errors import Unreachable
-from tfdeploy.hosts import parallel, waiting
+from tfdeploy.hosts import parallel
 from tfdeploy.hosts.fleet import Fleet
 
 
@@ -39,13 +39,13 @@ def outcomes_while_one_waits(fleet, monkeypatch):
 
 
 def test_what_the_others_answered_is_reported_while_one_is_waited_for(fleet, monkeypatch):
-    monkeypatch.setattr(waiting, "QUIET_S", 0.0)
+    monkeypatch.setattr(parallel, "QUIET_S", 0.0)
     assert {"h0", "h1", "h2"} in outcomes_while_one_waits(fleet, monkeypatch)
 
 
 def test_the_same_outcomes_are_reported_once():
     reports = []
-    waited = waiting.Waiting(reports.append)
+    waited = parallel.Waiting(reports.append)
     waited.add("h0", 1)
     for _ in range(3):
         waited._last_s = 0.0  # long ago

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tfdeploy.commands.watch import WatchedRun
-from tfdeploy.shared.protocol.reports import LogLines
-from tfdeploy.shared.protocol.watching import GpuUse, HostSample, HostUse, TaskUse
+from tfdeploy.shared.protocol.reports import GpuUse, HostSample, HostUse, LogLines, TaskUse
 from tfdeploy.shared.records import LogProgress
 from unit.output.samples import make_report, make_run
 

@@ -8,7 +8,7 @@ from support import json_documents
 
 from tfdeploy.documents import to_json
 from tfdeploy.errors import AuthenticationFailed, Unreachable
-from tfdeploy.hosts.streams.following import HostIsBack
+from tfdeploy.hosts.events import HostIsBack
 from tfdeploy.live import plain
 from tfdeploy.output.console import Console
 from tfdeploy.output.watch_document import watch_document

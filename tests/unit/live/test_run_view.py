@@ -24,7 +24,7 @@ class Fleet:
         self._state = state
 
     @contextmanager
-    def watch(self, run, lines):
+    def follow(self, run, placements, **asked):
         yield self
 
     def events(self):

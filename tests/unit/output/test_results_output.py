@@ -9,10 +9,8 @@ import pytest
 from tfdeploy.commands.collect import CollectResult
 from tfdeploy.commands.fetch import FetchResult
 from tfdeploy.commands.run import FinishedRun
-from tfdeploy.output.console import Console
 from tfdeploy.results.checkpoints import BadCheckpoint, Checkpoint
 from tfdeploy.results.outputs import Output, Outputs, SavedElsewhere, SkippedOutput, UnlistedFiles
-from tfdeploy.shared.protocol.events import UnreadableEvents
 
 from .samples import RUN_ID, make_run
 
@@ -237,12 +235,3 @@ def test_a_run_that_wrote_nothing_is_not_printed_as_succeeded(printed, changes, 
     finished = FinishedRun(0, None, "succeeded", collected(**{"events": 0, **changes}), {})
     lines = printed(lambda console: console.print_finished(make_run(), finished)).splitlines()
     assert lines[-1] == f"run {RUN_ID} {result}"
-
-
-def test_what_a_host_reports_of_an_event_file_is_cut_and_escaped(capsys):
-    found = UnreadableEvents("worker:0", "a\x1b\udcff/" + "x" * 5000, 7, "is " + "odd" * 5000)
-    Console().print_events_unreadable("gpu", found)
-    text = capsys.readouterr().err
-    assert "a\\x1b\\udcff/x" in text
-    assert "from byte 7 on is not shown: it is oddodd" in text
-    assert len(text) < 600

@@ -8,7 +8,7 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.cluster import Task
-from tfdeploy.config.types import WORKER_VARIABLES
+from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import checks, launch, roles
 from tfdeploy.planning.fields import RunNames

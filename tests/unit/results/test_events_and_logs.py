@@ -10,9 +10,10 @@ from support.builders import make_plan
 
 from tfdeploy.errors import AgentError
 from tfdeploy.hosts import agent_bundle
-from tfdeploy.hosts.pipelines.rounds import Part, run_rounds
+from tfdeploy.hosts.pipeline import Part, run_rounds
 from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results import events_and_logs
+from tfdeploy.shared.event_records import EVENTS
 from tfdeploy.shared.protocol.outputs import EventFiles
 
 HOSTS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 2\nevaluator = true"
@@ -56,12 +57,19 @@ def test_only_the_chief_and_the_evaluator_are_asked_for_events(tmp_path, monkeyp
         folders.append(dest.path)
         return SimpleNamespace(receive=list)
 
-    monkeypatch.setattr(events_and_logs, "FileFetch", fetch)
-    pipeline = Pipeline(events=EventFiles({"/a": ["x"], "/b": ["y", "z"]}))
+    monkeypatch.setattr(events_and_logs, "GrowingFetch", fetch)
+    pipeline = Pipeline(events=EventFiles({"/a": [EVENTS], "/b": [f"y/{EVENTS}", f"z/{EVENTS}"]}))
     run = make_run(tmp_path, agent_bundle.current_version())
     assert fetch_events(pipeline, run) == 6
     assert pipeline.requests == [("events", "worker:0"), ("events", "evaluator:0")]
     assert {*folders} == {tmp_path / "events", tmp_path / "events" / "evaluator-0"}
+
+
+@pytest.mark.parametrize("name", ["x.html", f"{EVENTS}/x", f"../{EVENTS}"])
+def test_a_host_that_names_another_file_is_refused(tmp_path, name):
+    run = make_run(tmp_path, agent_bundle.current_version())
+    with pytest.raises(AgentError, match="which is refused"):
+        fetch_events(Pipeline(events=EventFiles({"/a": [name]})), run)
 
 
 def test_an_error_of_an_agent_of_this_version_is_raised(tmp_path):

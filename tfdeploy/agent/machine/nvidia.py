@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.watching import GpuUse
+from ...shared.protocol.reports import GpuUse
 from ..refusal import Refusal
 from . import process
 

@@ -1,5 +1,6 @@
 """The ports and GPUs that a start needs: choose ports, find out who has a port or a GPU (the verb
-`holders`), and check that hosts reach each other's ports (`ports`, `doors` and `knock`)."""
+`holders`), and check that hosts reach each other's ports (`ports`, `listen_on_ports` and
+`try_ports`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import sys
 import time
 
 from ...shared import TYPE_CHECKING, parallel
-from ...shared.protocol.preflight import FreePorts, Holders, Knocked, OpenPorts, Taken
+from ...shared.protocol.preflight import FreePorts, Holders, OpenPorts, Taken, TriedPorts
 from ..machine import leases, nvidia, ports
 from ..machine.sockets import connect, listen
 from ..refusal import Refusal
@@ -28,7 +29,7 @@ def free_ports(count: int) -> FreePorts:
     return FreePorts(ports.choose(count))
 
 
-def open_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
+def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
     """Listen on the ports in `wanted`, given by task; for port 0, choose a free one as start does.
 
     Yields one answer when they are open. The ports stay open until the caller sends anything or
@@ -73,7 +74,7 @@ def _accept_until_done(listeners: List[socket.socket]) -> None:
                 listener.accept()[0].close()
 
 
-def try_ports(at: List[Address], timeout_s: float) -> Knocked:
+def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
     """Connect to each address; `timeout_s` is for each."""
 
     def failure(endpoint: Address) -> str:
@@ -83,7 +84,7 @@ def try_ports(at: List[Address], timeout_s: float) -> Knocked:
             return error.strerror or "no answer within {:g} s".format(timeout_s)
         return ""
 
-    return Knocked(parallel.each(failure, at, MAX_THREADS))
+    return TriedPorts(parallel.each(failure, at, MAX_THREADS))
 
 
 def holders(ports: Dict[str, List[int]], gpus: List[int]) -> Holders:

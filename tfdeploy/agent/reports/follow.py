@@ -1,28 +1,40 @@
-"""The verb `follow`: report state changes, new log lines and new files of a run on this host."""
+"""The stream of a run on this host: state changes, log lines and new files, or samples."""
 
 from __future__ import annotations
 
 import select
 import sys
 import time
+from itertools import chain
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
+from ...shared.protocol.reports import LogLines, NewCheckpoint, NewEvents, NewOutputs, StateChange
 from ...shared.records import ENDED
 from .. import paths
 from . import status
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Optional, Union
+    from typing import Any, Dict, Iterator, List, Optional, Protocol, Tuple, Union
 
     from ...shared.protocol.reports import RunEvent
     from ...shared.records import TaskReport
     from ..outputs.checkpoints import CheckpointWatch
+    from ..outputs.event_files import EventWatch
     from ..outputs.listing import OutputWatch
     from .logs.selected_lines import SelectedLines
     from .logs.tail import Tail
 
     Log = Union[Tail, SelectedLines]
+
+    class Source(Protocol):
+        """What the stream consists of. `ended` is true after all of the tasks have ended."""
+
+        ended: bool
+
+        def poll(self) -> Iterator[RunEvent]: ...
+        def pause_s(self) -> float: ...
+        def close(self) -> None: ...
+
 
 POLL_S = 0.15
 FIRST_POLL_S = 0.02
@@ -37,37 +49,54 @@ def follow(
     forever: bool,
     cursors: Optional[Dict[str, str]] = None,
     chief: str = "",
+    grep: str = "",
+    since_s: Optional[float] = None,
+    since_at: Optional[float] = None,
+    samples: bool = False,
+    events: bool = False,
 ) -> Iterator[RunEvent]:
     """Yield events of `tasks` until all of them have ended: changes of their states, lines of their
-    logs if `logs` is true, new checkpoints and other files of `chief`.
+    logs if `logs` is true, new checkpoints and other files of `chief`, with `events` event files
+    that have changed; or samples.
 
     `chief` is "" if the chief does not run on this host. A log starts at the task's cursor; without
     one, it starts with its last `lines` lines (None: all). If older lines are skipped, the first
-    event of that log has no lines and only reports the cursor.
+    event of that log has no lines and only reports the cursor: with `since_s`, the moment would be
+    a later one when the log is requested again.
 
     Ends after one pass if `forever` is false. Also ends when the caller sends its next request or
-    closes the connection.
+    closes the connection. Raises Refusal for a pattern that cannot be used.
     """
+    if samples:
+        from .samples import Sampler
+
+        return _to_end(Sampler(project, run, tasks, chief, lines or 0, cursors or {}), forever)
     follower = Follower(project, run, tasks, chief)
-    if logs:
+    moment = since_at if since_s is None else time.time() - since_s
+    if logs and (grep or moment is not None):
+        follower.open_selected_logs(lines, cursors or {}, grep, moment)
+    elif logs:
         follower.open_logs(lines, cursors or {})
-    if lines is not None:
-        yield from follower.cursors()
-    yield from follow_to_end(follower, forever)
+    if events:
+        follower.watch_events()
+    selects = bool(grep) or moment is not None
+    begin = follower.cursors() if selects == (lines is None) else iter(())
+    return chain(begin, _to_end(follower, forever))
 
 
-def follow_to_end(follower: Follower, forever: bool) -> Iterator[RunEvent]:
+def _to_end(source: Source, forever: bool) -> Iterator[RunEvent]:
     """Yield what is new again and again, until `follow` has to end."""
-    start = time.monotonic()
-    while True:
-        yield from follower.poll()
-        poll_s = _poll_s(time.monotonic() - start)
-        if follower.ended or not forever or caller_interrupts(poll_s):
-            return
+    try:
+        while True:
+            yield from source.poll()
+            if source.ended or not forever or caller_interrupts(source.pause_s()):
+                return
+    finally:
+        source.close()
 
 
 class Follower:
-    """What was reported of a run's tasks. `tasks` are those that have started, `tails` their logs;
+    """What was reported of a run's tasks. `tasks` are those that have started, `logs` their logs;
     `ended` is true after all of them have ended."""
 
     def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
@@ -75,9 +104,11 @@ class Follower:
         self.ended = False
         self._project, self._run, self._chief = project, run, chief
         self.tasks = [task for task in tasks if task in started]
-        self.tails: List[Log] = []
+        self.logs: List[Log] = []
+        self._started_s = time.monotonic()
         self._saves: Optional[CheckpointWatch] = None
         self._outputs: Optional[OutputWatch] = None
+        self._events: List[EventWatch] = []
         self._reported: Dict[str, Any] = {}
         if chief in started:
             from ..outputs import checkpoints, listing  # only the chief's host needs them
@@ -88,12 +119,26 @@ class Follower:
     def open_logs(self, lines: Optional[int], cursors: Dict[str, str]) -> None:
         from .logs.tail import Tail  # a start follows no log
 
-        for task in self.tasks:
-            path = paths.log(self._project, self._run, task)
-            self.tails.append(Tail(task, path, lines, cursors.get(task)))
+        for task, path in self._log_files():
+            self.logs.append(Tail(task, path, lines, cursors.get(task)))
+
+    def open_selected_logs(
+        self, lines: Optional[int], cursors: Dict[str, str], grep: str, moment: Optional[float]
+    ) -> None:
+        from .logs import selected_lines
+
+        select = selected_lines.matcher(grep)
+        for task, path in self._log_files():
+            tail, limit = selected_lines.tail(task, path, lines, cursors.get(task), moment)
+            self.logs.append(selected_lines.SelectedLines(tail, select, limit))
+
+    def watch_events(self) -> None:
+        from ..outputs.event_files import EventWatch
+
+        self._events = [EventWatch(self._project, self._run, task) for task in self.tasks]
 
     def cursors(self) -> Iterator[RunEvent]:
-        return (_lines_event(tail, []) for tail in self.tails)
+        return (_lines_event(log, []) for log in self.logs)
 
     def poll(self) -> Iterator[RunEvent]:
         """Yield what is new.
@@ -102,16 +147,30 @@ class Follower:
         that it wrote has been reported.
         """
         reports = {task: status.report(self._project, self._run, task) for task in self.tasks}
-        for tail in self.tails:
-            for chunk in tail.read(reports[tail.task].state in ENDED):
-                yield _lines_event(tail, chunk)
+        for log in self.logs:
+            for chunk in log.read(reports[log.task].state in ENDED):
+                yield _lines_event(log, chunk)
         chief_ended = self._chief in reports and reports[self._chief].state in ENDED
         for name in self._saves.poll(chief_ended) if self._saves else ():
             yield NewCheckpoint(name)
         if self._outputs and self._outputs.poll():
             yield NewOutputs(True)
+        for watch in self._events:
+            changed = watch.poll(reports[watch.task].state in ENDED)
+            if changed:
+                yield NewEvents(changed, watch.task)
         yield from self._state_events(reports)
         self.ended = all(report.state in ENDED for report in reports.values())
+
+    def pause_s(self) -> float:
+        """Poll often at first, when a user waits for tasks to become READY."""
+        return min(POLL_S, FIRST_POLL_S + (time.monotonic() - self._started_s) / 16)
+
+    def close(self) -> None:
+        """Do nothing: no process has to end."""
+
+    def _log_files(self) -> Iterator[Tuple[str, str]]:
+        return ((task, paths.log(self._project, self._run, task)) for task in self.tasks)
 
     def _state_events(self, reports: Dict[str, TaskReport]) -> Iterator[RunEvent]:
         """Yield changes oldest first, so that no task seems to fail before its root cause."""
@@ -122,13 +181,8 @@ class Follower:
                 yield StateChange(report)
 
 
-def _lines_event(tail: Log, lines: List[str]) -> LogLines:
-    return LogLines(tail.task, lines, tail.cursor)
-
-
-def _poll_s(elapsed_s: float) -> float:
-    """Poll often at first, when a user waits for tasks to become READY."""
-    return min(POLL_S, FIRST_POLL_S + elapsed_s / 16)
+def _lines_event(log: Log, lines: List[str]) -> LogLines:
+    return LogLines(log.task, lines, log.cursor, selected=True)
 
 
 def caller_interrupts(wait_s: float) -> bool:

@@ -19,7 +19,7 @@ from ..machine.nvidia import GpuSampler
 if TYPE_CHECKING:
     from typing import List
 
-    from ...shared.protocol.watching import GpuUse
+    from ...shared.protocol.reports import GpuUse
 
 EVERY_S = 30.0
 TICK_S = 1.0

@@ -1,30 +1,43 @@
-"""Read training progress from TensorBoard's event files, without TensorFlow.
+"""Read training progress from TensorBoard's event files and from logs, without TensorFlow.
 
 An event file is a chain of records `u64 length, u32 crc of the length, data, u32 crc of the data`,
 little-endian; the crcs are masked CRC-32C (source: tensorflow/core/lib/io/record_writer.h). The
 data is an Event: field 1 is the wall time as a double, field 2 the step, field 5 a summary (source:
 tensorflow/core/util/event.proto). No file is read whole: reading can start anywhere in the chain,
 because the crc distinguishes a length from other bytes.
+
+Logs are for programs that write no event files: TensorFlow 2.21 comes without TensorBoard, and
+Keras writes no events by default. Only what the last lines say counts; shared/log_patterns.py has
+their formats.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import struct
 import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.event_records import events, read_varint
+from ...shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
 from ...shared.protocol.record import Record
+from ...shared.records import LogProgress
 
 if TYPE_CHECKING:
-    from typing import List, Optional, Tuple
+    from typing import List, Match, Optional, Tuple
 
     from ..outputs.event_files import EventFile
 
 MAX_FILES = 4
 TAIL_SIZES = (1 << 16, 1 << 20)  # an image or a graph is one record and may fill the first
+LOG_BYTES = 1 << 16
+WAITING_LINES = 100  # TensorFlow repeats the lines for all tasks that it waits for every 10 s
+# Source: tensorflow/core/distributed_runtime/master.cc, RemoteWorkerCreate.
+WAITING = re.compile(
+    r"CreateSession still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)"
+)
 STEP_KEY, SUMMARY_KEY = b"\x10", b"\x2a"  # field 2, a varint; field 5, with a length
 
 
@@ -92,3 +105,52 @@ def _step(event: bytes) -> Optional[int]:
     except (IndexError, ValueError):
         return None
     return None if step >> 63 else step
+
+
+# Logs
+
+
+def read_log(log: str) -> LogProgress:
+    """Return what the end of the log says. Never raises."""
+    return parse_log(read_end(log, LOG_BYTES).decode(errors="replace"))
+
+
+def parse_log(text: str) -> LogProgress:
+    """Return what the lines say, of which the first may be incomplete.
+
+    A progress bar rewrites its line: "\\r" ends a line here, too.
+    """
+    lines = [ESCAPE.sub("", line) for line in re.split(r"[\r\n\b]+", text) if line.strip()]
+    epoch = batch = step = loss = None
+    for line in lines:
+        begins = EPOCH.match(line)
+        if begins:
+            epoch, batch = begins, None
+        batch = BATCH.match(line) or batch
+        step = STEP.search(line) or step
+        loss = LOSS.search(line) or loss
+    return LogProgress(
+        epoch=_number(epoch, 1),
+        epochs=_number(epoch, 2),
+        batch=_number(batch, 1),
+        batches=_number(batch, 2),
+        step=_number(step, 1),
+        loss=loss[1] if loss else "",
+        waits_for=_waited_for(lines[-WAITING_LINES:]),
+    )
+
+
+def _number(match: Optional[Match[str]], group: int) -> Optional[int]:
+    """Return a group as a number; None if the log does not have it."""
+    return int(match[group]) if match and match[group] else None
+
+
+def _waited_for(lines: List[str]) -> List[str]:
+    """Return the tasks of the waiting lines at the end: none if another line came after them."""
+    found = []
+    for line in reversed(lines):
+        match = WAITING.search(line)
+        if not match:
+            break
+        found.append("{}:{}".format(match[1], match[2]))
+    return sorted(set(found))

@@ -1,4 +1,4 @@
-"""The verbs `logs` and `give`: send small files as answers, without opening another connection."""
+"""The verbs `logs` and `read_files`: send small files as answers, without another connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logs(project: str, run: str) -> LogFiles:
     return LogFiles(folder, [name for name in names if not name.endswith(log_times.SUFFIX)])
 
 
-def give(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:
+def read_files(folder: str, files: List[Tuple[str, int, str]], limit: int) -> Iterator[Piece]:
     """Yield what the caller lacks of each file of `folder`.
 
     `files` are `(path, size, sha256)`: the caller has the first `size` bytes, with this hash. If
@@ -57,7 +57,14 @@ def open_regular(path: str, flags: int = os.O_NOFOLLOW) -> Optional[BinaryIO]:
 def _starts_with(file: BinaryIO, size: int, sha256: str) -> bool:
     import hashlib  # costs 2 ms, and is needed only if the caller has a part of the file
 
-    return hashlib.sha256(file.read(size)).hexdigest() == sha256
+    digest = hashlib.sha256()
+    while size > 0:
+        block = file.read(min(PIECE, size))
+        if not block:
+            return False
+        digest.update(block)
+        size -= len(block)
+    return digest.hexdigest() == sha256
 
 
 def _pieces(file: BinaryIO, start: int, end: int) -> Iterator[Tuple[int, str]]:

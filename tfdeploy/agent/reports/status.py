@@ -57,7 +57,6 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     from ..machine import grpc_health, process
     from ..outputs import event_files
     from . import progress
-    from .logs import log_progress
 
     launch = records.load(Launch, paths.launch(task_dir))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
@@ -74,7 +73,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         step=last.step if last else None,
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),
-        log_progress=log_progress.read(log),
+        log_progress=progress.read_log(log),
     )
 
 

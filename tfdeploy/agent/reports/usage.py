@@ -6,8 +6,7 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.reports import Connection, Load
-from ...shared.protocol.watching import HostUse
+from ...shared.protocol.reports import Connection, HostUse, Load
 from ..machine import process
 
 if TYPE_CHECKING:
@@ -110,9 +109,8 @@ def memory_bytes(path: str) -> Tuple[int, int]:
 # Between two moments, for a measurement
 
 
-def host_load(project: str, run: str) -> Load:
-    """Read the counters of this host, for the verb `load`: the difference of two answers is the
-    load between them."""
+def measure_load(project: str, run: str) -> Load:
+    """Read the counters of this host: the difference of two answers is the load between them."""
     tasks = dict(_find_processes(project, run))
     cpu_s: Dict[str, float] = {}
     for pid, task in tasks.items():

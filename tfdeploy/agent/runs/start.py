@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
@@ -179,9 +180,7 @@ def _start_supervisor(task_dir: str, descriptors: List[int]) -> None:
     if not scope:
         from ..supervision import detach, supervisor
 
-        def supervise() -> None:
-            supervisor.supervise(task_dir, *descriptors)
-
+        supervise = partial(supervisor.supervise, task_dir, *descriptors)
         detach.run_detached(supervise, "tfdeploy supervise {}".format(task_dir), log, descriptors)
         return
     words = ["supervise", task_dir, *map(str, descriptors)]

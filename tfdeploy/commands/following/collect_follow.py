@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.commands.collect import CollectResult, collect, collect_checkpoint, collect_outputs
 from tfdeploy.errors import HostError, TfdeployError
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.results.checkpoints import remove_checkpoint
 from tfdeploy.results.outputs import remove_output
 from tfdeploy.results.units import local_path
-from tfdeploy.shared.protocol.reports import NewCheckpoint, NewOutputs, StateChange
 from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.results.checkpoints import Checkpoint
     from tfdeploy.results.outputs import Output, Outputs
     from tfdeploy.run import Run
+    from tfdeploy.shared.records import TaskReport
 
 
 class BackgroundCollector:
@@ -147,17 +147,39 @@ def follow(
         BackgroundCollector(fleet, run, on_collected, on_failed) as collector,
         fleet.follow(run, [run.plan.chief], logs=False) as following,
     ):
+        chief = _Chief(collector, on_lost, on_back)
         for host, event in following.events():
-            if isinstance(event, HostError):
-                if not may_return(event):
-                    raise event
-                on_lost(event)
-            elif isinstance(event, HostIsBack):
-                on_back(host)
-            elif isinstance(event, NewCheckpoint):
-                collector.announce_checkpoint(event.checkpoint)
-            elif isinstance(event, NewOutputs):
-                collector.announce_outputs()
-            elif isinstance(event, StateChange) and event.state.state in ENDED:
+            chief.dispatch(host, event)
+            if chief.has_ended:
                 break
     return collect(fleet, run, every=every)
+
+
+class _Chief(Listener):
+    """The chief, whose new files are announced to a collector."""
+
+    def __init__(
+        self,
+        collector: BackgroundCollector,
+        on_lost: Callable[[HostError], None],
+        on_back: Callable[[str], None],
+    ) -> None:
+        self.has_ended = False
+        self._collector, self._on_lost, self._on_back = collector, on_lost, on_back
+
+    def on_state(self, host: str, report: TaskReport) -> None:
+        self.has_ended = report.state in ENDED
+
+    def on_checkpoint(self, name: str) -> None:
+        self._collector.announce_checkpoint(name)
+
+    def on_outputs(self) -> None:
+        self._collector.announce_outputs()
+
+    def on_error(self, error: HostError) -> None:
+        if not may_return(error):
+            raise error
+        self._on_lost(error)
+
+    def on_back(self, host: str) -> None:
+        self._on_back(host)

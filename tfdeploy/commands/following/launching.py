@@ -1,30 +1,42 @@
-"""Send each host its tasks, and keep the streams over which the hosts report them."""
+"""Start a run: send each host its tasks, keep the streams over which it reports them, and wait
+until every task is READY."""
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
-from tfdeploy.errors import AgentError, LeaseConflict
-from tfdeploy.hosts.start_request import StartRequests
+from tfdeploy.commands.following.failure_report import root_cause
+from tfdeploy.commands.status import status
+from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
+from tfdeploy.formatting.humanize import escape_line
+from tfdeploy.hosts.agent_session import Query
+from tfdeploy.hosts.events import Listener
 from tfdeploy.planning import roles
+from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.protocol.reports import Started
-from tfdeploy.shared.protocol.runs import RunRecord
+from tfdeploy.shared.protocol.runs import RunRecord, Start
+from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out
+from tfdeploy.shared.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.agent_session import Query
+    from tfdeploy.commands.status import TaskStatus
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
+    from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import Launch
 
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
+LEVEL = 9  # of the compression, once for all hosts
+LOG_LINES = 20  # of each log that an error shows
 
 
 class Launching:
@@ -89,3 +101,109 @@ class Launching:
             self.streams[host] = stream
         if self._is_closed or not self._fleet.stays_connected:
             stream.close()
+
+
+class StartRequests:
+    """`texts` are those that launches may have in common; `first` is any launch of the run."""
+
+    def __init__(self, record: RunRecord, texts: Sequence[str], first: Launch) -> None:
+        heartbeat = first.heartbeat
+        lists = (first.no_proxy, heartbeat.tasks, heartbeat.needed, heartbeat.replicas)
+        # The longest first: a shorter one may be a part of it.
+        self._shared = SharedParts(sorted(texts, key=len, reverse=True), *lists)
+        self._record = record
+        common = {"record": to_json(record), "shared": to_json(self._shared)}
+        self._begin = json.dumps([Start.VERB, common]).removesuffix("}]").encode()
+        self._packer = zlib.compressobj(LEVEL)
+        self._packed = self._packer.compress(self._begin) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+
+    def query(self, launches: Sequence[Launch]) -> Query[RunEvent]:
+        """Return the request that starts these tasks, encoded."""
+        request = Start(
+            [leave_out(launch, self._shared) for launch in launches], self._record, self._shared
+        )
+        own = json.dumps({"launches": to_json(request.launches)}).removeprefix("{")
+        end = f", {own}]\n".encode()
+        packer = self._packer.copy()
+        packed = self._packed + packer.compress(end) + packer.flush()
+        return Query(request, end, packed, self._begin)
+
+
+# Until all tasks are READY
+
+
+def wait_until_ready(
+    fleet: Fleet,
+    run: Run,
+    following: Following,
+    on_report: Callable[[str, TaskReport], None],
+) -> bool:
+    """Wait until every task is READY or has succeeded; call `on_report(host, report)` at each
+    change of a task's state. Return False if the chief has succeeded before that.
+
+    Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
+    training.ready_timeout_s.
+    """
+    deadline = time.monotonic() + run.inventory.training.ready_timeout_s
+    tasks = _Readiness(run, on_report)
+    for host, event in following.events(deadline):
+        tasks.dispatch(host, event)
+        if tasks.ended:
+            _raise_unless_succeeded(fleet, run, tasks.ended)
+            return False
+        if not tasks.waiting:
+            return True
+    _raise_not_ready(fleet, run, tasks.waiting)
+    return False
+
+
+class _Readiness(Listener):
+    """The tasks that are waited for, and the first one that has ended badly."""
+
+    def __init__(self, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
+        self.waiting = {str(p.task) for p in run.plan.placements}
+        self.ended: TaskReport | None = None
+        self._on_report = on_report
+
+    def on_error(self, error: HostError) -> None:
+        raise error
+
+    def on_state(self, host: str, report: TaskReport) -> None:
+        self._on_report(host, report)
+        if report.state in (READY, SUCCEEDED):
+            self.waiting.discard(report.task)
+        elif report.state in ENDED:
+            self.ended = report
+
+
+def _raise_unless_succeeded(fleet: Fleet, run: Run, ended: TaskReport) -> None:
+    """Raise why a task ended, unless the chief has succeeded: a short training may be over, and its
+    ps stopped, before every task was reported READY."""
+    found = status(fleet, run, LOG_LINES)
+    chief = found.report(str(run.plan.chief.task))
+    if ended.state != STOPPED or not chief or chief.state != SUCCEEDED:
+        raise root_cause(found, ended.task)
+
+
+def _raise_not_ready(fleet: Fleet, run: Run, waiting: set[str]) -> None:
+    limit_s = run.inventory.training.ready_timeout_s
+    found = status(fleet, run, LOG_LINES)
+    late = [task for task in found.tasks if str(task.placement.task) in waiting]
+    errors = [*found.errors, *(_not_ready(task, limit_s) for task in late)]
+    hint = (
+        'check that the script listens on its port, or set training.ready = "process" if it opens '
+        "none; training.ready_timeout_s sets the limit"
+    )
+    raise_all(errors, hint)
+
+
+def _not_ready(task: TaskStatus, limit_s: float) -> TaskNotReady:
+    placement, report = task.placement, task.report
+    health = (
+        f"port {placement.port} is {escape_line(report.health)}"
+        if report
+        else "health unknown: its host did not report"
+    )
+    message = f"not READY within {limit_s:g} s; {health}"
+    log = report.log if report else ()
+    return TaskNotReady(str(placement.task), placement.host, message, log=log)

@@ -12,10 +12,9 @@ from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import launch
 from tfdeploy.shared import outcome
-from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, NewOutputs, StateChange
 from tfdeploy.shared.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.following import Event, Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
     from tfdeploy.shared.outcome import Result
-    from tfdeploy.shared.protocol.reports import RunEvent
+    from tfdeploy.shared.protocol.reports import LogLines
 
 LOG_LINES = 20  # of each log that an error shows
 TICK_S = 0.5
@@ -119,7 +118,7 @@ def _unsuccessful_end(fleet: Fleet, run: Run, chief: TaskReport) -> RunEnd:
     return RunEnd(outcome.exit_code(chief.task, found.report), failure, result)
 
 
-class _Progress:
+class _Progress(Listener):
     """What is known of a run while it is followed.
 
     `chief` is the chief's last report, once it has ended; `lost` is the first task that was LOST
@@ -137,20 +136,18 @@ class _Progress:
         self._essential = {str(p.task) for p in run.plan.essential}
         self._silent: dict[str, tuple[float, HostError]] = {}
 
-    def take(self, host: str, event: Event) -> None:
-        if isinstance(event, HostError):
-            self._take_error(host, event)
-        elif isinstance(event, HostIsBack):
-            self._silent.pop(host, None)
-            self.watcher.on_back(host)
-        elif isinstance(event, LogLines):
-            self.watcher.on_lines(event.task, host, event.lines)
-        elif isinstance(event, NewCheckpoint):
-            self.collector.announce_checkpoint(event.checkpoint)
-        elif isinstance(event, NewOutputs):
-            self.collector.announce_outputs()
-        elif isinstance(event, StateChange):
-            self._take_report(host, event.state)
+    def on_back(self, host: str) -> None:
+        self._silent.pop(host, None)
+        self.watcher.on_back(host)
+
+    def on_lines(self, host: str, log: LogLines) -> None:
+        self.watcher.on_lines(log.task, host, log.lines)
+
+    def on_checkpoint(self, name: str) -> None:
+        self.collector.announce_checkpoint(name)
+
+    def on_outputs(self) -> None:
+        self.collector.announce_outputs()
 
     def silent_for(self, patience_s: float) -> dict[str, HostError]:
         """Return the hosts that the run depends on and that have not answered for `patience_s`.
@@ -176,14 +173,14 @@ class _Progress:
         tasks = {str(p.task) for p in self.run.plan.placements if p.host in silent}
         self.active -= tasks
 
-    def _take_error(self, host: str, error: HostError) -> None:
-        if host == self.run.plan.chief.host and not may_return(error):
+    def on_error(self, error: HostError) -> None:
+        if error.host == self.run.plan.chief.host and not may_return(error):
             again = f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
             raise error.with_hint(error.hint or again)
-        self._silent.setdefault(host, (time.monotonic(), error))
+        self._silent.setdefault(error.host, (time.monotonic(), error))
         self.watcher.on_lost(error)
 
-    def _take_report(self, host: str, report: TaskReport) -> None:
+    def on_state(self, host: str, report: TaskReport) -> None:
         self.watcher.on_report(host, report)
         if report.state not in ENDED:
             return
@@ -196,11 +193,11 @@ class _Progress:
             self.lost = self.lost or report.task
 
 
-def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
+def _take_events(following: Following, progress: _Progress) -> None:
     """Take the events of one tick, up to the first sign of the run's end."""
     deadline = time.monotonic() + TICK_S
     for host, event in following.events(deadline):
-        progress.take(host, event)
+        progress.dispatch(host, event)
         if progress.chief or progress.lost or time.monotonic() > deadline:
             return
     if time.monotonic() < deadline:  # no host will send another event
@@ -211,7 +208,7 @@ def _take_events(following: Following[RunEvent], progress: _Progress) -> None:
 
 
 def _wait_for_other_tasks(
-    following: Following[RunEvent], progress: _Progress, limit_s: float, patience_s: float
+    following: Following, progress: _Progress, limit_s: float, patience_s: float
 ) -> None:
     """Wait up to `limit_s` for the tasks that end by themselves after the chief; not for those of
     hosts that have been silent for `patience_s`."""
@@ -219,7 +216,7 @@ def _wait_for_other_tasks(
     while progress.active and time.monotonic() < deadline:
         tick = min(deadline, time.monotonic() + TICK_S)
         for host, event in following.events(tick):
-            progress.take(host, event)
+            progress.dispatch(host, event)
             if not progress.active or time.monotonic() > tick:
                 break
         else:

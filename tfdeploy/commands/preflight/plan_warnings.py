@@ -29,6 +29,9 @@ def plan_warnings(intent: Intent) -> list[TfdeployError]:
 def connection_notes(inventory: Inventory) -> list[HostError]:
     """Return which hosts OpenSSH connects to instead of Fabric, and why. A host whose settings ssh
     refuses is no note, but an error of the command that connects to it."""
+    hosts = [host for host in inventory.hosts if host.uses_ssh]
+    if not hosts:
+        return []
     from concurrent.futures import ThreadPoolExecutor
 
     from tfdeploy.transport.openssh.choice import why_openssh
@@ -41,7 +44,6 @@ def connection_notes(inventory: Inventory) -> list[HostError]:
         return HostError(host.name, f"OpenSSH connects to it: {reason}") if reason else None
 
     with ThreadPoolExecutor() as pool:  # each may need a call of `ssh -G`
-        hosts = [host for host in inventory.hosts if host.uses_ssh]
         return [found for found in pool.map(note, hosts) if found]
 
 

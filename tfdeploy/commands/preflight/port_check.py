@@ -11,7 +11,7 @@ from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning import frameworks
-from tfdeploy.shared.protocol.preflight import Address, Knock, OpenDoors
+from tfdeploy.shared.protocol.preflight import Address, ListenOnPorts, TryPorts
 from tfdeploy.shared.protocol.preflight import OpenPorts as Opened
 from tfdeploy.shared.records import PROCESS
 
@@ -54,7 +54,7 @@ def check_ports(fleet: Fleet, intent: Intent, hosts: Sequence[str]) -> list[Tfde
 
         def open_ports(agent: Agent) -> OpenPorts:
             wanted = _wanted_ports(intent.plan, agent.host)
-            answers = agent.stream(OpenDoors(wanted), OPEN_TIMEOUT_S)
+            answers = agent.stream(ListenOnPorts(wanted), OPEN_TIMEOUT_S)
             streams.callback(answers.close)  # then the host closes the ports
             stream = iter(answers)
             return _parse_open_ports(agent.host, stream, next(stream))
@@ -94,7 +94,7 @@ def _connect(agent: Agent, intent: Intent, opened: Mapping[str, OpenPorts]) -> d
     at = [Address(p.address, opened[p.host].ports[name]) for name, p in targets]
     if not at:
         return {}
-    reasons = agent.ask(Knock(at, CONNECT_TIMEOUT_S)).answers
+    reasons = agent.ask(TryPorts(at, CONNECT_TIMEOUT_S)).answers
     if len(reasons) != len(targets):
         raise AgentError(agent.host, f"invalid answer: {len(reasons)} of {len(targets)} ports")
     return {target: reason for target, reason in zip(targets, reasons, strict=True) if reason}

@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.hosts.streams.following import Following
+    from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Plan
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.reports import RunEvent
 
 TIMEOUT_S = 15.0  # a busy host answers late, and a false alarm would end the start
 # Verdicts that show that a port is reached, whatever server answers there.
 ANY_ANSWER = (READY, NOT_GRPC, WRONG_TASK, FROZEN)
 
 
-def check_reachability(fleet: Fleet, run: Run, following: Following[RunEvent]) -> None:
+def check_reachability(fleet: Fleet, run: Run, following: Following) -> None:
     """End the following of a run whose tasks are READY by asking each host whom it reaches; raise
     TaskNotReady for each task that a host can't reach although its tasks depend on it.
 

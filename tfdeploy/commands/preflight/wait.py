@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tfdeploy.errors import HostError, LeaseConflict, TfdeployError, individual_errors, raise_all
 from tfdeploy.formatting.humanize import format_duration
-from tfdeploy.hosts.streams.following import may_return
+from tfdeploy.hosts.events import may_return
 from tfdeploy.shared.protocol.preflight import FindHolders
 
 if TYPE_CHECKING:

@@ -49,7 +49,6 @@ class SeeEnvironment(Request[EnvironmentSeen]):
     """Ask how a host sees an environment; wait some time until its marker's hash is `digest`
     (unless "")."""
 
-    VERB = "see_environment"
     project: str
     environment: str
     digest: str

@@ -24,24 +24,47 @@ if TYPE_CHECKING:
         MAX_ANSWER_BYTES: ClassVar[int]
         ANSWER: ClassVar[Tuple[Type[Any], ...]]
 
+    class RunRequest(Request[A]):
+        project: str
+        run: str
+
+    class TaskRequest(RunRequest[A]):
+        task: str
+
 else:
 
     class Message(Fields):
         """What one side sends to the other."""
 
     class Request(Message):
-        """`VERB` is its name on the wire. `Request[Answer]` is answered by `Answer`, or, if that
-        has subclasses, by a stream of them. A longer answer than MAX_ANSWER_BYTES is refused. A
-        REPEATABLE request does nothing more if a host gets it twice. One that READS_RUN is refused
-        if its run was deleted from the host."""
+        """`VERB` is its name on the wire, that of the class if it has no other. `Request[Answer]`
+        is answered by `Answer`, or, if that has subclasses, by a stream of them. A longer answer
+        than MAX_ANSWER_BYTES is refused. A REPEATABLE request does nothing more if a host gets it
+        twice. One that READS_RUN is refused if its run was deleted from the host."""
 
         REPEATABLE = False
         READS_RUN = False
         MAX_ANSWER_BYTES = 4 << 20
 
+        def __init_subclass__(cls) -> None:
+            if "VERB" not in vars(cls):
+                words = ("_" + each.lower() if each.isupper() else each for each in cls.__name__)
+                cls.VERB = "".join(words).lstrip("_")
+
         def __class_getitem__(cls, answer: type) -> type:
             answers = tuple(answer.__subclasses__()) or (answer,)
             return type("Request", (cls,), {"ANSWER": answers, "__module__": cls.__module__})
+
+    class RunRequest(Request):
+        """A request about a run."""
+
+        project: str
+        run: str
+
+    class TaskRequest(RunRequest):
+        """A request about a task."""
+
+        task: str
 
 
 # The start of every line that is meant for the controller.
@@ -53,6 +76,11 @@ COMPRESSED = "compressed"
 ANOTHER_VERSION = "another_version"
 # Another one: the project, the run, and how often it was started as the controller knows it.
 RECORD = "of_record"
+
+
+# The words of older agents for requests about runs that they started. An agent of another version
+# is asked with these words.
+OLDER_VERBS = {"unfinished_tasks": "going", "read_files": "give", "measure_load": "load"}
 
 
 class Done(Message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from .message import LONG_LIST, Done, Message, Request
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -62,51 +62,38 @@ class Pinned(PinAnswer):
     mtimes_ns: Optional[Dict[str, int]] = None
 
 
-class Pin(Request[PinAnswer]):
+class Pin(TaskRequest[PinAnswer]):
     """Hold the newest good checkpoint of a task (or `every` one) until `Unpin`, or until the agent
     exits."""
 
-    VERB = "pin"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     every: bool
 
 
-class Unpin(Request[Done]):
+class Unpin(TaskRequest[Done]):
     """Release what `Pin` holds."""
-
-    VERB = "unpin"
-    project: str
-    run: str
-    task: str
 
 
 class CheckpointCopies(Message):
     copies: List[CheckpointCopy]
 
 
-class FindNewest(Request[CheckpointCopies]):
+class FindNewest(RunRequest[CheckpointCopies]):
     """Find the newest good checkpoint in each place where these tasks, or a replica, may have left
     one, and hold it until `LetGoOfCopies`."""
 
     VERB = "newest"
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
     tasks: List[str]
     checkpoint_dir: str
 
 
-class LetGoOfCopies(Request[Done]):
+class LetGoOfCopies(RunRequest[Done]):
     """Delete what `FindNewest` holds."""
 
     VERB = "unhold"
-    project: str
-    run: str
     tasks: List[str]
     checkpoint_dir: str
 
@@ -117,16 +104,13 @@ class EventFiles(Message):
     folders: Dict[str, List[str]]
 
 
-class ListEvents(Request[EventFiles]):
+class ListEvents(TaskRequest[EventFiles]):
     """List a task's event files."""
 
     VERB = "events"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
 
 
 class OutputUnit(Message):
@@ -175,16 +159,13 @@ class TaskOutputs(Message):
     elsewhere_more: int = 0
 
 
-class ListOutputs(Request[TaskOutputs]):
+class ListOutputs(TaskRequest[TaskOutputs]):
     """List what a task wrote."""
 
     VERB = "outputs"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
 
 
 class MissingPath(Message):
@@ -204,16 +185,13 @@ class FoundFiles(Message):
     missing: List[MissingPath]
 
 
-class FindFiles(Request[FoundFiles]):
+class FindFiles(TaskRequest[FoundFiles]):
     """Find files and folders by paths relative to the task's directory, or absolute."""
 
     VERB = "find"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     names: List[str]
 
 
@@ -244,24 +222,16 @@ class HeldUnits(Message):
 HELD_OUTPUTS = "held/outputs"  # where HoldUnits holds them, in the task's folder
 
 
-class HoldUnits(Request[HeldUnits]):
+class HoldUnits(TaskRequest[HeldUnits]):
     """Copy or link units, so that they do not change while they are verified and fetched."""
 
     VERB = "hold"
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
-    task: str
     units: List[UnitToHold]
 
 
-class LetGo(Request[Done]):
+class LetGo(TaskRequest[Done]):
     """Delete what `HoldUnits` made."""
-
-    VERB = "let_go"
-    project: str
-    run: str
-    task: str
 
 
 class Arrival(Message):
@@ -270,13 +240,10 @@ class Arrival(Message):
     incoming: str
 
 
-class ExpectUnits(Request[Arrival]):
+class ExpectUnits(TaskRequest[Arrival]):
     """Make an empty folder in which files for a task may arrive."""
 
     VERB = "expect"
-    project: str
-    run: str
-    task: str
 
 
 # Kinds of units that only ListResults reports. A delivered CHECKPOINT becomes the newest.
@@ -291,14 +258,11 @@ class DeliveredUnit(Message):
     files: List[Tuple[str, str]]
 
 
-class DeliverUnits(Request[Done]):
+class DeliverUnits(TaskRequest[Done]):
     """Install units in `folder`, which is relative to the task's directory, each whole. They have
     arrived where `ExpectUnits` said, or are held in the folder `source` of the same host."""
 
     VERB = "deliver"
-    project: str
-    run: str
-    task: str
     units: List[DeliveredUnit]
     folder: str = ""
     source: str = ""
@@ -312,14 +276,12 @@ class ReplicatedOutputs(Message):
 REPLICAS = "replica-outputs"
 
 
-class ListReplicas(Request[ReplicatedOutputs]):
+class ListReplicas(RunRequest[ReplicatedOutputs]):
     """List the copies of the chief's outputs on this host."""
 
     VERB = "replicated"
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
 
 
 class ResultsAnswer(Message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import OPEN
-from .message import Message, Request
+from .message import Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
@@ -68,7 +68,6 @@ class Survey(Request[HostFacts]):
     `environment` is the tasks' Python environment, "" for none. `sources` are texts of Python files
     to compile, by their paths; `statements` are imports to try."""
 
-    VERB = "survey"
     REPEATABLE = True
     python: str
     env: Dict[str, str]
@@ -108,12 +107,11 @@ class MachineFacts(Message):
 class Explore(Request[MachineFacts]):
     """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
 
-    VERB = "explore"
     REPEATABLE = True
     pythons: List[str]
 
 
-class Knocked(Message):
+class TriedPorts(Message):
     """For each address why it is not reached, "" if it is; in the order of the request."""
 
     answers: List[str]
@@ -126,10 +124,9 @@ class Address(Message):
     port: int
 
 
-class Knock(Request[Knocked]):
+class TryPorts(Request[TriedPorts]):
     """Connect to ports of other hosts. `timeout_s` is for each."""
 
-    VERB = "knock"
     at: List[Address]
     timeout_s: float
 
@@ -143,7 +140,6 @@ class FreePorts(Message):
 class Ports(Request[FreePorts]):
     """Ask for `count` free ports."""
 
-    VERB = "ports"
     REPEATABLE = True
     count: int
 
@@ -193,13 +189,10 @@ class PeersAsked(Message):
     chief: str
 
 
-class Peers(Request[PeersAsked]):
+class Peers(RunRequest[PeersAsked]):
     """Connect to tasks on other hosts, and to the chief's supervisor."""
 
-    VERB = "peers"
     REPEATABLE = True
-    project: str
-    run: str
     peers_asked: List[Peer]
     timeout_s: float
 
@@ -210,14 +203,10 @@ class StillRunning(Message):
     going: List[str]
 
 
-class Going(Request[StillRunning]):
+class UnfinishedTasks(TaskRequest[StillRunning]):
     """Ask the chief's supervisor which tasks are still running; `task` is the chief."""
 
-    VERB = "going"
     REPEATABLE = True
-    project: str
-    run: str
-    task: str
     timeout_s: float
 
 
@@ -228,8 +217,7 @@ class OpenPorts(Message):
     taken: List[Tuple[str, str]]
 
 
-class OpenDoors(Request[OpenPorts]):
+class ListenOnPorts(Request[OpenPorts]):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
-    VERB = "doors"
     wanted: Dict[str, int]

@@ -90,7 +90,6 @@ class Share(Request[Sharing]):
     """Offer a whole release until the session ends, on one of `ports` (0: any), to hosts that show
     the PEM `identity`."""
 
-    VERB = "share"
     project: str
     release: str
     ports: List[int]
@@ -100,7 +99,6 @@ class Share(Request[Sharing]):
 class Fetch(Request[FilesReceived]):
     """Take what a release lacks from a host that shares it."""
 
-    VERB = "fetch"
     project: str
     release: str
     address: str
@@ -118,7 +116,6 @@ class SeeRelease(Request[Seen]):
     """Ask for the hash of a release's manifest; wait some time until it is `digest` (unless "").
     The answer is "" without the release itself."""
 
-    VERB = "see_release"
     project: str
     release: str
     digest: str
@@ -133,7 +130,6 @@ class Marked(Message):
 class Mark(Request[Marked]):
     """Leave a mark in the agent's directory, which another host sees if both share it."""
 
-    VERB = "mark"
     word: str
     host: str
 
@@ -141,7 +137,6 @@ class Mark(Request[Marked]):
 class Unmark(Request[Done]):
     """Remove a mark."""
 
-    VERB = "unmark"
     word: str
 
 
@@ -153,8 +148,6 @@ class Renamed(Message):
 
 class Rename(Request[Renamed]):
     """Give the agent's directory a new id, because it is a copy of another host's."""
-
-    VERB = "rename"
 
 
 def data_set_name(release: str) -> str:

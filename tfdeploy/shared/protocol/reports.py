@@ -1,10 +1,10 @@
-"""How a run's tasks are, their logs, and files that are read in pieces."""
+"""How a run's tasks and hosts are, their logs, and files that are read in pieces."""
 
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import TaskReport
-from .message import LONG_LIST, Message, Request
+from .message import LONG_LIST, Message, Request, RunRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -16,15 +16,12 @@ class TaskReports(Message):
     tasks: List[TaskReport]
 
 
-class Status(Request[TaskReports]):
+class Status(RunRequest[TaskReports]):
     """Ask how a run's tasks are, with the last `tail` lines of each log."""
 
-    VERB = "status"
     READS_RUN = True
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
-    project: str
-    run: str
     tail: int
 
 
@@ -35,14 +32,11 @@ class LogFiles(Message):
     names: List[str]
 
 
-class Logs(Request[LogFiles]):
+class Logs(RunRequest[LogFiles]):
     """Ask which log files a host has of a run."""
 
-    VERB = "logs"
     READS_RUN = True
     REPEATABLE = True
-    project: str
-    run: str
 
 
 class Connection(Message):
@@ -66,13 +60,47 @@ class Load(Message):
     connections: Optional[List[Connection]] = None
 
 
-class MeasureLoad(Request[Load]):
+class MeasureLoad(RunRequest[Load]):
     """Measure what a run uses on a host."""
 
-    VERB = "load"
     REPEATABLE = True
-    project: str
-    run: str
+
+
+class GpuUse(Message):
+    """What one GPU does."""
+
+    index: int
+    """Its index on the host."""
+    busy_percent: Optional[float]
+    """How busy it is; null if it does not report it."""
+    used_bytes: int
+    """Its memory that is in use."""
+    total_bytes: int
+    """Its memory."""
+
+
+class HostUse(Message):
+    """What the whole host uses. `at` is its monotonic clock; `busy_s` are the CPU seconds of all
+    processes, `received` and `sent` the bytes of all interfaces, each since the boot: subtract two
+    samples. `gpus` is empty until nvidia-smi has answered."""
+
+    at: float
+    busy_s: float
+    cpus: int
+    used_bytes: int
+    total_bytes: int
+    received: int
+    sent: int
+    gpus: List[GpuUse]
+
+
+class TaskUse(Message):
+    """A task's report with its training, and what its processes use: CPU seconds since they
+    started, and resident memory."""
+
+    report: TaskReport
+    cpu_s: float
+    used_bytes: int
 
 
 class RunEvent(Message):
@@ -85,12 +113,33 @@ class StateChange(RunEvent):
     state: TaskReport
 
 
+class NewEvents(RunEvent):
+    """Event files that the task `of` has written or changed: paths by the folder that has them. All
+    that there are are named at the start of a stream."""
+
+    events: Dict[str, List[str]]
+    of: str
+
+
 class LogLines(RunEvent):
-    """Lines that a task's log gained; `cursor` is where the log continues."""
+    """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
+    knows `grep` and `since` of Follow, which older ones do not."""
 
     task: str
     lines: List[str]
     cursor: str
+    selected: bool = False
+
+
+class HostSample(RunEvent):
+    """One look at a host. `logs` are the newest lines that logs gained since the sample before;
+    the newest `checkpoint` is None if the chief is on another host, or has none."""
+
+    host: HostUse
+    tasks: List[TaskUse]
+    logs: List[LogLines]
+    checkpoint: Optional[str] = None
+    checkpoint_age_s: Optional[float] = None
 
 
 class NewCheckpoint(RunEvent):
@@ -114,42 +163,37 @@ class Started(RunEvent):
     other_folder: str = ""
 
 
-class Follow(Request[RunEvent]):
+class Follow(RunRequest[RunEvent]):
     """Report what happens to tasks until all of them have ended, or with `forever` false once.
 
-    Log lines only with `logs`: each log continues at its cursor, or begins with its last `lines`
-    lines (None: all). With `chief`, its checkpoints and outputs are reported too.
+    - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
+    - With `logs`, lines: each log continues at its cursor, or begins with its last `lines` lines
+      (None: all). Only lines that `grep` matches ("": all) and that were written in the last
+      `since_s` seconds, or since the time `since_at` (seconds since 1970).
+    - With `events`, which event files of the tasks have grown.
+    - With `samples`, instead of these a sample every second or more seldom, with the newest lines
+      of each log.
     """
 
-    VERB = "follow"
     READS_RUN = True
     REPEATABLE = True
-    project: str
-    run: str
+    MAX_ANSWER_BYTES = 16 << 20  # a sample of a hundred tasks, all of which write long lines
     tasks: List[str]
     logs: bool
     lines: Optional[int]
     forever: bool
     cursors: Optional[Dict[str, str]] = None
     chief: str = ""
-
-
-class SelectLines(Request[RunEvent]):
-    """Report as Follow does, with only those log lines that `grep` matches ("": all) and that were
-    written in the last `since_s` seconds, or since the time `since_at` (seconds since 1970), and of
-    these the last `lines` of each log."""
-
-    VERB = "select"
-    READS_RUN = True
-    project: str
-    run: str
-    tasks: List[str]
-    lines: Optional[int]
-    forever: bool
-    grep: str
-    since_s: Optional[float]
+    grep: str = ""
+    since_s: Optional[float] = None
     since_at: Optional[float] = None
-    cursors: Optional[Dict[str, str]] = None
+    samples: bool = False
+    events: bool = False
+
+    @property
+    def selects(self) -> bool:
+        """Whether only some lines are wanted."""
+        return bool(self.grep) or self.since_s is not None or self.since_at is not None
 
 
 class Piece(Message):
@@ -165,7 +209,6 @@ class ReadFiles(Request[Piece]):
     """Read what files have gained. Each file: its path below `folder`, and the size and SHA-256 of
     what the controller has. Files that lack more than `limit` bytes are left out."""
 
-    VERB = "give"
     REPEATABLE = True
     folder: str
     files: List[Tuple[str, int, str]]

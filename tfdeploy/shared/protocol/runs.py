@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import Launch
-from .message import LONG_LIST, Message, Request
+from .message import LONG_LIST, Message, Request, RunRequest, TaskRequest
 from .reports import RunEvent
 from .shared_parts import SharedParts
 
@@ -27,7 +27,6 @@ class Start(Request[RunEvent]):
     logs. A second arrival of the same request, known by its record, starts nothing more: it is
     answered as the first one. Launches may leave out what is `shared`."""
 
-    VERB = "start"
     REPEATABLE = True
     launches: List[Launch]
     record: Optional[RunRecord] = None
@@ -42,15 +41,11 @@ class TaskEntrance(Message):
     directory: str
 
 
-class Enter(Request[TaskEntrance]):
+class Enter(TaskRequest[TaskEntrance]):
     """Ask how to run a command in a task's directory with its environment."""
 
-    VERB = "enter"
     READS_RUN = True
     REPEATABLE = True
-    project: str
-    run: str
-    task: str
 
 
 class SavedCheckpoint(Message):
@@ -77,17 +72,14 @@ class Stopped(Message):
     tasks: List[StoppedTask]
 
 
-class Stop(Request[Stopped]):
+class Stop(RunRequest[Stopped]):
     """End tasks and verify that their processes are gone. With `launched`, only those of that
     launch; with `others`, also all other tasks of the run that run on the host, which a newer or
     an older plan has. With `tells`, the chief's supervisor stays to inform the others that the
     run ends; with `silent` it then notifies nobody. It exits when all others have reported their
     ends: the answer waits up to `linger_s` seconds for that."""
 
-    VERB = "stop"
     REPEATABLE = True
-    project: str
-    run: str
     tasks: List[str]
     launched: str = ""
     tells: bool = False
@@ -132,13 +124,11 @@ class RecordTexts(Message):
         return hashlib.sha256("{}\0{}".format(self.run, self.hosts).encode()).hexdigest()
 
 
-class ReadRecord(Request[RecordTexts]):
+class ReadRecord(RunRequest[RecordTexts]):
     """Read a run's record."""
 
     VERB = "record"
     REPEATABLE = True
-    project: str
-    run: str
 
 
 class HeldRun(Message):
@@ -219,7 +209,6 @@ class Weight(Message):
 class Weigh(Request[Weight]):
     """Ask how many bytes `Remove` would free."""
 
-    VERB = "weigh"
     project: str
     runs: List[str]
     releases: List[str]
@@ -243,7 +232,6 @@ class Remove(Request[Removed]):
     in words for users. `launches` has the last launch of runs when their files were listed: a run
     that was started again since then stays."""
 
-    VERB = "remove"
     project: str
     runs: List[str]
     releases: List[str]

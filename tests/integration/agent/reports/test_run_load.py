@@ -61,7 +61,7 @@ def test_each_task_has_the_cpu_seconds_of_its_processes(start, run):
         start("worker:1", WORK + SLEEP)
     start("ps:0", SLEEP)
     start("worker:1", WORK + SLEEP, run="another")
-    load = usage.host_load("p", run)
+    load = usage.measure_load("p", run)
     assert set(load.cpu_s) == {"ps:0", "worker:1"}
     assert load.cpu_s["worker:1"] >= 0.58
     assert load.cpu_s["ps:0"] < 0.3
@@ -69,17 +69,17 @@ def test_each_task_has_the_cpu_seconds_of_its_processes(start, run):
 
 def test_cpu_seconds_of_ended_children_count(start, run):
     start("worker:0", PARENT)
-    assert usage.host_load("p", run).cpu_s["worker:0"] >= 0.29
+    assert usage.measure_load("p", run).cpu_s["worker:0"] >= 0.29
 
 
 def test_a_task_that_has_ended_is_not_reported(start, run):
     ended = start("worker:0", SLEEP)
     ended.kill()
-    assert eventually(lambda: usage.host_load("p", run).cpu_s == {})
+    assert eventually(lambda: usage.measure_load("p", run).cpu_s == {})
 
 
 def test_the_clock_and_the_busy_seconds_of_the_host_rise(run):
-    first, second = (usage.host_load("p", run) for _ in range(2))
+    first, second = (usage.measure_load("p", run) for _ in range(2))
     assert first.at < second.at
     assert 0 < first.busy_s <= second.busy_s
 
@@ -97,7 +97,7 @@ def test_the_tcp_bytes_of_each_task_are_counted_and_no_others(start, run, addres
     assert client.first_line == "received"
 
     def moved():
-        found = usage.host_load("p", run).connections
+        found = usage.measure_load("p", run).connections
         return {each.task: (each.received, each.sent) for each in found if each.received}
 
     expected = {"ps:0": (size, 3 * size), "worker:0": (3 * size, size)}
@@ -109,4 +109,4 @@ def test_the_tcp_bytes_of_each_task_are_counted_and_no_others(start, run, addres
 
 def test_a_kernel_without_the_counters_leaves_the_connections_unknown(monkeypatch, run):
     monkeypatch.setattr(listeners, "NETLINK_SOCK_DIAG", 1 << 20)
-    assert usage.host_load("p", run).connections is None
+    assert usage.measure_load("p", run).connections is None

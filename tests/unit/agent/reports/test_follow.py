@@ -11,7 +11,7 @@ from tfdeploy.agent.machine import lock
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.logs.tail import CHUNK
 from tfdeploy.shared import records
-from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, StateChange
+from tfdeploy.shared.protocol.reports import LogLines, NewCheckpoint, NewEvents, StateChange
 from tfdeploy.shared.records import TaskState
 
 
@@ -114,6 +114,17 @@ def test_follow_reports_the_cursor_first_if_it_skips_old_lines(log):
     with log.open("a") as file:
         file.write("two\n")
     assert lines_of(follow_events(lines=0, cursors={"worker:0": first.cursor})) == ["two"]
+
+
+def test_event_files_are_reported_before_the_end_of_their_task(log, root):
+    folder = root / "p" / "runs" / "r" / "worker-0" / "work" / "logs"
+    folder.mkdir(parents=True)
+    (folder / "events.out.tfevents.1.host").touch()
+    first, last = follow_events(logs=False, events=True)
+    assert isinstance(first, NewEvents)
+    assert first.events == {str(folder.parent): ["logs/events.out.tfevents.1.host"]}
+    assert isinstance(last, StateChange)
+    assert kinds(follow_events(logs=False)) == [StateChange]
 
 
 # Checkpoints

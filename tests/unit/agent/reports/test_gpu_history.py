@@ -8,7 +8,7 @@ import os
 import pytest
 
 from tfdeploy.agent.reports import gpu_history
-from tfdeploy.shared.protocol.watching import GpuUse
+from tfdeploy.shared.protocol.reports import GpuUse
 
 MEBIBYTE = 1 << 20
 MAX_BYTES = 2000

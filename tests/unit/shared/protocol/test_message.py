@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.builders import make_launch
 
 from tfdeploy.agent import verbs
-from tfdeploy.shared.protocol.message import Invalid, first_that_fits, parse
+from tfdeploy.shared.protocol.message import OLDER_VERBS, Invalid, first_that_fits, parse
 from tfdeploy.shared.protocol.outputs import CheckpointCopy, HashedFile
 from tfdeploy.shared.protocol.record import field_types, to_json
 from tfdeploy.shared.protocol.reports import Follow, LogLines, NewCheckpoint, StateChange
@@ -141,3 +141,9 @@ def evaluated(annotation, *places):
     names only for type checkers."""
     modules = (sys.modules[place.__module__] for place in places)
     return eval(annotation, dict(ChainMap(*map(vars, modules), vars(typing))))
+
+
+def test_an_agent_knows_the_words_of_older_versions():
+    assert {verbs.NEWER_VERBS[older] for older in OLDER_VERBS.values()} == {*OLDER_VERBS}
+    assert {*OLDER_VERBS} <= {*verbs.VERBS}
+    assert not {*OLDER_VERBS.values()} & {*verbs.VERBS}

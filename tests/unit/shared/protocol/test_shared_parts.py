@@ -10,7 +10,7 @@ from support.builders import make_inventory, make_launch
 
 from tfdeploy import run as runs
 from tfdeploy.agent import verbs
-from tfdeploy.hosts.start_request import StartRequests
+from tfdeploy.commands.following.launching import StartRequests
 from tfdeploy.planning import launch, placing, roles
 from tfdeploy.shared.protocol.message import parse
 from tfdeploy.shared.protocol.record import replace

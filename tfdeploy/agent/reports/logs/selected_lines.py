@@ -1,4 +1,4 @@
-"""The verb `select`: those lines of logs that match a pattern, or were written since some moment.
+"""Those lines of a log that match a pattern, or were written since some moment.
 
 They are selected on the host, so that only they use the network.
 """
@@ -8,62 +8,36 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections import deque
 from contextlib import contextmanager
-from itertools import chain
 
 from ....shared import TYPE_CHECKING
-from ... import paths
 from ...refusal import Refusal
-from ..follow import Follower, follow_to_end
 from . import log_times
 from .tail import LINES_LOST, Tail, cursor_at_line
 
 if TYPE_CHECKING:
-    from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
-
-    from ....shared.protocol.reports import RunEvent
+    from typing import Callable, Deque, Iterator, List, Optional, Tuple
 
 PATTERN_CPU_S = 2.0  # for a chunk of a log, which takes a few milliseconds
 MAX_PATTERN_CHARS = 1000
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def select(
-    project: str,
-    run: str,
-    tasks: List[str],
-    lines: Optional[int],
-    forever: bool,
-    grep: str,
-    since_s: Optional[float],
-    since_at: Optional[float] = None,
-    cursors: Optional[Dict[str, str]] = None,
-) -> Iterator[RunEvent]:
-    """Yield events as `follow` does, with only those log lines that the regular expression `grep`
-    matches ("": all) and that were written in the last `since_s` seconds or since the time
-    `since_at` (both None: all), and of these the last `lines` (None: all) of what each log has now.
-    Times are known to a second; a line is rather shown than left out.
+def tail(
+    task: str, path: str, lines: Optional[int], cursor: Optional[str], moment: Optional[float]
+) -> Tuple[Tail, Optional[int]]:
+    """Open a log of which only lines of `moment` or later are wanted (None: all), and of those that
+    it has now the last `lines`; also return the limit that remains to be kept.
 
-    A cursor continues a log where an earlier request ended. If all lines of a log are selected from
-    a moment on, the first event of that log has no lines and only reports the cursor: the moment
-    would be a later one when the log is requested again. Raises Refusal if the pattern is
-    invalid, or takes more than PATTERN_CPU_S for one part of a log.
+    Times are known to a second; a line is rather shown than left out. A cursor continues where an
+    earlier request ended: then there is neither a moment nor a limit.
     """
-    is_selected = _matcher(grep)
-    follower = Follower(project, run, tasks, "")
-    moment = since_at if since_s is None else time.time() - since_s
-    for task in follower.tasks:
-        path, cursor = paths.log(project, run, task), (cursors or {}).get(task)
-        limit = lines if cursor is None else None
-        start = cursor
-        if cursor is None and moment is not None:
-            start = cursor_since(path, moment)
-        tail = Tail(task, path, None if start is None else 0, start)
-        follower.tails.append(SelectedLines(tail, is_selected, limit))
-    begin = follower.cursors() if lines is None else iter(())
-    return chain(begin, follow_to_end(follower, forever))
+    start = cursor
+    if cursor is None and moment is not None:
+        start = cursor_since(path, moment)
+    limit = lines if cursor is None else None
+    return Tail(task, path, None if start is None else 0, start), limit
 
 
 def cursor_since(path: str, moment: float) -> str:
@@ -85,8 +59,12 @@ def _changed_at(path: str) -> float:
         return 0.0
 
 
-def _matcher(pattern: str) -> Callable[[List[str]], List[str]]:
-    """Return a function that selects lines. What it matches has no colours."""
+def matcher(pattern: str) -> Callable[[List[str]], List[str]]:
+    """Return a function that selects lines. What it matches has no colours.
+
+    Raises Refusal if the pattern is invalid, as the function does if it takes more than
+    PATTERN_CPU_S for one part of a log.
+    """
     if not pattern:
         return lambda lines: lines
     try:

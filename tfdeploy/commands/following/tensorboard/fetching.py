@@ -5,39 +5,27 @@ from __future__ import annotations
 import math
 import threading
 import time
-from bisect import insort
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from tfdeploy.commands.following.tensorboard.copies import EventCopies, OddName
+from tfdeploy.commands.following.tensorboard.copies import EventCopies
 from tfdeploy.commands.watch import started_again
-from tfdeploy.errors import (
-    AgentError,
-    Cancelled,
-    HostError,
-    RunError,
-    TfdeployError,
-    TransferFailed,
-)
+from tfdeploy.errors import Cancelled, HostError, RunError, TfdeployError, TransferFailed
+from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.hosts.streams.following import HostIsBack, may_return
-from tfdeploy.results.run_folder import disk_errors
-from tfdeploy.shared.protocol.events import EventBatch, UnreadableEvents
+from tfdeploy.shared.records import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdeploy.run import Run
-    from tfdeploy.shared.protocol.events import EventPiece
+    from tfdeploy.shared.records import TaskReport
 
 LOCK = ".tensorboard"
 LOCK_RETRY_S = 2.0
 RECORD_S = 2.0  # how often the run's record is read
 AFTER_START_S = (5.0, 15.0, 60.0)
-DISK_RETRY_S = 10.0
-MAX_UNREADABLE = 50
 END_S = 5.0
-UNKNOWN_VERB = "KeyError: 'follow_events'"
 
 
 class Watcher(Protocol):
@@ -45,10 +33,9 @@ class Watcher(Protocol):
 
     def print_events_away(self, error: TfdeployError) -> None: ...
     def print_host_back(self, host: str) -> None: ...
-    def print_events_unreadable(self, host: str, found: UnreadableEvents) -> None: ...
 
 
-class EventFetcher:
+class EventFetcher(Listener):
     """The events of a run, and the thread that fetches them; with `offline` it asks no host.
 
     What happens to hosts is reported once `reports` is true. `fetched_elsewhere`: another command
@@ -68,11 +55,9 @@ class EventFetcher:
         self._lock = threading.Lock()
         self._errors: dict[str, TfdeployError] = {}
         self._waiting = set(run.plan.hosts)
+        self._active: set[str] = set()  # tasks that have not ended
         self._live = set() if offline else set(run.plan.hosts)  # their tasks have not all ended
-        self._refused: set[str] = set()  # for what they sent
-        self._skipped: set[str] = set()  # until they are asked again
         self._ask_again_at = [math.inf]  # of time.monotonic(), ascending
-        self._unreadable: set[tuple[str, str]] = set()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -151,24 +136,37 @@ class EventFetcher:
         self._ask_again_at = [*(time.monotonic() + s for s in AFTER_START_S), math.inf]
 
     def _fetch(self) -> None:
-        self._skipped.clear()
         now = time.monotonic()
         self._ask_again_at = [due for due in self._ask_again_at if due > now]
+        self._active = {str(placement.task) for placement in self.run.plan.placements}
+        placements, update = self.run.plan.placements, self.copies.update
         with (
             Fleet(self.run.inventory, version=self.run.agent, cancel=self._closed) as fleet,
-            fleet.follow_events(self.run, self.copies.present) as following,
+            fleet.follow(self.run, placements, chief="", events=True, on_event=update) as following,
         ):
             while following.is_active and not self._must_ask_again():
                 for host, event in following.events(time.monotonic() + RECORD_S):
-                    self._handle(host, event, fleet)
+                    self.dispatch(host, event)
+            if not following.is_active:
+                with self._lock:
+                    self._live.clear()
 
-    def _handle(self, host: str, event: Any, fleet: Fleet) -> None:
-        if isinstance(event, HostIsBack):
-            self._watcher.print_host_back(host)
-        elif isinstance(event, EventBatch):
-            self._take(host, event, fleet)
-        else:
-            self._fail(host, _explain(event))
+    def on_error(self, error: HostError) -> None:
+        self._fail(error.host, error)
+
+    def on_back(self, host: str) -> None:
+        with self._lock:
+            self._errors.pop(host, None)
+        self._watcher.print_host_back(host)
+
+    def on_state(self, host: str, report: TaskReport) -> None:
+        """Take a state; it comes after what the task has written."""
+        if report.state in ENDED:
+            self._active.discard(report.task)
+            with self._lock:
+                if not any(str(p.task) in self._active for p in self.run.plan.placements_on(host)):
+                    self._live.discard(host)
+        self._has_looked(host)
 
     def _wait_for_start(self) -> None:
         while not self._must_ask_again() and not self._closed.wait(RECORD_S):
@@ -177,47 +175,6 @@ class EventFetcher:
     def _must_ask_again(self) -> bool:
         """Return whether the run was started again, or it is time to try what failed before."""
         return time.monotonic() >= self._ask_again_at[0] or started_again(self.run)
-
-    def _take(self, host: str, batch: EventBatch, fleet: Fleet) -> None:
-        if host in self._refused | self._skipped:
-            return
-        try:
-            with disk_errors(fleet.agents[host]):
-                for piece in batch.pieces:
-                    self._write(host, piece)
-        except AgentError as error:
-            self._fail(host, error)
-            self._refused.add(host)
-            return
-        except TfdeployError as error:  # for example a full disk
-            self._fail(host, error)
-            if not self._skipped:
-                insort(self._ask_again_at, time.monotonic() + DISK_RETRY_S)
-            self._skipped.add(host)
-            return
-        for found in batch.unreadable:
-            self._report_unreadable(host, found)
-        with self._lock:
-            if batch.pieces or batch.complete:
-                self._errors.pop(host, None)
-            if batch.last:
-                self._live.discard(host)
-        if batch.complete:
-            self._has_looked(host)
-
-    def _write(self, host: str, piece: EventPiece) -> None:
-        try:
-            self.copies.write(host, piece)
-        except OddName as odd:
-            found = UnreadableEvents(piece.task, piece.path, piece.begin, str(odd))
-            self._report_unreadable(host, found)
-
-    def _report_unreadable(self, host: str, found: UnreadableEvents) -> None:
-        """Report each file once, and of many only the first ones."""
-        known = self._unreadable
-        if (found.task, found.path) not in known and len(known) < MAX_UNREADABLE:
-            known.add((found.task, found.path))
-            self._watcher.print_events_unreadable(host, found)
 
     def _fail(self, host: str, error: TfdeployError) -> None:
         with self._lock:
@@ -235,17 +192,6 @@ class EventFetcher:
 
 class _Busy(RunError):
     """Another command fetches the events of this run."""
-
-
-def _explain(error: TfdeployError) -> TfdeployError:
-    """Return the error of a host; one that an agent without the verb gives says so."""
-    if isinstance(error, AgentError) and UNKNOWN_VERB in error.message:
-        return AgentError(
-            error.host,
-            "an older tfdeploy started this run, and its agent does not send events as they come",
-            "tfdeploy collect fetches them; then tensorboard shows them",
-        )
-    return error
 
 
 def shown_until(error: TfdeployError) -> str:

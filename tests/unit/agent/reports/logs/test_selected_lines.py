@@ -8,15 +8,16 @@ import time
 import pytest
 
 from tfdeploy.agent.refusal import Refusal
+from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.logs import selected_lines
 from tfdeploy.agent.reports.logs.log_times import LogTimes
-from tfdeploy.agent.reports.logs.selected_lines import select
 from tfdeploy.agent.reports.logs.tail import CHUNK, LINES_LOST
 from tfdeploy.shared.protocol.reports import LogLines
 
 
 def events(grep="", lines=None, since_s=None, since_at=None, cursors=None):
-    found = select("p", "r", ["worker:0"], lines, False, grep, since_s, since_at, cursors)
+    more = {"grep": grep, "since_s": since_s, "since_at": since_at}
+    found = follow("p", "r", ["worker:0"], True, lines, False, cursors, **more)
     return [event for event in found if isinstance(event, LogLines)]
 
 

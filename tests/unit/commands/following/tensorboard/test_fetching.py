@@ -1,53 +1,47 @@
-"""Events are fetched again when a run was started again, and after what was mended."""
+"""Events are fetched again when a run was started again, and hosts that fail are reported."""
 
 from __future__ import annotations
 
-import base64
-import zlib
 from dataclasses import replace
 
 import pytest
 from support.builders import eventually, make_run
-from support.events import NAME, version
+from support.events import NAME
 
 from tfdeploy import run as runs
 from tfdeploy.commands.following.tensorboard import fetching as module
 from tfdeploy.commands.following.tensorboard.fetching import EventFetcher, shown_until
 from tfdeploy.errors import AgentError, Cancelled, TransferFailed, Unreachable
-from tfdeploy.shared.protocol.events import EventBatch, EventPiece, UnreadableEvents
+from tfdeploy.hosts.events import HostIsBack
+from tfdeploy.shared.protocol.reports import NewEvents, StateChange
+from unit.output.samples import make_report
 
-ENDED = EventBatch([], [], True, True)
+
+def written(task="worker:0"):
+    return NewEvents({"/folder": [NAME]}, task)
 
 
-def batch(path=NAME, task="worker:0", last=False):
-    data = base64.b64encode(zlib.compress(version())).decode()
-    return EventBatch([EventPiece(task, path, 0, data)], [], True, last)
+def state(task="worker:0", state="READY"):
+    return StateChange(make_report(task=task, state=state))
 
 
 class Watcher:
     def __init__(self):
-        self.away, self.unreadable = [], []
+        self.away, self.back = [], []
 
     def print_events_away(self, error):
         self.away.append(error)
 
-    def print_events_unreadable(self, host, found):
-        self.unreadable.append(found.path)
-
-
-class FakeAgent:
-    def __init__(self, host):
-        self.host = host
+    def print_host_back(self, host):
+        self.back.append(host)
 
 
 class FakeFleet:
-    """Hosts that send the next list of events each time they are asked. A list that does not end
-    with the last batch leaves its host active."""
+    """Hosts that send the next list of events each time they are followed, and then nothing."""
 
     answers, plans = [], []
 
     def __init__(self, inventory, version, cancel):
-        self.agents = {host.name: FakeAgent(host.name) for host in inventory.hosts}
         self._cancel = cancel
 
     def __enter__(self):
@@ -56,20 +50,23 @@ class FakeFleet:
     def __exit__(self, *_):
         pass
 
-    def follow_events(self, run, present):
+    def follow(self, run, placements, *, chief, events, on_event):
+        assert events
         self.plans.append(run.plan.hosts)
-        return FakeFollowing(self.answers.pop(0) if self.answers else [], self._cancel)
+        found = self.answers.pop(0) if self.answers else []
+        return FakeFollowing(found, on_event, self._cancel)
 
 
 class FakeFollowing(FakeFleet):
-    def __init__(self, events, cancel):
-        self._events, self._cancel = events, cancel
-        self.is_active = True
+    is_active = True
+
+    def __init__(self, events, on_event, cancel):
+        self._events, self._on_event, self._cancel = events, on_event, cancel
 
     def events(self, deadline):
         while self._events:
             host, event = self._events.pop(0)
-            self.is_active = event is not ENDED
+            self._on_event(host, event)
             yield host, event
         if self._cancel.wait(0.01):
             raise Cancelled("the fetcher was closed")
@@ -79,7 +76,6 @@ class FakeFollowing(FakeFleet):
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "Fleet", FakeFleet)
     monkeypatch.setattr(module, "RECORD_S", 0.01)
-    monkeypatch.setattr(module, "DISK_RETRY_S", 0.05)
     monkeypatch.setattr(module, "AFTER_START_S", (0.05,))
     monkeypatch.setattr(FakeFleet, "answers", [])
     monkeypatch.setattr(FakeFleet, "plans", [])
@@ -94,69 +90,60 @@ def watcher():
 
 
 @pytest.fixture
-def fetcher(run, watcher):
+def fetched():
+    """The tasks of which something was fetched."""
+    return []
+
+
+@pytest.fixture
+def fetcher(run, watcher, fetched, monkeypatch):
     made = EventFetcher(run, watcher, lambda old: runs.read_folder(old.folder), offline=False)
     made.reports = True
+
+    def update(agent, event):
+        if isinstance(event, NewEvents):
+            fetched.append(event.of)
+
+    monkeypatch.setattr(made.copies, "update", update)
     return made
 
 
-def copied(fetcher):
-    return {file.relative_to(fetcher.copies.folder).as_posix()
-            for file in fetcher.copies.folder.rglob(f"*{NAME}*")}  # fmt: skip
-
-
-@pytest.mark.parametrize("before", [[("a", ENDED)], [("a", batch())]])  # ended; a host was lost
-def test_a_run_that_is_started_again_is_fetched_again_by_its_new_plan(run, fetcher, before):
-    FakeFleet.answers[:] = [before]
+def test_a_run_that_is_started_again_is_fetched_again_by_its_new_plan(run, fetcher, fetched):
     with fetcher:
         assert eventually(lambda: len(FakeFleet.plans) == 1)
         inventory = run.inventory.copy_with({"hosts": run.inventory.hosts[:1]})
-        FakeFleet.answers[:] = [[("a", ENDED)], [("a", batch(task="worker:1"))]]
+        FakeFleet.answers[:] = [[("a", state(state="STOPPED"))], [("a", written("worker:1"))]]
         plan = runs.placing.make_plan_from_addresses(inventory)
         runs.save(replace(run, inventory=inventory, plan=plan, starts=1))
-        assert eventually(lambda: f"worker-1/{NAME}" in copied(fetcher))
+        assert eventually(lambda: fetched == ["worker:1"])
         assert FakeFleet.plans == [("a", "b"), ("a",), ("a",)]  # tasks start after the record
 
 
-def test_a_host_is_asked_again_when_the_disk_has_room_again(fetcher, watcher, monkeypatch):
-    write, failures = fetcher.copies.write, [OSError(28, "No space left on device", "x")] * 3
-
-    def limited(host, piece):
-        if failures:
-            raise failures.pop()
-        write(host, piece)
-
-    monkeypatch.setattr(fetcher.copies, "write", limited)
-    FakeFleet.answers[:] = [[("a", batch()), ("a", batch())] for _ in range(4)]
+def test_a_host_has_been_looked_at_when_it_has_reported_a_state_or_failed(fetcher):
+    FakeFleet.answers[:] = [[("a", written()), ("a", state())]]
     with fetcher:
-        assert eventually(lambda: copied(fetcher) == {f"worker-0/{NAME}"})
-        assert eventually(lambda: not fetcher.errors)
-    assert [type(error) for error in watcher.away] == [TransferFailed]
+        assert eventually(lambda: fetcher._waiting == {"b"})
+        assert not fetcher.looked.is_set()
+        fetcher.dispatch("b", Unreachable("b", "no answer"))
+        assert fetcher.looked.is_set()
 
 
-def test_a_host_that_lies_is_refused(fetcher, watcher):
-    FakeFleet.answers[:] = [[("a", batch(path=f"../{NAME}")), ("a", batch()), ("b", batch())]]
+def test_a_run_is_live_until_all_of_its_tasks_have_ended(fetcher):
+    ends = [("a", state("worker:0", "SUCCEEDED")), ("b", state("worker:2", "STOPPED"))]
+    FakeFleet.answers[:] = [ends]
     with fetcher:
-        assert eventually(lambda: fetcher.looked.is_set())
-    assert [type(error) for error in watcher.away] == [AgentError]
-    assert copied(fetcher) == {f"worker-0/{NAME}"}  # what b sent
+        assert eventually(lambda: fetcher._live == {"a"})
+        fetcher.dispatch("a", state("worker:1", "STOPPED"))
+        assert not fetcher.is_live
 
 
-def test_an_odd_name_costs_only_its_file_and_is_reported_once(fetcher, watcher):
-    odd = f"my\u00a0logs/{NAME}"
-    FakeFleet.answers[:] = [[("a", batch(path=odd)), ("a", batch(path=odd)), ("a", batch())]]
-    with fetcher:
-        assert eventually(lambda: copied(fetcher) == {f"worker-0/{NAME}"})
-    assert watcher.unreadable == [odd]
-    assert not fetcher.errors
-
-
-def test_of_many_unreadable_files_the_first_are_reported(fetcher, watcher):
-    found = [UnreadableEvents("worker:0", f"{n}/{NAME}", 0, "is odd") for n in range(200)]
-    FakeFleet.answers[:] = [[("a", EventBatch([], found, True, False)), ("b", batch())]]
-    with fetcher:
-        assert eventually(lambda: fetcher.looked.is_set())
-    assert len(watcher.unreadable) == module.MAX_UNREADABLE
+def test_a_host_that_fails_is_reported_once_until_it_is_back(fetcher, watcher):
+    full = TransferFailed("a", "the disk is full")
+    for _ in range(2):
+        fetcher.dispatch("a", full)
+    assert (watcher.away, list(fetcher.errors)) == ([full], ["a"])
+    fetcher.dispatch("a", HostIsBack())
+    assert (watcher.back, fetcher.errors) == (["a"], {})
 
 
 def test_errors_can_be_read_while_they_change(fetcher):

@@ -7,34 +7,22 @@ import queue
 import random
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from tfdeploy.errors import (
-    AgentError,
-    AuthenticationFailed,
-    CommandFailed,
-    CommandTimedOut,
-    HostKeyRefused,
-    TfdeployError,
-)
-from tfdeploy.hosts.cancellation import Cancellation
-from tfdeploy.hosts.streams.event_queue import EventQueue
-from tfdeploy.shared.protocol.reports import RunEvent
+from tfdeploy.errors import CommandTimedOut, TfdeployError
+from tfdeploy.hosts.events import Event, EventQueue, HostIsBack, may_return
+from tfdeploy.hosts.parallel import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdeploy.hosts.agent_client import Agent
-    from tfdeploy.hosts.streams.answer_stream import AnswerStream
-    from tfdeploy.hosts.streams.subscriptions import Subscription
+    from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.subscriptions import Subscription
     from tfdeploy.shared.protocol.message import Request
+    from tfdeploy.shared.protocol.reports import RunEvent
 
-E = TypeVar("E")
 L = TypeVar("L")
 
-# A host that refuses a request will refuse it again; any other may be back later.
-REFUSALS = (AgentError, AuthenticationFailed, HostKeyRefused, CommandFailed)
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 END_S = 2.0
 END_OF_EACH_S = 0.01  # of a thousand streams, on a busy machine
@@ -44,20 +32,7 @@ FINISH_S = 60.0  # for the last answers of all hosts, after a stream that has no
 CANCEL_S = 0.2  # how often `cancel` is looked at
 
 
-def may_return(error: TfdeployError) -> bool:
-    """Return whether a host with this error may answer later."""
-    return not isinstance(error, REFUSALS)
-
-
-@dataclass(frozen=True)
-class HostIsBack:
-    """A host that was lost answers again."""
-
-
-Event = RunEvent | TfdeployError | HostIsBack
-
-
-class Following(Generic[E]):
+class Following:
     """The events of many hosts, merged. Leaving the context ends all streams, from any thread.
 
     If a host is lost while it is followed forever, it is asked again until it answers, and
@@ -66,12 +41,12 @@ class Following(Generic[E]):
 
     def __init__(
         self,
-        subscriptions: Mapping[Agent, Subscription[E]],
+        subscriptions: Mapping[Agent, Subscription],
         cancellation: Cancellation | None = None,
     ) -> None:
         self._cancellation = cancellation or Cancellation(None)
-        self._events = EventQueue[tuple[str, E | TfdeployError | HostIsBack | None]]()
-        self._streams: dict[str, AnswerStream[E]] = {}
+        self._events = EventQueue[tuple[str, Event | None]]()
+        self._streams: dict[str, AnswerStream[RunEvent]] = {}
         self._closed = threading.Event()
         self._finishing = threading.Event()
         self._active_hosts = {agent.host for agent in subscriptions}
@@ -103,9 +78,7 @@ class Following(Generic[E]):
         """Return whether a host may still send something."""
         return bool(self._active_hosts)
 
-    def events(
-        self, deadline: float | None = None
-    ) -> Iterator[tuple[str, E | TfdeployError | HostIsBack]]:
+    def events(self, deadline: float | None = None) -> Iterator[tuple[str, Event]]:
         """Yield (host, event) as they come, until all hosts have finished, or until `deadline` (of
         time.monotonic). A host that is lost gives (host, its HostError); if `may_return(error)` and
         it is followed forever, (host, HostIsBack) comes when it answers again. Raises Cancelled.
@@ -138,9 +111,7 @@ class Following(Generic[E]):
         answers = {host: stream.next_answer for host, stream in streams.items()}
         return {host: answer for host, answer in answers.items() if answer is not None}, errors
 
-    def _next_event(
-        self, limit_s: float | None
-    ) -> tuple[str, E | TfdeployError | HostIsBack | None]:
+    def _next_event(self, limit_s: float | None) -> tuple[str, Event | None]:
         """Wait for an event, up to `limit_s`. Raises queue.Empty, and Cancelled."""
         if self._cancellation.event is None:
             return self._events.get(limit_s)
@@ -154,7 +125,7 @@ class Following(Generic[E]):
                 if left_s <= CANCEL_S or self._closed.is_set():
                     raise
 
-    def _listen(self, agent: Agent, subscription: Subscription[E]) -> None:
+    def _listen(self, agent: Agent, subscription: Subscription) -> None:
         """Pass on a host's events until it has finished; of several failures in a row the first."""
         failures = 0
         try:
@@ -180,7 +151,7 @@ class Following(Generic[E]):
         finally:
             self._put(agent.host, None)
 
-    def _of_host(self, agent: Agent, subscription: Subscription[E]) -> Iterator[tuple[E, int]]:
+    def _of_host(self, agent: Agent, subscription: Subscription) -> Iterator[tuple[RunEvent, int]]:
         """Yield those events of one stream that say anything, with their sizes in bytes."""
         stream = subscription.stream(agent)
         self._streams[agent.host] = stream
@@ -188,12 +159,12 @@ class Following(Generic[E]):
             stream.finish()
         try:
             for event in self._connected_in_turn(stream):
-                if subscription.accept(agent.host, event):
+                if subscription.accept(agent, event):
                     yield event, stream.answer_bytes
         finally:
             stream.close()
 
-    def _connected_in_turn(self, stream: AnswerStream[E]) -> Iterator[E]:
+    def _connected_in_turn(self, stream: AnswerStream[RunEvent]) -> Iterator[RunEvent]:
         """Limit how many hosts are connected to at the same time: a thousand handshakes would
         delay each other."""
         answers = iter(stream)
@@ -208,7 +179,7 @@ class Following(Generic[E]):
             yield first
             yield from answers
 
-    def _put(self, host: str, event: E | TfdeployError | HostIsBack | None, size: int = 0) -> None:
+    def _put(self, host: str, event: Event | None, size: int = 0) -> None:
         self._events.put((host, event), size)
 
 

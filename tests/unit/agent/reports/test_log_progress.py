@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tfdeploy.agent.reports.logs import log_progress
+from tfdeploy.agent.reports import progress
 from tfdeploy.shared.records import LogProgress
 
 # As Keras 3 writes it into a pipe.
@@ -22,11 +22,11 @@ WAITING = (
 
 
 def test_a_bar_of_keras_gives_epoch_batch_and_loss():
-    assert log_progress.parse(BAR) == LogProgress(1, 2, 80, 80, None, "0.4217")
+    assert progress.parse_log(BAR) == LogProgress(1, 2, 80, 80, None, "0.4217")
 
 
 def test_a_new_epoch_has_no_batch_yet():
-    said = log_progress.parse(BAR + "Epoch 2/2\n")
+    said = progress.parse_log(BAR + "Epoch 2/2\n")
     assert (said.epoch, said.batch, said.loss) == (2, None, "0.4217")
 
 
@@ -40,7 +40,7 @@ def test_a_new_epoch_has_no_batch_yet():
     ],
 )
 def test_other_forms_of_keras(line, epoch_and_batch):
-    said = log_progress.parse(line)
+    said = progress.parse_log(line)
     assert (said.epoch, said.epochs, said.batch, said.batches) == epoch_and_batch
 
 
@@ -59,25 +59,25 @@ def test_other_forms_of_keras(line, epoch_and_batch):
     ],
 )
 def test_a_line_with_a_step_and_a_loss(line, step, loss):
-    said = log_progress.parse(line)
+    said = progress.parse_log(line)
     assert (said.step, said.loss) == (step, loss)
 
 
 def test_the_last_lines_count():
-    assert log_progress.parse("step 1 loss 3\nstep 2\nhello\n") == LogProgress(step=2, loss="3")
+    assert progress.parse_log("step 1 loss 3\nstep 2\nhello\n") == LogProgress(step=2, loss="3")
 
 
 def test_the_tasks_that_tensorflow_waits_for_are_found():
     text = "starting\n" + WAITING.format("worker", 1) + WAITING.format("ps", 0) * 2
-    assert log_progress.parse(text).waits_for == ["ps:0", "worker:1"]
+    assert progress.parse_log(text).waits_for == ["ps:0", "worker:1"]
 
 
 def test_a_line_after_the_waiting_ends_it():
-    assert log_progress.parse(WAITING.format("worker", 1) + "step 1\n").waits_for == []
+    assert progress.parse_log(WAITING.format("worker", 1) + "step 1\n").waits_for == []
 
 
 def test_only_the_end_of_a_log_is_read(tmp_path):
     log = tmp_path / "worker-0.log"
-    log.write_bytes(b"step 1\n" + b"x" * log_progress.TAIL_BYTES + b"\nstep 2\xff\n")
-    assert log_progress.read(os.fspath(log)).step == 2
-    assert log_progress.read("/missing") == LogProgress()
+    log.write_bytes(b"step 1\n" + b"x" * progress.LOG_BYTES + b"\nstep 2\xff\n")
+    assert progress.read_log(os.fspath(log)).step == 2
+    assert progress.read_log("/missing") == LogProgress()

@@ -1,4 +1,4 @@
-"""Samples of a host: what they hold, and that neither their size nor their cost grows."""
+"""Samples of a host: what they have, and that neither their size nor their cost grows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import nvidia
-from tfdeploy.agent.reports import usage, watching
-from tfdeploy.agent.reports.watching import CPU_SHARE, EVERY_S, MAX_CHARS, MAX_LINES, MAX_PAUSE_S
-from tfdeploy.shared.protocol.watching import GpuUse
+from tfdeploy.agent.reports import samples, usage
+from tfdeploy.agent.reports.follow import follow
+from tfdeploy.agent.reports.samples import CPU_SHARE, EVERY_S, MAX_CHARS, MAX_LINES, MAX_PAUSE_S
+from tfdeploy.shared.protocol.reports import GpuUse
 
 MEMORY = "MemTotal:       16000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\nHugePages_Total: 0\n"
 USE = """\
@@ -28,7 +29,8 @@ def no_gpus(monkeypatch):
 
 
 def watch(lines=10, cursors=None, chief=""):
-    return list(watching.watch("p", "r", ["worker:0", "ps:0"], chief, lines, cursors))
+    tasks = ["worker:0", "ps:0"]
+    return list(follow("p", "r", tasks, False, lines, True, cursors, chief, samples=True))
 
 
 def test_a_run_that_has_ended_gives_one_sample(log):
@@ -57,7 +59,7 @@ def test_a_log_without_new_lines_is_left_out(log):
 
 def test_only_the_end_of_a_fast_log_is_sent(log):
     log.write_text("")
-    newest = watching._NewestLines("worker:0", str(log), 10, None)
+    newest = samples._NewestLines("worker:0", str(log), 10, None)
     log.write_text("".join(f"line {number} {'x' * 1000}\n" for number in range(5000)))
     lines = newest.read(False).lines
     assert len(lines) == MAX_LINES
@@ -66,8 +68,8 @@ def test_only_the_end_of_a_fast_log_is_sent(log):
 
 
 def test_the_end_of_a_progress_bar_and_the_start_of_another_line_are_kept():
-    assert watching.shorten("a" + "x" * 999).startswith("ax")
-    assert watching.shorten("x" * 999 + "\r157/157").endswith("\r157/157")
+    assert samples.shorten("a" + "x" * 999).startswith("ax")
+    assert samples.shorten("x" * 999 + "\r157/157").endswith("\r157/157")
 
 
 def test_the_chiefs_newest_checkpoint_has_its_age(log):
@@ -85,14 +87,14 @@ def test_the_chiefs_newest_checkpoint_has_its_age(log):
 
 def test_a_checkpoint_without_its_files_is_none(tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-7"\n')
-    assert watching.newest_checkpoint(str(tmp_path)) == (None, None)
+    assert samples.newest_checkpoint(str(tmp_path)) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("cpu_s", "pause_s"), [(0.0, EVERY_S), (0.02, 0.02 / CPU_SHARE), (5.0, MAX_PAUSE_S)]
 )
 def test_the_pause_grows_with_what_a_sample_costs(cpu_s, pause_s):
-    assert watching.next_pause_s(cpu_s) == pause_s
+    assert samples.next_pause_s(cpu_s) == pause_s
 
 
 def test_memory_is_what_programs_can_still_get(tmp_path):

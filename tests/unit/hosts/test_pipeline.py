@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfdeploy.errors import AgentError, Unreachable
-from tfdeploy.hosts.pipelines.rounds import Part, run_parts
+from tfdeploy.hosts.pipeline import Part, run_parts
 
 AGENT = SimpleNamespace(host="h")
 

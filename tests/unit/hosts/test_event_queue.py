@@ -8,7 +8,7 @@ import threading
 import pytest
 from support.builders import eventually
 
-from tfdeploy.hosts.streams.event_queue import EVENT_BYTES, MAX_WAITING_BYTES, EventQueue
+from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES, EventQueue
 
 
 def put_all(events, sizes):

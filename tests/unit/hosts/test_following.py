@@ -8,10 +8,10 @@ import time
 from support.builders import eventually
 
 from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
-from tfdeploy.hosts.streams import following as following_module
-from tfdeploy.hosts.streams.event_queue import EVENT_BYTES, MAX_WAITING_BYTES
-from tfdeploy.hosts.streams.following import Following
-from tfdeploy.hosts.streams.subscriptions import RunEvents
+from tfdeploy.hosts import following as following_module
+from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES
+from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.shared.protocol.preflight import FreePorts, Ports
 from tfdeploy.shared.protocol.reports import Follow, StateChange
 from tfdeploy.shared.records import TaskReport
@@ -46,7 +46,7 @@ class FakeAgent:
 
 def following(count, first):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({FakeAgent(f"gpu{n}", first): RunEvents(request) for n in range(count)})
+    return Following({FakeAgent(f"gpu{n}", first): Subscription(request) for n in range(count)})
 
 
 def test_many_hosts_are_followed_but_only_some_connect_at_a_time():
@@ -96,9 +96,9 @@ def test_hosts_wait_until_their_events_are_handled():
 
 def test_a_host_that_is_asked_once_may_not_be_silent_forever():
     once = Follow("p", "r", ["w:0"], logs=True, lines=None, forever=False)
-    assert RunEvents(once).silence_s
+    assert Subscription(once).silence_s
     assert (
-        RunEvents(Follow(**{**vars(once), "forever": True})).silence_s is None
+        Subscription(Follow(**{**vars(once), "forever": True})).silence_s is None
     )  # a task may write nothing
 
 
@@ -138,7 +138,7 @@ class Returning:
 
 def follow_agents(*agents):
     request = Follow("p", "r", ["w:0"], logs=False, lines=None, forever=True)
-    return Following({agent: RunEvents(request) for agent in agents})
+    return Following({agent: Subscription(request) for agent in agents})
 
 
 def test_a_host_that_hangs_does_not_hold_up_the_last_answers_of_the_others(monkeypatch):

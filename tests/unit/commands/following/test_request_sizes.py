@@ -9,8 +9,8 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy import run as runs
+from tfdeploy.commands.following.launching import StartRequests
 from tfdeploy.hosts.agent_session import COMPRESSED_FROM, query
-from tfdeploy.hosts.start_request import StartRequests
 from tfdeploy.planning import launch, placing, roles
 from tfdeploy.shared.protocol.reports import Status
 from tfdeploy.shared.protocol.runs import RunRecord, Stop

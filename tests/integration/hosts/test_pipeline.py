@@ -9,7 +9,7 @@ from support.builders import make_inventory
 
 from tfdeploy.errors import AgentError, AgentExitedEarly
 from tfdeploy.hosts.agent_client import Agent
-from tfdeploy.hosts.pipelines.pipeline import Pipeline
+from tfdeploy.hosts.pipeline import Pipeline
 from tfdeploy.shared.protocol.reports import Logs, ReadFiles
 from tfdeploy.shared.protocol.runs import ReadRecord
 from tfdeploy.transport.local import LocalTransport

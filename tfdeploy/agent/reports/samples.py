@@ -1,4 +1,4 @@
-"""The verb `watch`: samples of a run's tasks and of this host, at a limited cost.
+"""Samples of a run's tasks and of this host, at a limited cost.
 
 A sample is taken every second, or as rarely as its own CPU time demands: watching uses less than
 CPU_SHARE of one core, and nvidia-smi less than its own share (machine/nvidia.py).
@@ -10,12 +10,10 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, parallel, records, state_file
-from ...shared.protocol.reports import LogLines
-from ...shared.protocol.watching import HostSample, TaskUse
+from ...shared.protocol.reports import HostSample, LogLines, TaskUse
 from ...shared.records import ENDED, Launch
 from .. import paths
 from . import status, usage
-from .follow import caller_interrupts
 from .logs.tail import HISTORY_BYTES, Tail
 
 if TYPE_CHECKING:
@@ -29,59 +27,42 @@ MAX_CHARS = 400  # of each line
 SKIP_BYTES = 1 << 18  # if a log gains more between two samples, only its end is read
 
 
-def watch(
-    project: str,
-    run: str,
-    tasks: List[str],
-    chief: str,
-    lines: int,
-    cursors: Optional[Dict[str, str]] = None,
-) -> Iterator[HostSample]:
-    """Yield samples until all of `tasks` have ended.
-
-    Also ends when the caller sends its next request or closes the connection.
-    """
-    watcher = _Watcher(project, run, tasks, chief)
-    watcher.open_logs(lines, cursors or {})
-    pause_s = EVERY_S  # the first sample also loads modules
-    try:
-        while True:
-            yield watcher.sample()
-            if watcher.ended or caller_interrupts(pause_s):
-                return
-            pause_s = next_pause_s(watcher.cpu_s)
-    finally:
-        watcher.close()
-
-
 def next_pause_s(cpu_s: float) -> float:
     """Return the pause after a sample that used so much CPU time. Pure."""
     return min(MAX_PAUSE_S, max(EVERY_S, cpu_s / CPU_SHARE))
 
 
-class _Watcher:
-    """What was sampled of a run's tasks. `ended` is true after all of them have ended; `cpu_s` is
-    the CPU time since the sample before the last."""
+class Sampler:
+    """What was sampled of a run's tasks. `ended` is true after all of them have ended. Each log
+    continues at its cursor, or starts with its last `lines` lines."""
 
-    def __init__(self, project: str, run: str, tasks: List[str], chief: str) -> None:
+    def __init__(
+        self,
+        project: str,
+        run: str,
+        tasks: List[str],
+        chief: str,
+        lines: int,
+        cursors: Dict[str, str],
+    ) -> None:
         started = paths.tasks(project, run)
         self.ended = False
-        self.cpu_s = 0.0
         self._project, self._run = project, run
         self._tasks = [task for task in tasks if task in started]
         self._chief = chief if chief in started else ""
-        self._logs: List[_NewestLines] = []
         self._processes = usage.ProcessTable(project, run)
         self._host = usage.HostTable()
-        self._counted_s = time.process_time()
+        self._counted_s: Optional[float] = None
+        self._logs = [
+            _NewestLines(task, paths.log(project, run, task), lines, cursors.get(task))
+            for task in self._tasks
+        ]
 
-    def open_logs(self, lines: int, cursors: Dict[str, str]) -> None:
-        for task in self._tasks:
-            path = paths.log(self._project, self._run, task)
-            self._logs.append(_NewestLines(task, path, lines, cursors.get(task)))
+    def poll(self) -> Iterator[HostSample]:
+        """Take a sample.
 
-    def sample(self) -> HostSample:
-        """States are read before logs: when a task is reported as ended, so are its last lines."""
+        States are read before logs: when a task is reported as ended, so are its last lines.
+        """
         reports = parallel.each(
             lambda task: status.report(self._project, self._run, task, probe=True), self._tasks
         )
@@ -90,15 +71,20 @@ class _Watcher:
         used = self._processes.read()
         logs = [log.read(has_ended[log.task]) for log in self._logs]
         checkpoint, age_s = self._checkpoint()
-        now_s = time.process_time()
-        self.cpu_s, self._counted_s = now_s - self._counted_s, now_s
-        return HostSample(
+        yield HostSample(
             host=self._host.read(),
             tasks=[TaskUse(report, *used.get(report.task, (0.0, 0))) for report in reports],
             logs=[log for log in logs if log.lines],
             checkpoint=checkpoint,
             checkpoint_age_s=age_s,
         )
+
+    def pause_s(self) -> float:
+        """Return the pause until the next sample, by the CPU time since the call before."""
+        before_s, self._counted_s = self._counted_s, time.process_time()
+        if before_s is None:  # the first sample also loads modules
+            return EVERY_S
+        return next_pause_s(self._counted_s - before_s)
 
     def close(self) -> None:
         self._host.close()

@@ -1,0 +1,71 @@
+"""Ask the user at the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from tfdeploy.api.opening import Questions
+from tfdeploy.output.console import Console
+
+if TYPE_CHECKING:
+    from tfdeploy.commands.following.recover_record import RecoveredRun
+    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.errors import NotTrusted
+    from tfdeploy.run import Run
+
+
+class AskedUser(Questions):
+    """The user at the terminal. Without one, each question is an error."""
+
+    def trust(self, inventory: Inventory, error: NotTrusted) -> None:
+        if not has_terminal():
+            raise error
+        from tfdeploy.trust import store
+
+        Console().print_error(error)
+        require_yes("do you trust it?", "not trusted: nothing was done")
+        store.remember(inventory)
+
+    def which(self, several: SeveralLiveRuns) -> Run:
+        if not has_terminal():
+            raise several
+
+        def parse(answer: str) -> Run:
+            for number, run in enumerate(several.live, 1):
+                if answer.strip() in (str(number), run.id):
+                    return run
+            raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
+
+        Console().print_error(several.with_hint(""))
+        chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
+        return chosen
+
+    def on_restored(self, recovered: RecoveredRun) -> None:
+        Console().print_restored_record(recovered.run, recovered.hosts)
+
+    def on_newer(self, recovered: RecoveredRun) -> None:
+        Console().print_newer_record(recovered.run, recovered.hosts)
+
+
+USER = AskedUser()
+
+
+def has_terminal() -> bool:
+    """Return whether questions can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def require_yes(question: str, refused: str, *, default: bool = False) -> None:
+    """Ask at the terminal; unless the answer is yes, print what was `refused` and exit with 1."""
+    try:
+        agreed = typer.confirm(question, default=default, err=True)
+    except typer.Abort:  # Ctrl-C or Ctrl-D
+        typer.echo(err=True)
+        agreed = False
+    if not agreed:
+        typer.echo(refused, err=True)
+        raise typer.Exit(1)

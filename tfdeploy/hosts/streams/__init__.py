@@ -1,1 +1,0 @@
-"""What hosts report as it happens: streams of answers, followed and checked."""

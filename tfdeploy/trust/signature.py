@@ -1,0 +1,71 @@
+"""Sign what this user's tfdeploy has written, so that it is used later as it is.
+
+~/.config/tfdeploy/key    32 random bytes, which only this user can read
+
+Without a valid signature, as in a repository of somebody else, a record is validated as hosts.toml
+is. To lose the key costs nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tfdeploy.trust import config_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY_BYTES = 32
+
+
+def sign(*texts: str) -> str:
+    """Return the signature of these texts; "" if the user's key can't be stored."""
+    try:
+        return _signature(_make_key(), texts)
+    except OSError:
+        return ""
+
+
+def is_signed(signature: str, *texts: str) -> bool:
+    """Return whether it is the signature of these texts."""
+    key = _read_key()
+    return bool(key) and hmac.compare_digest(_signature(key, texts), signature)
+
+
+def _signature(key: bytes, texts: tuple[str, ...]) -> str:
+    return hmac.digest(key, json.dumps(texts).encode(), "sha256").hex()
+
+
+def _file() -> Path:
+    return config_folder() / "key"
+
+
+def _read_key() -> bytes:
+    """Return the key; b"" if there is none, or another user could know it."""
+    with suppress(OSError):
+        descriptor = os.open(_file(), os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            key = file.read(KEY_BYTES)
+        is_private = info.st_uid == os.geteuid() and not info.st_mode & 0o077
+        return key if is_private and len(key) == KEY_BYTES else b""
+    return b""
+
+
+def _make_key() -> bytes:
+    """Return the key, a new one if there is none. Raises OSError."""
+    if key := _read_key():
+        return key
+    file = _file()
+    file.parent.mkdir(0o700, parents=True, exist_ok=True)
+    new = file.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as written:
+        written.write(secrets.token_bytes(KEY_BYTES))
+    new.replace(file)
+    return _read_key()
