@@ -48,7 +48,7 @@ VERBS = {
     "unmark": ("releases.Unmark", "machine.shared_directory.remove_mark"),
     "rename": ("releases.Rename", "machine.shared_directory.renew_store_id"),
     "environment": ("environments.FindEnvironment", "environments.build.find"),
-    "see_environment": ("environments.SeeEnvironment", "environments.seen.see"),
+    "see_environment": ("environments.SeeEnvironment", "environments.build.see"),
     "build": ("environments.BuildEnvironment", "environments.build.build"),
     "survey": ("preflight.Survey", "preflight.host_facts.survey"),
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
