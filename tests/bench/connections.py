@@ -1,7 +1,7 @@
 """Measure tfdeploy's commands with three kinds of connections, with and without network delay.
 
-The three: the connection daemon (keep_connections_s = 300), new connections for each command
-(keep_connections_s = 0), and OpenSSH's ControlMaster with the same agent and protocol.
+The three: the connection daemon with Fabric (keep_connections_s = 300), new connections for each
+command (keep_connections_s = 0), and the daemon with OpenSSH (transport = "openssh").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bench.machines import Host
 
 HOST_FOLDER = "/data/connections"
-DAEMON, OWN, MASTER = "daemon", "own", "ControlMaster"
+DAEMON, OWN, OPENSSH = "daemon", "own", "openssh"
 STEPS = ("status", "push_same")
 TIMEOUT_S = 300
 
@@ -57,7 +57,7 @@ def main() -> int:
         for rtt_ms in options.rtt_ms:
             with _delayed(folder, options.n, rtt_ms):
                 for _ in range(options.runs):
-                    for kind in (DAEMON, OWN, MASTER):
+                    for kind in (DAEMON, OWN, OPENSSH):
                         for sample in _commands(folder, fleet, kind, rtt_ms):
                             samples.append(sample)
                             print(json.dumps(asdict(sample)), flush=True)
@@ -77,19 +77,22 @@ def _start_run(folder: Path, fleet: tuple[Host, ...]) -> None:
 
 
 def _project(folder: Path, fleet: tuple[Host, ...], kind: str, ssh_config: Path) -> None:
+    transport = f'transport = "{"openssh" if kind == OPENSSH else "fabric"}"'
     lines = [
         'project = "bench"', f"ssh_config = {json.dumps(str(ssh_config))}",
-        f"keep_connections_s = {300 if kind == DAEMON else 0}",
+        f"keep_connections_s = {0 if kind == OWN else 300}",
         f"[source]\npath = {json.dumps(str(STUB))}",
         '[training]\nrole = "flags"\ncommand = "python train.py"\nready_timeout_s = 900',
         f'[defaults]\nports = [{PORT}, {PORT + 1}]\ndirectory = "{HOST_FOLDER}"\nworkers = 1',
+        transport,
         *(f'[hosts.{host.name}]\naddress = "{host.address}"' for host in fleet),
     ]  # fmt: skip
     (folder / "hosts.toml").write_text("\n".join(lines) + "\n")
     for record in folder.glob("runs/*/hosts.toml"):  # `status` uses the settings of the run
-        text = re.sub("^ssh_config = .*$", lines[1], record.read_text(), flags=re.MULTILINE)
-        text = re.sub("^keep_connections_s = .*$", lines[2], text, flags=re.MULTILINE)
-        assert lines[1] in text and lines[2] in text, text
+        text = record.read_text()
+        for line in (lines[1], lines[2], transport):
+            text = re.sub(f"^{line.split()[0]} = .*$", line, text, flags=re.MULTILINE)
+            assert line in text, text
         record.write_text(text)
 
 
@@ -121,14 +124,12 @@ def _commands(folder: Path, fleet: tuple[Host, ...], kind: str, rtt_ms: int) -> 
     with tempfile.TemporaryDirectory(prefix="tfc-") as runtime:
         environment = {
             "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": runtime,
-            "XDG_RUNTIME_DIR": runtime, "CONTROL_PATH": f"{runtime}/%n",
+            "XDG_RUNTIME_DIR": runtime,
         }  # fmt: skip
-        argv = [sys.executable, str(HERE / "drivers/control_master.py")]
-        argv = argv if kind == MASTER else [TFDEPLOY]
         output = folder / "output"
         try:
             for position, step in enumerate((STEPS[0], *STEPS)):
-                command = [*argv, step.partition("_")[0]]
+                command = [TFDEPLOY, step.partition("_")[0]]
                 with output.open("wb") as file:
                     cost = meter.run(group, command, environment, file, TIMEOUT_S, folder)
                 assert cost.exit == 0, output.read_text()

@@ -177,7 +177,7 @@ def _relay(report: dict[str, Any]) -> str:
 CONNECTIONS = {
     "daemon": "connection daemon",
     "own": "connections of each command",
-    "ControlMaster": "ControlMaster",
+    "openssh": "connection daemon with OpenSSH",
 }
 
 

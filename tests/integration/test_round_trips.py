@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
+from tfdeploy.transport.openssh import master
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.dial import PATIENT
 from tfdeploy.transport.ssh.route import resolve_route
@@ -62,6 +64,15 @@ class DistantHosts:
         time.sleep(ROUND_TRIP_S)
         return count
 
+    def round_trips_of_ssh(self) -> int:
+        """Run `true` with ssh on one host; return how many round trips it waited for."""
+        proxy, config = self.proxies[0], self.project.top["ssh_config"]
+        proxy.reset()
+        proxy.round_trip_s = ROUND_TRIP_S
+        subprocess.run(["ssh", "-F", config, "one", "true"], check=True, stdin=subprocess.DEVNULL)
+        time.sleep(ROUND_TRIP_S)
+        return proxy.trips.answered
+
     def at_once(self, *words: str) -> None:
         """Run a command without delay."""
         for proxy in self.proxies:
@@ -71,14 +82,17 @@ class DistantHosts:
     def hang_up(self) -> None:
         """Close all connections, and wait until the hosts have noticed."""
         locate.stop_daemons()
+        master.close_all()
         time.sleep(2 * ROUND_TRIP_S)
 
     def change(self) -> None:
         (self.project.folder / "changed.txt").write_text(str(time.monotonic_ns()))
 
 
-@pytest.fixture
-def distant(tmp_path: Path, keys: Keys, base: Path) -> Iterator[DistantHosts]:
+@pytest.fixture(params=["fabric"])
+def distant(
+    request: pytest.FixtureRequest, tmp_path: Path, keys: Keys, base: Path
+) -> Iterator[DistantHosts]:
     trips = RoundTrips()
     sshds = [Sshd(base, keys) for _ in range(2)]
     proxies = [DelayingProxy(sshd.port, trips) for sshd in sshds]
@@ -90,6 +104,8 @@ def distant(tmp_path: Path, keys: Keys, base: Path) -> Iterator[DistantHosts]:
     write_ssh_config(tmp_path / "ssh_config", keys, known_hosts, entries)
     top = {"ssh_config": str(tmp_path / "ssh_config"), "source": {"exclude": ["/*.toml"]}}
     hosts, flags = ssh_hosts(tmp_path / "hosts"), ["--hold", "--steps=2"]
+    for host in hosts.values():
+        host["transport"] = request.param
     project = Project(tmp_path / "project", hosts, top, flags=flags)
     yield DistantHosts(project, proxies)
     for proxy in proxies:
@@ -111,12 +127,17 @@ def fewest(distant: DistantHosts, *words: str, before=lambda: None) -> int:
     return min(counts)
 
 
+BOTH = pytest.mark.parametrize("distant", ["fabric", "openssh"], indirect=True)
+
+
+@BOTH
 def test_a_push_waits_for_one_round_trip_and_one_more_for_a_change(distant):
     distant.at_once("push")
     assert fewest(distant, "push") == 1
     assert fewest(distant, "push", before=distant.change) == 2
 
 
+@BOTH
 def test_the_state_and_the_logs_of_a_run_take_one_round_trip(distant):
     distant.at_once("push")
     distant.at_once("start")
@@ -125,6 +146,7 @@ def test_the_state_and_the_logs_of_a_run_take_one_round_trip(distant):
     assert fewest(distant, "collect") == 2
 
 
+@BOTH
 def test_a_start_and_a_stop_wait_for_few_round_trips(distant):
     distant.at_once("push")
     starts, stops = [], []
@@ -153,3 +175,16 @@ def test_without_connections_a_command_waits_for_the_handshake_and_three_more(di
         starts.append(distant.round_trips("start"))
     assert min(starts) == connected + 2  # one is after READY
     assert min(stops) == connected + 2  # one is after the ends of the workers
+
+
+@pytest.mark.parametrize("distant", ["openssh"], indirect=True)
+def test_without_a_master_a_command_waits_for_ssh_to_log_in_and_two_more(distant):
+    """A session and its command, which ssh sends with the request. ssh itself takes as many round
+    trips for a command."""
+    for proxy in distant.proxies:
+        proxy.trips = RoundTrips()
+    distant.at_once("push")
+    alone = min(distant.round_trips_of_ssh() for _ in range(ATTEMPTS))
+    assert fewest(distant, "push", before=distant.hang_up) <= alone + 1
+    distant.at_once("start")
+    assert fewest(distant, "status", before=distant.hang_up) <= alone + 1

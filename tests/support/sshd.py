@@ -114,6 +114,12 @@ class Sshd:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def freeze_connections(self) -> None:
+        """Stop every connection, as if its machine were gone."""
+        for pid in self.connections:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
     def stop(self) -> None:
         self.drop_connections()
         self._process.terminate()

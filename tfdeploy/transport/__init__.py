@@ -7,6 +7,7 @@ terminal's input.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,8 @@ class CompletedCommand:
     stderr: bytes
 
 
+# A clock that continues while a laptop sleeps, if the system has one.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 TOO_MUCH = "it sends more than it announced, or more than a collect takes"
 OnProgress = Callable[[str, int], None]
 """Called with the file that is being transferred, and the bytes of all files transferred so far."""

@@ -35,6 +35,8 @@ HARMLESS = {
     *("serveraliveinterval", "serveralivecountmax", "tcpkeepalive", "compression", "ipqos"),
     *("loglevel", "logverbose", "requesttty", "escapechar"),
 }  # fmt: skip
+# Keywords whose other values accept host keys that nobody has compared: OpenSSH itself obeys them.
+STRICT = {"stricthostkeychecking": ("yes", "true", "ask"), "verifyhostkeydns": ("no", "false")}
 # ssh adds new keys to a known_hosts file: with another name, the file could be a program.
 KNOWN_HOSTS_NAME = re.compile(r"known_hosts[\w-]*(\.\d+)?|none|null")
 UNRESOLVED = re.compile(r"%(?!d/)|\$")  # tokens and variables, except the home directory
@@ -169,6 +171,8 @@ def _is_plain(name: str, value: str) -> bool:
     """Return whether a value is only what it seems to be, also in a shell or a known_hosts file."""
     if name == "hostkeyalias":
         return bool(PLAIN_ALIAS.fullmatch(value))
+    if name in STRICT:
+        return value.translate(QUOTES).strip().lower() in STRICT[name]
     if name == "proxyjump" and OPTION.search(value):
         return False
     return bool(PLAIN.fullmatch(value))

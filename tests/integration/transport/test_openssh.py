@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.ports import free_port
 from support.ssh_sites import HOST, SshSite, certify
 from support.sshd import public
 from support.waiting import until
+
+from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +67,16 @@ def test_a_user_certificate(site, authority):
     site.works()
 
 
+@pytest.mark.slow
+def test_init_looks_at_a_host_that_only_lets_a_certificate_in(site, authority):
+    site.sshd(f"TrustedUserCAKeys {authority}.pub")
+    site.entry |= with_certificate(site, user_certificate(site, authority))
+    site.make_project()
+    (site.project.folder / "hosts.toml").unlink()
+    site.project.ok("init", "--ssh-config", str(site.config), HOST)
+    site.project.ok("push")
+
+
 def test_an_expired_user_certificate_is_named(site, authority):
     site.sshd(f"TrustedUserCAKeys {authority}.pub")
     certificate = user_certificate(site, authority, *PAST)
@@ -78,6 +93,7 @@ def test_a_host_certificate(site, authority):
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "known", "message"),
     [
@@ -105,6 +121,7 @@ def host_certificate(site: SshSite, authority: Path, *words: str) -> None:
     site.sshd(f"HostCertificate {site.folder}/host-cert.pub")
 
 
+@pytest.mark.slow
 def test_an_identity_agent(site):
     site.sshd()
     site.entry |= {"IdentityAgent": str(site.agent(site.keys.user))}
@@ -114,6 +131,7 @@ def test_an_identity_agent(site):
     site.works()
 
 
+@pytest.mark.slow
 def test_an_agent_that_wants_a_confirmation(site):
     answer = site.folder / "confirm"
     answer.write_text(f"#!/bin/sh\necho asked >> {site.folder}/asked\n")
@@ -139,6 +157,7 @@ def test_a_master_of_the_users_own(site):
     assert "it refused every key that was offered" in site.error()
 
 
+@pytest.mark.slow
 def test_a_certificate_at_the_jump_host(site, authority):
     site.sshd()
     site.jump("bastion", f"TrustedUserCAKeys {authority}.pub")
@@ -149,6 +168,18 @@ def test_a_certificate_at_the_jump_host(site, authority):
     site.works()
 
 
+@pytest.mark.slow
+def test_a_jump_host_behind_another(site):
+    site.sshd()
+    site.jump("gateway")
+    site.jump("bastion")["ProxyJump"] = "gateway"
+    site.entry["ProxyJump"] = "bastion"
+    site.make_project()
+    assert site.reason() == "for the jump host bastion, its own ProxyJump"
+    site.works()
+
+
+@pytest.mark.slow
 def test_a_proxy_command_and_a_certificate(site, authority):
     site.sshd(f"TrustedUserCAKeys {authority}.pub")
     site.jump("bastion")
@@ -158,6 +189,29 @@ def test_a_proxy_command_and_a_certificate(site, authority):
     site.works()
 
 
+def test_exec_and_forward_use_the_master(site):
+    """A second login is not possible: the key is gone."""
+    site.sshd()
+    key = site.folder / "key"
+    shutil.copy(site.keys.user, key)
+    site.entry["IdentityFile"] = str(key)
+    project = site.make_project(transport="openssh", workers=1)
+    project.ok("push")
+    project.ok("start")
+    key.unlink()
+    assert project.ok("exec", "worker:0", "--", "echo", "here") == "here\n"
+    port, local_port = site.entry["Port"], free_port()
+    with project.start_command("forward", "worker:0", f"{port}:{local_port}") as forwarding:
+        forwarding.wait_for_output(f"http://127.0.0.1:{local_port} is port {port} of {HOST}")
+        with socket.create_connection(("127.0.0.1", local_port)) as forwarded:
+            assert forwarded.recv(8) == b"SSH-2.0-"
+        assert forwarding.interrupt() == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", local_port))
+    project.ok("stop")
+
+
+@pytest.mark.slow
 def test_one_session_for_each_connection(site):
     site.sshd("MaxSessions 1")
     site.make_project(transport="openssh")
@@ -165,6 +219,7 @@ def test_one_session_for_each_connection(site):
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 def test_a_forced_command_that_passes_the_original_one_on(site, transport):
     site.sshd('ForceCommand sh -c "$SSH_ORIGINAL_COMMAND"')
@@ -172,6 +227,7 @@ def test_a_forced_command_that_passes_the_original_one_on(site, transport):
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 @pytest.mark.parametrize("shell", ["fish", "tcsh"])
 def test_a_user_with_another_shell(site, transport, shell):
@@ -182,6 +238,7 @@ def test_a_user_with_another_shell(site, transport, shell):
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 def test_an_ipv6_address_and_a_known_hosts_file_of_another_name(site, transport):
     sshd = site.sshd("ListenAddress ::1", is_known=False)
@@ -191,6 +248,7 @@ def test_an_ipv6_address_and_a_known_hosts_file_of_another_name(site, transport)
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 def test_a_banner_and_a_slow_login(site, transport):
     (site.folder / "banner").write_text("Authorized use only.\n" * 20)
@@ -199,6 +257,7 @@ def test_a_banner_and_a_slow_login(site, transport):
     site.works()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])
 def test_settings_below_match_exec(site, transport):
     site.sshd()
@@ -211,6 +270,7 @@ def test_settings_below_match_exec(site, transport):
     site.works()
 
 
+@pytest.mark.slow
 def test_ciphers_that_only_openssh_has(site):
     site.sshd("Ciphers chacha20-poly1305@openssh.com")
     site.entry["Ciphers"] = "chacha20-poly1305@openssh.com"
@@ -231,6 +291,7 @@ def test_a_host_that_refuses_fabric_is_tried_with_ssh_and_a_note_says_so_once(si
     site.works()
 
 
+@pytest.mark.slow
 def test_only_old_algorithms(site):
     old = {"KexAlgorithms": "diffie-hellman-group14-sha1", "Ciphers": "aes128-ctr"}
     site.sshd(*(f"{key} {value}" for key, value in old.items()))
@@ -240,6 +301,7 @@ def test_only_old_algorithms(site):
     site.works()
 
 
+@pytest.mark.slow
 def test_new_host_keys_that_the_users_configuration_accepts(site):
     site.sshd(is_known=False)
     site.entry["StrictHostKeyChecking"] = "accept-new"
@@ -249,6 +311,7 @@ def test_new_host_keys_that_the_users_configuration_accepts(site):
     assert site.known_hosts.read_text()
 
 
+@pytest.mark.slow
 def test_an_unreachable_host_is_one_sentence(site):
     site.sshd().stop()
     site.make_project(transport="openssh")
@@ -265,10 +328,24 @@ def test_a_refusing_host_names_the_command_that_asks_on_a_terminal(site):
     assert "open the connection on a terminal: ssh -F " in error
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_lost_is_opened_again_by_the_next_command(site):
     sshd = site.sshd()
     site.make_project(transport="openssh")
     site.works()
     sshd.drop_connections()
     until(lambda: not sshd.connections, "the end of the connections")
+    site.works()
+
+
+@pytest.mark.slow
+def test_a_master_without_a_connection_is_replaced(site):
+    """As after a laptop's sleep: the master still runs, and its host does not answer."""
+    sshd = site.sshd()
+    site.make_project(transport="openssh")
+    site.works()
+    sshd.freeze_connections()
+    frozen = time.monotonic()
+    until(lambda: time.monotonic() - frozen > ALIVE_CACHE_S, "the end of what was known")
+    site.project.ok("push")
     site.works()

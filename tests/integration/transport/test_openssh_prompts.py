@@ -109,6 +109,19 @@ def test_a_second_factor_is_asked_once(site):
     assert (site.folder / "codes").read_text() == f"{CODE}\n"
 
 
+@pytest.mark.slow
+@as_root
+def test_init_asks_for_a_second_factor_and_no_later_command_does(site):
+    site.sshd(*SECOND_FACTOR, kind=PamSshd)
+    site.make_project()
+    (site.project.folder / "hosts.toml").unlink()
+    words = ("init", "--yes", "--ssh-config", str(site.config), HOST)
+    assert ask(site, {"Password": CODE}, *words)[1] == ["Password"]
+    site.project.ok("push")
+    assert (site.folder / "codes").read_text() == f"{CODE}\n"
+
+
+@pytest.mark.slow
 @as_root
 def test_the_command_that_an_error_names_opens_the_connection(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)
@@ -121,6 +134,7 @@ def test_the_command_that_an_error_names_opens_the_connection(site):
     site.works()
 
 
+@pytest.mark.slow
 @as_root
 def test_only_a_password_is_asked_once(site):
     site.sshd(*PASSWORD, kind=PamSshd)
@@ -131,6 +145,7 @@ def test_only_a_password_is_asked_once(site):
     site.works()
 
 
+@pytest.mark.slow
 @as_root
 def test_a_wrong_password_ends_the_command_with_one_error(site):
     site.sshd(*PASSWORD, kind=PamSshd)
@@ -141,6 +156,7 @@ def test_a_wrong_password_ends_the_command_with_one_error(site):
     assert f"{HOST}: its login on the terminal failed" in output
 
 
+@pytest.mark.slow
 @as_root
 def test_a_second_factor_at_the_jump_host_is_asked_once(site):
     site.sshd()
@@ -152,6 +168,7 @@ def test_a_second_factor_at_the_jump_host_is_asked_once(site):
     site.works()
 
 
+@pytest.mark.slow
 @as_root
 def test_two_hosts_ask_one_after_the_other(site):
     """The second prompt comes after the first was answered."""
@@ -165,6 +182,7 @@ def test_two_hosts_ask_one_after_the_other(site):
     site.works()
 
 
+@pytest.mark.slow
 @as_root
 def test_ctrl_c_at_a_prompt_ends_the_command(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Settings = dict[str, list[str]]
 
+OPEN_MASTER = "an open master at its ControlPath"
 FORCED = 'transport = "openssh" in hosts.toml'
 # The algorithms of Paramiko 5; a test compares them with the installed version.
 PARAMIKO = {
@@ -78,7 +79,7 @@ def why_openssh(host: Host, inventory: Inventory) -> str:
     found = config.resolve(host, inventory)
     reason = next(_reasons(config.settings(config.answer(host, inventory)), found), "")
     if not reason and has_users_master(host, inventory):
-        reason = "an open master at its ControlPath"
+        reason = OPEN_MASTER
     return reason or _why_jumps(found, inventory) or _why_remembered(host, inventory)
 
 
@@ -89,16 +90,28 @@ def has_users_master(host: Host, inventory: Inventory) -> bool:
 
 
 def _why_jumps(found: SshConfig, inventory: Inventory) -> str:
-    for jump in found.proxy_jump.split(",") if found.proxy_jump else ():
+    jumps = found.proxy_jump.split(",") if found.proxy_jump else []
+    for number, jump in enumerate(jumps):
         name = jump.removeprefix("ssh://")
-        values = config.settings(config.answer_for_jump(name, inventory))
-        reason = next(_reasons(values, config.resolve_jump(name, inventory)), "")
-        check = [*config.jump_command(inventory), "-O", "check", "--", f"ssh://{name}"]
-        if not reason and _has_master(values, check):
-            reason = "an open master at its ControlPath"
-        if reason:
+        if reason := _why_jump(name, inventory, is_first=number == 0):
             return f"for the jump host {name}, {reason}"
     return ""
+
+
+def _why_jump(name: str, inventory: Inventory, *, is_first: bool) -> str:
+    """Return why Fabric can't connect through a jump host. It connects to the first one directly,
+    whatever that one's own settings say."""
+    values = config.settings(config.answer_for_jump(name, inventory))
+    through = [key for key in ("ProxyJump", "ProxyCommand") if _is_set(values, key)]
+    if is_first and through:
+        return f"its own {through[0]}"
+    if _has_master(values, [*config.jump_command(inventory), "-O", "check", f"ssh://{name}"]):
+        return OPEN_MASTER
+    return next(_reasons(values, config.resolve_jump(name, inventory)), "")
+
+
+def _is_set(values: Settings, keyword: str) -> bool:
+    return values.get(keyword.lower(), ["none"]) != ["none"]
 
 
 def _why_remembered(host: Host, inventory: Inventory) -> str:
@@ -140,9 +153,8 @@ def _missing_algorithms(values: Settings) -> Iterator[str]:
 def _has_master(values: Settings, check: list[str]) -> bool:
     """Return whether a master listens at the ControlPath; `check` asks it."""
     path = values.get("controlpath", ["none"])[0]
-    if path == "none" or not ("%" in path or Path(path).exists()):  # old versions print %C
-        return False
-    return _succeeds(check)
+    may_exist = "%" in path or Path(path).exists()  # old versions of ssh print %C
+    return path != "none" and may_exist and _succeeds(check)
 
 
 @functools.lru_cache(maxsize=1)

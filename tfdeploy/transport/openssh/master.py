@@ -84,12 +84,6 @@ class Master:
             except AuthenticationFailed as refused:
                 self._open_on_terminal(refused, accept_new)
 
-    def close(self) -> None:
-        """End it if it is tfdeploy's own, and with it everything that runs over it."""
-        if self.path:
-            argv = ["ssh", "-S", os.fspath(self.path), "-O", "exit", "--", self.name]
-            subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
-
     @property
     def was_refused_by_fabric(self) -> bool:
         """Whether OpenSSH is known to log in where Fabric does not, with these settings."""
@@ -192,7 +186,13 @@ def close_all() -> None:
     """End all masters of this user."""
     folder = socket_folder()
     for path in folder.glob("*.ssh") if folder else ():
-        Master("any", (), "", path, 0).close()
+        end("any", path)
+
+
+def end(name: str, path: Path) -> None:
+    """End the master at a path, and with it everything that runs over it."""
+    argv = ["ssh", "-S", os.fspath(path), "-O", "exit", "--", name]
+    subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def is_listening(path: Path) -> bool:

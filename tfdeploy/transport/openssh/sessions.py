@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Unreachable
+from tfdeploy.transport import CLOCK
 from tfdeploy.transport.openssh import messages
-from tfdeploy.transport.openssh.master import is_listening
+from tfdeploy.transport.openssh.master import end, is_listening
 from tfdeploy.transport.process_stream import ProcessStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SSH_ERROR = 255  # ssh's exit code for its own errors; a command may have it, too
+SESSION_OPEN = b"session id"
+MAX_LOG = 1 << 16
 ALIVE_CACHE_S = 2.0
 ALIVE_TIMEOUT_S = 5.0
+CHECK_S = 0.005
 
 
 class SessionPool:
@@ -30,7 +36,7 @@ class SessionPool:
         self._ssh, self._path = ssh, Path(path) if path else None
         self._sessions: list[SshProcess] = []
         self._lock = threading.Lock()
-        self._checked_at, self._answered = time.monotonic(), True
+        self._checked_at, self._answered = time.clock_gettime(CLOCK), True
 
     def start(self, argv: Sequence[str]) -> SshProcess:
         """Start a command; what ssh finds wrong is raised when its output is read."""
@@ -47,9 +53,9 @@ class SessionPool:
         if session.has_exited:
             return False
         with self._lock:
-            if time.monotonic() - self._checked_at > ALIVE_CACHE_S:
+            if time.clock_gettime(CLOCK) - self._checked_at > ALIVE_CACHE_S:
                 self._answered = self._answers()
-                self._checked_at = time.monotonic()
+                self._checked_at = time.clock_gettime(CLOCK)
             return self._answered
 
     @property
@@ -67,15 +73,23 @@ class SessionPool:
             session.close()
 
     def _answers(self) -> bool:
-        argv, null = [*self._ssh, "-n", "--", self.host, "exit"], subprocess.DEVNULL
-        try:
-            subprocess.run(argv, stdout=null, stderr=null, timeout=ALIVE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            if self._path:
-                end = ["ssh", "-S", str(self._path), "-O", "exit", "--", self.host]
-                subprocess.run(end, stdin=null, stdout=null, stderr=null)
-            return False
-        return self.has_master
+        """Open a session. With -v, ssh says when the host has opened it, which is one round trip
+        earlier than its command ends."""
+        ssh, *options = self._ssh
+        argv, null = [ssh, "-v", *options, "-n", "--", self.host, "exit"], subprocess.DEVNULL
+        with tempfile.TemporaryFile() as log:  # the master has ssh's descriptors: a pipe stays open
+            process = subprocess.Popen(argv, stdin=null, stdout=null, stderr=log)
+            deadline = time.monotonic() + ALIVE_TIMEOUT_S
+            answered = False
+            while not answered and time.monotonic() < deadline:
+                has_exited = process.poll() is not None
+                answered = has_exited or SESSION_OPEN in os.pread(log.fileno(), MAX_LOG, 0)
+                time.sleep(0 if answered else CHECK_S)
+            process.kill()
+            process.wait()
+        if not answered and self._path:
+            end(self.host, self._path)
+        return answered and self.has_master
 
 
 class SshProcess(ProcessStream):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fabric
 import paramiko
 
+from tfdeploy.transport import CLOCK
 from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
@@ -41,8 +42,6 @@ ALIVE_TIMEOUT_S = 5.0
 # Paramiko's reader checks 10 times a second whether the connection was closed; `close` wakes it, so
 # that it needs no shorter timeout.
 SOCKET_TIMEOUT_S = 5.0
-# A clock that continues while a laptop sleeps, if the system has one.
-CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class HandshakeTimedOut(paramiko.SSHException):
