@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Self
 
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
 from tfdeploy.formatting.humanize import escape_line, format_count
-from tfdeploy.formatting.known_messages import is_noise
 from tfdeploy.formatting.terminal_text import plain_text
 
 if TYPE_CHECKING:
@@ -269,6 +268,8 @@ def _log_lines(error: TfdeployError) -> list[str]:
 
 
 def _without_noise(log: Sequence[str]) -> tuple[str, ...]:
+    from tfdeploy.formatting.known_messages import is_noise  # takes 1 ms
+
     return tuple(line for line in log if not is_noise(plain_text(line)))
 
 

@@ -84,7 +84,8 @@ class Run:
     of_sweep: bool = False
     """Whether a sweep started it to measure it; it is never the default run of a command."""
     starts: int = 0
-    """The number of starts and resumes; of two records, the one with more is newer."""
+    """It grows with each start and resume, by one or to the seconds since the first start; of two
+    records, the one with more is newer."""
     name: str = ""
     """The name of --name; "" if it has none."""
     words: tuple[str, ...] = ()

@@ -3,6 +3,7 @@ that failed."""
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from integration.any_order import STEPS, AnyOrder
+from tfdeploy import run as runs
+from tfdeploy.commands import prune
 
 SOAK = "TFDEPLOY_SEQUENCES"  # the number of sequences of a soak, which are others each time
 SEQUENCES, SEQUENCES_A_TEST = int(os.environ.get(SOAK, "300")), 1000
@@ -41,6 +44,12 @@ def machine():
 def work(machine, host, task):
     (run,) = machine.runs
     return machine.hosts / host / "p" / "runs" / run / task / "work"
+
+
+def an_hour_later(machine):
+    """Forget that a run was resumed: for an hour, prune keeps it."""
+    for marked in machine.hosts.glob("*/p/runs/*/.resuming"):
+        marked.unlink()
 
 
 def hosts_of_live_tasks(machine):
@@ -135,6 +144,44 @@ def test_a_later_checkpoint_with_a_smaller_step_is_not_taken_for_an_older_one(ma
     machine.prune("A", None, yes=False)
     machine.every_file_is_somewhere()
     machine.prune("A", None, yes=True)  # says what is lost
+
+
+def test_what_a_run_wrote_after_prune_has_listed_it_stays(machine, monkeypatch):
+    """Another controller resumes it while a person reads the list, and it has ended again."""
+    machine.start("A", None)
+    machine.status("B")
+    machine.stop("A", None)
+    machine.collect("A", None)
+    delete = prune.prune
+
+    def resume_before(*words):
+        machine.resume("B", None, without="")
+        machine._write(work(machine, "b", "chief-0") / "new.bin", b"of the resumed run")
+        machine.stop("B", None)
+        an_hour_later(machine)
+        return delete(*words)
+
+    monkeypatch.setattr(prune, "prune", resume_before)
+    done = machine.tf("A", "prune", "--keep", "0")
+    assert "was not deleted: it was started again since prune has listed its files" in done.text
+    assert (work(machine, "b", "chief-0") / "new.bin").exists()
+
+
+def test_a_resume_of_an_older_record_after_a_prune_is_the_newest(machine, monkeypatch):
+    """No host remembers how often the other controller had started it."""
+    monkeypatch.setattr(runs, "age_s", lambda run_id: 0.0)
+    machine.start("A", None)
+    machine.status("B")
+    for workers in (3, 2, 3):
+        machine.scale("B", None, workers=workers)
+    machine.stop("B", None)
+    an_hour_later(machine)
+    machine.prune("B", None, yes=True)
+    monkeypatch.setattr(runs, "age_s", lambda run_id: 60.0)
+    machine.resume("A", None, without="")
+    (run,) = machine.runs
+    document = json.loads(machine.tf("B", "status", "--run", run, "--json").out)
+    assert {each["task"] for each in document["tasks"]} == {*machine.simulation.live_tasks(run)}
 
 
 def test_all_that_prune_deletes_is_named_to_who_agrees_in_advance(machine):

@@ -144,11 +144,11 @@ def no_files(file, offset):
 
 
 @contextmanager
-def heartbeat_server(read=no_files, **changes):
+def heartbeat_server(read=no_files, backup=lambda: None, **changes):
     """Start the chief's heartbeat server on a free port; yield it and the record with which the
     other tasks find it. Each has its own secret: clients of an earlier test may still send."""
     settings = make_heartbeat_settings(**{"secret": os.urandom(8).hex(), **changes})
-    server = HeartbeatServer(settings, read)
+    server = HeartbeatServer(settings, read, backup=backup)
     try:
         yield server, replace(settings, port=server.port)
     finally:

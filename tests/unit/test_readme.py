@@ -5,10 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 from tfdeploy import cli
-from tfdeploy.agent.machine import grpc_health
 from tfdeploy.config import inventory
 from tfdeploy.planning import placing
-from tfdeploy.shared import records
+from tfdeploy.shared import health, records
 from unit.test_imports import AGENT_MAY_IMPORT, MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,9 +45,9 @@ def test_the_table_of_states_lists_each_state():
     assert first_column(table) - {"state"} == constants(records)
 
 
-def test_the_table_of_health_lists_each_answer_of_a_port():
+def test_the_table_of_health_lists_each_health():
     table = section(PAGES["states-and-health.md"], "HEALTH")
-    assert first_column(table) - {"health"} == constants(grpc_health)
+    assert first_column(table) - {"health"} == constants(health)
 
 
 def test_the_page_of_commands_lists_each_command_and_the_readme_six_of_them():

@@ -24,6 +24,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/<task>/started    empty; its time is that of the run's first start
 <root>/<project>/runs/<run>/<task>/notice.json  which notification of the run's end has failed
 <root>/<project>/runs/<run>/<task>/peers      the addresses from which other hosts may connect
+<root>/<project>/runs/<run>/<task>/given.json  the chief's checkpoints in its directory
 <root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
 <root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
 <root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
@@ -230,6 +231,11 @@ def started(task_dir: str) -> str:
 
 def notice(task_dir: str) -> str:
     return os.path.join(task_dir, "notice.json")
+
+
+def given(task_dir: str) -> str:
+    """Return the file that lists which files the task got from the chief, see outputs/given.py."""
+    return os.path.join(task_dir, "given.json")
 
 
 def peers(task_dir: str) -> str:

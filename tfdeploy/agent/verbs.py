@@ -48,13 +48,13 @@ VERBS = {
     "unmark": ("releases.Unmark", "machine.shared_directory.remove_mark"),
     "rename": ("releases.Rename", "machine.shared_directory.renew_store_id"),
     "environment": ("environments.FindEnvironment", "environments.build.find"),
-    "see_environment": ("environments.SeeEnvironment", "environments.seen.see"),
+    "see_environment": ("environments.SeeEnvironment", "environments.build.see"),
     "build": ("environments.BuildEnvironment", "environments.build.build"),
     "survey": ("preflight.Survey", "preflight.host_facts.survey"),
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "listen_on_ports": ("preflight.ListenOnPorts", "preflight.port_check.listen_on_ports"),
     "try_ports": ("preflight.TryPorts", "preflight.port_check.try_ports"),
-    "holders": ("preflight.FindHolders", "preflight.holders.holders"),
+    "holders": ("preflight.FindHolders", "preflight.port_check.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
     "recorded": ("runs.ListRecords", "runs.run_record.recorded"),
@@ -213,9 +213,9 @@ def _removed(body: Body) -> Optional[Refusal]:
     """Return the refusal of a request for a run that was deleted from this host, if it is one."""
     if not {"project", "run"} <= body.keys():
         return None
-    from .runs import removal_log  # rarely needed
+    from .runs import run_record  # rarely needed
 
-    return removal_log.refusal(str(body["project"]), str(body["run"]))
+    return run_record.removal_refusal(str(body["project"]), str(body["run"]))
 
 
 def _shortage(error: Exception) -> Optional[Refusal]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
@@ -153,7 +153,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
         source = _older_release(inventory, options.release) or _checked_source(inventory, placed)
         data = {place: data_release(inventory, place) for place in inventory.data}
         hosts = (h.copy_with({"address": addresses[h.name]}) for h in inventory.hosts)
-        changed = {"hosts": tuple(hosts), "training": _with_imports(inventory)}
+        changed = {"hosts": tuple(hosts), "training": _with_defaults_of_scripts(inventory)}
         resolved = inventory.copy_with(changed)
         environments = _environments(resolved)
     has_own = "imports" in inventory.training.given
@@ -185,14 +185,14 @@ def _checked_source(inventory: Inventory, placed: Plan) -> Release:
     return source
 
 
-def _with_imports(inventory: Inventory) -> Training:
-    """Return [training] with its `imports`: if hosts.toml does not set them, those of the scripts
-    that the commands run, as these are now."""
-    training = inventory.training
-    if "imports" in training.given:
-        return training
-    imports = frameworks.imports_in(script_texts(inventory))
-    changed = {} if imports == training.imports else {"imports": imports}
+def _with_defaults_of_scripts(inventory: Inventory) -> Training:
+    """Return [training] with the `imports` of the scripts that the commands run, as these are now,
+    and with the `ends_with` of their workers, unless hosts.toml sets them."""
+    training, texts = inventory.training, script_texts(inventory)
+    imports = training.imports if "imports" in training.given else frameworks.imports_in(texts)
+    changed: dict[str, Any] = {} if imports == training.imports else {"imports": imports}
+    if training.ends_with is None and frameworks.has_waiting_workers(texts):
+        changed["ends_with"] = "chief"
     return training.copy_with(changed)
 
 

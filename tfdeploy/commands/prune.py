@@ -186,11 +186,14 @@ def with_freed_bytes(
 def prune(fleet: Fleet, project: str, removals: Mapping[str, Removal]) -> PruneResult:
     """Delete what was chosen. Raises nothing.
 
-    Each host checks again: what is live or in use by now stays, and is among the errors.
+    Each host checks again: what is live, in use or started again by now stays, and is among the
+    errors.
     """
 
     def ask(agent: Agent) -> Removed:
-        request = Remove(**removals[agent.host].request(project), by=_who("prune"))
+        removal = removals[agent.host]
+        launches = {run.run: run.launch for run in removal.runs}
+        request = Remove(**removal.request(project), by=_who("prune"), launches=launches)
         return agent.ask(request, TIMEOUT_S)
 
     # A host removes the releases of a store only after the others have removed the runs that use

@@ -129,5 +129,12 @@ def finish(fleet: Fleet, run: Run, ended: RunEnd) -> FinishedRun:
     errors = {str(error): error for error in (*stopped.errors, *collected.errors)}
     code = ended.exit or int(bool(errors))
     return FinishedRun(
-        code, ended.failure, ended.result, collected, stopped.states, tuple(errors.values()), run.id
+        code,
+        ended.failure,
+        ended.result,
+        collected,
+        stopped.states,
+        tuple(errors.values()),
+        run.id,
+        cut_off=ended.cut_off,
     )

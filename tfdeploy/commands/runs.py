@@ -18,7 +18,7 @@ from tfdeploy.shared.protocol.runs import (
     HeldRun,
     MeasureDisk,
 )
-from tfdeploy.shared.records import ENDED, FAILED, LOST, SUCCEEDED
+from tfdeploy.shared.records import ENDED, FAILED, LOST, STOPPED, SUCCEEDED
 from tfdeploy.transfer.shared_directory import group_by_store
 
 if TYPE_CHECKING:
@@ -175,6 +175,8 @@ def run_result(tasks: Mapping[str, str], chief: str) -> RunResult:
         return RUNNING
     if tasks.get(chief) == SUCCEEDED:
         return "succeeded"
+    if tasks.get(chief) == STOPPED:
+        return "failed" if FAILED in states else "stopped"
     by_priority = ENDS[:2] if chief in tasks else ENDS
     return next((result for state, result in by_priority if state in states), "stopped")
 
@@ -212,10 +214,12 @@ def _summarize(
     chief = newest_last[-1].chief
     in_folder = [result for result in results if not result.outside]
     outside = [result for result in results if result.outside and not result.collected]
-    ends = [(chief, run.chief_end) for run in current if run.chief_end]  # its host may be gone
+    # The chief's host may be gone, or its disk read-only, so that its end is not recorded there.
+    ends = [(chief, run.chief_end) for run in current if run.chief_end]
+    known = {task: state for task, state in tasks.items() if (task, state) != (chief, LOST)}
     return RunSummary(
         id=folder.name,
-        result=run_result(dict(ends) | tasks, chief),
+        result=run_result(known | dict(ends), chief),
         age_s=newest_last[-1].age_s,
         tasks=tasks,
         hosts=tuple(parts),

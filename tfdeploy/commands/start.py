@@ -156,7 +156,10 @@ def launch(
         return make(run.plan.placements_on(host))
 
     launch_name = launches_on(run.plan.chief.host)[0].heartbeat.launch_name
-    run = replace(run, launched=launch_name, starts=run.starts + 1)
+    # Seconds, because a record that is older than another controller's may be started again when no
+    # host has the newer one any more.
+    starts = max(run.starts + 1, int(runs.age_s(run.id)))
+    run = replace(run, launched=launch_name, starts=starts)
     runs.save(run)
     try:
         with closing(Launching(fleet, run, launches_on)) as launching:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Command,
         Count,
         Directory,
+        EndsWith,
         Environment,
         Exits,
         GpuIds,
@@ -202,6 +203,8 @@ class Training(Table):
     replicas: Annotated[Count, Field(le=8)] = 0
     ready_timeout_s: Timeout = 180.0
     stop_grace_s: Seconds = 10.0
+    ends_with: EndsWith | None = None
+    stragglers_s: Seconds | None = None
     evaluator_grace_s: Seconds = 120.0
     max_duration_s: Timeout | None = None
     orphan_timeout_s: Annotated[Timeout, Field(ge=10)] = 1800.0

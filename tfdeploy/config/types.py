@@ -369,3 +369,4 @@ Jobs = Annotated[
 ]
 Role = Literal["flags", "dashed", "positional", "environment", "torch", "jax", "tf_config"]
 Ready = Literal["server", "port", "process"]
+EndsWith = Literal["chief", "all"]

@@ -8,7 +8,7 @@ except for the clock that a NoiseFolder is given.
 from __future__ import annotations
 
 import re
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tfdeploy.formatting.humanize import format_count
@@ -16,28 +16,30 @@ from tfdeploy.formatting.humanize import format_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-STARTUP_NOISE = "|".join(
-    (
-        r"oneDNN custom operations are on",
-        r"Unable to register cu\w+ factory",
-        r"computation placer already registered",
-        r"This TensorFlow binary is optimized (?:to use|with)",
-        r"To enable the following instructions:|To enable them in other operations, rebuild",
-        r"TF-TRT Warning: Could not find TensorRT",
-        r"successful NUMA node read from SysFS had negative value",
-        r"could not open file to read NUMA node",
-        r"Your kernel may have been built without NUMA support",
-        r"All log messages before absl::InitializeLog\(\) is called are written to STDERR",
-        r"Failed to find bogomips or clock in /proc/cpuinfo",
-        r"XLA service 0x\w+ initialized for platform",
-        r"StreamExecutor device \(\d+\): ",
-        r"Created device /job:\w+/replica:\d+/task:\d+/device:GPU",
-        r"disabling MLIR crash reproducer",
+STARTUP_NOISE = re.compile(
+    "|".join(
+        (
+            r"oneDNN custom operations are on",
+            r"Unable to register cu\w+ factory",
+            r"computation placer already registered",
+            r"This TensorFlow binary is optimized (?:to use|with)",
+            r"To enable the following instructions:|To enable them in other operations, rebuild",
+            r"TF-TRT Warning: Could not find TensorRT",
+            r"successful NUMA node read from SysFS had negative value",
+            r"could not open file to read NUMA node",
+            r"Your kernel may have been built without NUMA support",
+            r"All log messages before absl::InitializeLog\(\) is called are written to STDERR",
+            r"Failed to find bogomips or clock in /proc/cpuinfo",
+            r"XLA service 0x\w+ initialized for platform",
+            r"StreamExecutor device \(\d+\): ",
+            r"Created device /job:\w+/replica:\d+/task:\d+/device:GPU",
+            r"disabling MLIR crash reproducer",
+        )
     )
 )
 # What TensorFlow repeats while all is well: ParameterServerStrategy at each step, datasets at each
 # epoch, inputs that take much memory at each batch.
-REPEATED_NOISE = (
+REPEATED_NOISE = re.compile(
     r"Ignoring error status when releasing multi-device function"
     r"|Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence"
     r"|exceeds \d{1,3}% of free system memory"
@@ -104,29 +106,19 @@ MEANINGS = (
         "the checkpoint was saved by another model: use a new checkpoint directory for this one",
     ),
 )
-KNOWN = "|".join(f"({pattern})" for pattern, _ in MEANINGS)
+_KNOWN = re.compile("|".join(f"({pattern})" for pattern, _ in MEANINGS))
 W = TypeVar("W")
 COUNT_S = 30.0  # between two lines with a count
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern, which takes 1 ms: most commands print no log."""
-    return re.compile(pattern)
-
-
-def _search(pattern: str, line: str) -> re.Match[str] | None:
-    return _compiled(pattern).search(line)
-
-
 def is_startup_noise(line: str) -> bool:
     """Return whether TensorFlow prints such a line at every start, whatever the program does."""
-    return _search(STARTUP_NOISE, line) is not None
+    return STARTUP_NOISE.search(line) is not None
 
 
 def repeated_noise(line: str) -> str:
     """Return what TensorFlow says in a line that it repeats while all is well; "" for any other."""
-    match = _search(REPEATED_NOISE, line)
+    match = REPEATED_NOISE.search(line)
     return match[0] if match else ""
 
 
@@ -137,7 +129,7 @@ def is_noise(line: str) -> bool:
 
 def meaning(line: str) -> str:
     """Return what a known message means; "" for any other line."""
-    match = _search(KNOWN, line)
+    match = _KNOWN.search(line)
     return MEANINGS[match.lastindex - 1][1] if match and match.lastindex else ""
 
 
@@ -146,10 +138,10 @@ def first_meaning(lines: Iterable[str]) -> str:
     return next(filter(None, map(meaning, lines)), "")
 
 
+@dataclass
 class _Repeated:
-    def __init__(self, shown_at: float) -> None:
-        self.shown_at = shown_at
-        self.hidden = 0
+    shown_at: float
+    hidden: int = 0
 
 
 class NoiseFolder(Generic[W]):

@@ -98,6 +98,8 @@ class ResultsOutput(Terminal):
                 result = "ended with exit 0; everything that it saved is on its host only"
             elif outputs.elsewhere or outputs.deleted:
                 result = "ended with exit 0; what it saved was deleted"
+        for line in _cut_off_lines(finished):
+            self.print_text(line)
         self.print_text(f"run {run.id} {result}")
 
     def _print_new_checkpoints(self, collected: CollectResult) -> None:
@@ -211,6 +213,21 @@ def _elsewhere_text(saved: SavedElsewhere, flags: str) -> str:
         f"{saved.task} on {saved.host} saved in {saved.path}, which is not fetched: {fetch}; "
         "a folder whose path does not change can be added to `outputs`"
     )
+
+
+def _cut_off_lines(finished: FinishedRun) -> Iterator[str]:
+    """Yield a line for each worker that had saved files when it was stopped because the chief has
+    succeeded. Workers that only wait for others end so, too."""
+    outputs = finished.collected.outputs
+    for task in finished.cut_off:
+        saved = [o.path for o in (*outputs.fetched, *outputs.unchanged) if o.task == task]
+        saved += [skipped.path for skipped in outputs.skipped if skipped.task == task]
+        if saved:
+            yield (
+                f"{task} was still running some time after the chief's success and was stopped; it "
+                f"had saved {shorten_names(saved)}. Workers get more time with "
+                'stragglers_s or ends_with = "all" in [training]'
+            )
 
 
 def _wrote_nothing(collected: CollectResult) -> bool:

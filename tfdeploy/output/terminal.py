@@ -12,10 +12,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import FleetError
-from tfdeploy.formatting import known_messages
 from tfdeploy.formatting.hostlist import fold_names, fold_patterns
 from tfdeploy.formatting.humanize import escape_log_line
-from tfdeploy.formatting.known_messages import NoiseFolder
 from tfdeploy.formatting.terminal_text import styled_spans
 from tfdeploy.output.stream import Stream
 from tfdeploy.shared.records import BACKOFF, FAILED, LOST, READY, STOPPED, SUCCEEDED
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.errors import TfdeployError
     from tfdeploy.formatting.fold_lines import Block
+    from tfdeploy.formatting.known_messages import NoiseFolder
 
 STATE_STYLES = {
     READY: "green", SUCCEEDED: "green", FAILED: "bold red", LOST: "bold red", STOPPED: "dim",
@@ -123,12 +122,12 @@ class LogTerminal(Terminal):
         self._explained: set[tuple[str, str]] = set()
         self._fold_limit_printed = False
         # By the prefix of a task's lines, with its style.
-        self._noise: NoiseFolder[tuple[str, str]] = NoiseFolder(time.monotonic)
+        self._noise: NoiseFolder[tuple[str, str]] | None = None
 
     def flush(self) -> None:
         """Print how many lines of noise were hidden."""
         with self._lock:
-            for (prefix, style), text in self._noise.take_hidden():
+            for (prefix, style), text in self._noise.take_hidden() if self._noise else ():
                 self._out.print((prefix, style), (text, "dim"))
 
     def print_log_lines(self, task: str, host: str, lines: Sequence[str]) -> None:
@@ -182,6 +181,9 @@ class LogTerminal(Terminal):
     ) -> Iterator[Text]:
         from rich.text import Text
 
+        from tfdeploy.formatting import known_messages
+
+        self._noise = self._noise or known_messages.NoiseFolder(time.monotonic)
         start = Text.assemble(prefix)
         for written in lines:
             line = self._noise.fold(prefix, written)
@@ -196,6 +198,8 @@ class LogTerminal(Terminal):
 
     def _new_meaning(self, writer: str, line: str) -> str:
         """Return what a line means, the first time that its task writes such a line; else ""."""
+        from tfdeploy.formatting import known_messages
+
         meaning = known_messages.meaning(line)
         if not meaning or (writer, meaning) in self._explained:
             return ""

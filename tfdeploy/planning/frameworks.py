@@ -25,6 +25,7 @@ FRAMEWORKS = {
 }
 IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.MULTILINE)
 SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
+JOIN = re.compile(r"server\w*(?:\(.*\))?\.join\(\)", re.IGNORECASE)
 FIT = re.compile(r"\.fit\(")
 TITLES = {TENSORFLOW: "TensorFlow"}
 
@@ -75,6 +76,12 @@ def _names(statement: re.Match[str]) -> list[str]:
     """Return the top packages that a statement names."""
     several, one = statement.groups()
     return [one] if one else [re.split(r"[.\s]", name.strip())[0] for name in several.split(",")]
+
+
+def has_waiting_workers(texts: Iterable[str]) -> bool:
+    """Return whether a script with one of these texts has workers that only wait for the sessions
+    of others, until they are stopped: they call `join` of their tf.distribute.Server."""
+    return any(map(JOIN.search, texts))
 
 
 def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:

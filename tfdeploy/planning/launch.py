@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import fields, frameworks, roles
-from tfdeploy.planning.checks import PYTHON_WORDS
-from tfdeploy.planning.exec_limit import refuse_too_long
+from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 from tfdeploy.shared.protocol.record import replace
@@ -30,8 +29,8 @@ DEFAULT_ENV = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # numbers GPUs as nvidia-smi and the leases do
     "PYTHONFAULTHANDLER": "1",  # the stacks of a task that crashes, or that is ended as it hangs
 }
-# How long other tasks may run after the chief. Asynchronous workers end almost together; a worker
-# in server.join() never ends.
+# How long workers may run after the chief whose end is the run's. Asynchronous workers end almost
+# together; a worker in server.join() never ends.
 STRAGGLERS_S = 4.0
 MB = 1000 * 1000
 # From a task's directory to the host's copy of the newest checkpoint (see agent/paths.py).
@@ -95,6 +94,17 @@ def _heartbeat(training: Training, plan: Plan, secret: str) -> HeartbeatSettings
         orphan_timeout_s=training.orphan_timeout_s,
         launch_name=hashlib.sha256(secret.encode()).hexdigest()[:16],
     )
+
+
+def stragglers_s(training: Training, plan: Plan) -> float | None:
+    """Return for how many seconds workers may run after the chief has succeeded; None for no limit.
+
+    Without a ps each worker is a trainer that ends by itself, and may write results afterwards.
+    """
+    ends_with = training.ends_with or ("chief" if "ps" in plan.cluster else "all")
+    if ends_with == "chief" and training.stragglers_s is None:
+        return STRAGGLERS_S
+    return training.stragglers_s
 
 
 def replica_placements(training: Training, plan: Plan) -> list[Placement]:
@@ -167,7 +177,7 @@ def _launch(
         no_proxy=[*plan.addresses],
         ready_timeout_s=training.ready_timeout_s,
         stop_grace_s=training.stop_grace_s,
-        linger_s=training.evaluator_grace_s if job == "evaluator" else STRAGGLERS_S,
+        linger_s=training.evaluator_grace_s if job == "evaluator" else stragglers_s(training, plan),
         max_duration_s=training.max_duration_s,
         log_limit_bytes=training.log_limit_mb * MB,
         policy=_policy(inventory.restart, job, alone=len(plan.placements) == 1),

@@ -182,6 +182,8 @@ def hand_over_outputs(fleet: Fleet, old: Run, new: Run) -> list[str]:
     chief = new.plan.chief
     agent = fleet.agents[chief.host]
     folder = outputs_folder(new, chief)
+    # First, because it creates the run's folder: one that was deleted is resumed, too.
+    agent.ask(ExpectUnits(**task_request(new, chief)))
     units = parse_units(agent, list_outputs(agent, new, chief).outputs)
     present = {unit.path: unit for unit in units}
     moved = (chief.host, chief.task) != (old.plan.chief.host, old.plan.chief.task)

@@ -153,9 +153,10 @@ class HeldFiles:
             self._error = error
 
     def _present(self, name: str, size: int) -> int:
-        """Return how many bytes an interrupted fetch has left; they can be continued."""
+        """Return how many bytes an interrupted fetch has left; they can be continued. A file that
+        was stored in another way, too, is never changed in place."""
         info = self.folder.stat(name)
-        if info and info.st_size <= size:
+        if info and info.st_size <= size and info.st_nlink == 1:
             return info.st_size
         self.folder.remove(name)
         return 0

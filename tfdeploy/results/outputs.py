@@ -8,7 +8,7 @@ runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next o
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,10 +26,11 @@ from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutp
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
 
@@ -139,7 +140,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
     answer = listed.answer()
-    task, dest = str(placement.task), outputs_folder(run, placement)
+    dest = outputs_folder(run, placement)
     units = parse_units(agent, answer.outputs)
     selected, skipped = _select(run, placement, units)
     if placement == run.plan.chief:
@@ -152,23 +153,34 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)
     why = {**{path: f"not fetched: {error}" for path, error in broken.items()}, **skipped}
-    why |= {special.path: f"it is {special.what}" for special in answer.special or ()}
+    sizes = {unit.path: unit.size for unit in units}
+    return replace(
+        _left_on_host(agent.host, str(placement.task), answer, why, sizes),
+        fetched=_as_outputs(str(placement.task), dest, fetched),
+        unchanged=_as_outputs(str(placement.task), dest, unchanged),
+    )
+
+
+def _left_on_host(
+    host: str, task: str, answer: TaskOutputs, why: Mapping[str, str], sizes: Mapping[str, int]
+) -> Outputs:
+    """Return what was not fetched; `why` says why units were not, by path."""
+    why = {**why, **{special.path: f"it is {special.what}" for special in answer.special or ()}}
     if answer.incomplete:
         why["."] = answer.incomplete
-    sizes = {unit.path: unit.size for unit in units}
-    unlisted = UnlistedFiles(task, agent.host, answer.others.files, answer.others.size)
+    others, elsewhere = answer.others, answer.elsewhere or ()
     return Outputs(
-        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in fetched),
-        tuple(Output(task, str(dest.path), local_path(u.path), u.size) for u in unchanged),
-        tuple(SkippedOutput(task, agent.host, p, sizes.get(p, 0), why[p]) for p in why),
-        (unlisted,) if unlisted.files else (),
-        (f"{task} on {agent.host}",) if answer.deleted else (),
-        tuple(
-            SavedElsewhere(task, agent.host, saved.path, saved.exists)
-            for saved in answer.elsewhere or ()
-        ),
-        answer.elsewhere_more,
+        skipped=tuple(SkippedOutput(task, host, p, sizes.get(p, 0), why[p]) for p in why),
+        unlisted=(UnlistedFiles(task, host, others.files, others.size),) if others.files else (),
+        deleted=(f"{task} on {host}",) if answer.deleted else (),
+        elsewhere=tuple(SavedElsewhere(task, host, each.path, each.exists) for each in elsewhere),
+        elsewhere_more=answer.elsewhere_more,
     )
+
+
+def _as_outputs(task: str, dest: OwnFolder, units: Sequence[Unit]) -> tuple[Output, ...]:
+    folder = str(dest.path)
+    return tuple(Output(task, folder, local_path(unit.path), unit.size) for unit in units)
 
 
 def list_outputs(agent: Agent, run: Run, placement: Placement) -> TaskOutputs:

@@ -9,6 +9,7 @@ NOT_LISTENING = "NOT_LISTENING"
 UNREACHABLE = "UNREACHABLE"
 NOT_GRPC = "NOT_GRPC"
 FROZEN = "FROZEN"
+PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
 WRONG_TASK = "WRONG_TASK"
 
 

@@ -143,8 +143,9 @@ class Launch(Record):
     - `port` is None for a task that opens none.
     - `checkpoint_dir` is absolute, or relative to the task's work directory.
     - `no_proxy` lists the addresses that must not be reached through a proxy.
-    - `linger_s` is how long the task may run after the chief has succeeded, `max_duration_s` how
-      long the run may last (the chief's supervisor ends it).
+    - `linger_s` is how long the task may run after the chief has succeeded, None for no limit;
+      `max_duration_s` how long the run may last (the chief's supervisor ends it, and after the
+      chief's end the task's own).
     - `log_limit_bytes` is how much of the task's log is kept.
     - `data`, `files` and `links` map places in the task's directory to the release of a data set,
       to a file's text, and to a path relative to the place.
@@ -174,7 +175,7 @@ class Launch(Record):
     no_proxy: List[str]
     ready_timeout_s: float
     stop_grace_s: float
-    linger_s: float
+    linger_s: Optional[float]
     max_duration_s: Optional[float]
     log_limit_bytes: int
     policy: Policy = field(kind=Policy)

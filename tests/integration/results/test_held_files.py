@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from random import Random
 
 import pytest
@@ -96,6 +97,15 @@ def test_an_interrupted_fetch_is_continued_at_the_byte(held, source, agent):
     held.fetch(str(source), SIZES)
     assert agent.transport.requests == [{"a": SIZES["a"], "sub/b": 0, "c": 1234}]
     assert (arrived(held), held.hashes) == (CONTENTS, HASHES)
+
+
+def test_a_part_that_is_a_link_to_a_stored_file_is_not_continued(held, source, tmp_path):
+    stored = tmp_path / "stored"
+    stored.write_bytes(b"of an earlier checkpoint")
+    os.link(stored, held.folder.checked() / "a")
+    held.fetch(str(source), SIZES)
+    assert stored.read_bytes() == b"of an earlier checkpoint"
+    assert arrived(held) == CONTENTS
 
 
 def test_a_part_of_other_content_is_fetched_again(held, source, agent):

@@ -209,7 +209,7 @@ def test_live_runs_and_releases_in_use_are_never_deleted(disks, runs, releases):
         ("SUCCEEDED FAILED LOST", "succeeded"),
         ("STOPPED SUCCEEDED", "stopped"),
         ("STOPPED SUCCEEDED FAILED LOST", "failed"),
-        ("STOPPED SUCCEEDED LOST", "lost"),
+        ("STOPPED SUCCEEDED LOST", "stopped"),
         ("FAILED SUCCEEDED", "failed"),
         ("LOST", "lost"),
         ("", "stopped"),

@@ -130,7 +130,7 @@ def test_more_kinds_of_tasks_than_lines_are_counted():
         ({"health": "FROZEN"}, "FROZEN"),
         (SILENT, "STALLED"),
         ({**SILENT, "quiet_s": 1.0, "log_progress": keras(1, 20)}, "READY"),
-        ({**SILENT, "quiet_s": 1.0, "log_progress": LogProgress(loss="0.5")}, "STALLED"),
+        ({**SILENT, "quiet_s": 1.0, "log_progress": LogProgress(waits_for=["ps:0"])}, "STALLED"),
         ({"state": "BACKOFF", "health": "-"}, "BACKOFF"),
         ({"health": "x\x1b[2Jy"}, "x\\x1b[2Jy"),
     ],

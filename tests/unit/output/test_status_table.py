@@ -122,6 +122,12 @@ def expand(text):
         ),
         ({"quiet_s": 1.0, "log_progress": LogProgress(step=9)}, "step 9, log 1s ago"),
         ({"step": 0, **SILENT}, "stalled at step 0, 2m 01s ago"),
+        ({"step": 0, **SILENT, "quiet_s": 999.0}, "stalled at step 0, 2m 01s ago"),
+        ({"step": 0, **SILENT, "quiet_s": 1.0}, "step 0, 2m 01s ago"),  # its log grows
+        (
+            {"step": 0, **SILENT, "quiet_s": 1.0, "log_progress": LogProgress(waits_for=["ps:0"])},
+            "stalled at step 0, 2m 01s ago",
+        ),
         ({"step": 9, **SILENT, "age_s": 1.0}, "step 9, 2m 01s ago"),  # it was just resumed
         ({"state": "RUNNING", "quiet_s": 1.0}, "unknown, log 1s ago"),
         ({"state": "BACKOFF", "quiet_s": 1.0}, "-"),

@@ -111,3 +111,17 @@ def test_the_advice_after_a_stop_is_for_this_script(training, text, advice):
     found = frameworks.how_to_lose_less(own, ["import tensorflow", text])
     assert advice in found
     assert bool(advice) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    [
+        ("else:\n    server.join()", True),
+        ("tf.distribute.Server(cluster, job_name='worker').join()", True),
+        ("tf_server.join()", True),
+        ("thread.join()\n', '.join(names)", False),
+        ("server.start()", False),
+    ],
+)
+def test_workers_of_a_script_that_joins_its_server_wait_until_they_are_stopped(text, waits):
+    assert frameworks.has_waiting_workers(["import tensorflow", text]) == waits

@@ -91,6 +91,17 @@ def test_only_an_evaluator_lingers_after_the_chief():
     assert orders["ps:0"].linger_s == orders["worker:1"].linger_s == launch.STRAGGLERS_S
 
 
+@pytest.mark.parametrize(
+    ("hosts", "training", "linger_s"),
+    [("", "", 4.0), ("", "stragglers_s = 9", 9), ("", 'ends_with = "all"', None),
+     ("", 'ends_with = "all"\nstragglers_s = 9', 9), (SYNC, "", None),
+     (SYNC, "stragglers_s = 9", 9), (SYNC, 'ends_with = "chief"', 4.0)],
+)  # fmt: skip
+def test_a_run_without_a_ps_ends_with_all_of_its_workers(hosts, training, linger_s):
+    orders = launches(*filter(None, [hosts]), training=training)
+    assert orders["worker:1"].linger_s == linger_s
+
+
 def test_max_duration_applies_to_every_task():
     assert launches()["worker:0"].max_duration_s is None
     assert launches(training="max_duration_s = 5")["worker:0"].max_duration_s == 5

@@ -1,15 +1,18 @@
-"""The verbs `environment` and `build`: a Python environment is built completely or not at all."""
+"""The verbs `environment`, `build` and `see_environment`: a Python environment is built completely
+or not at all, and used by all hosts that see the same folder."""
 
 from __future__ import annotations
 
 import glob
 import os
+import subprocess
 
 from ...shared import TYPE_CHECKING, filesystem, index_settings, installer_output
 from ...shared.protocol.environments import (
     BuildReport,
     BuildStep,
     Built,
+    EnvironmentSeen,
     EnvironmentState,
     NotInstalled,
 )
@@ -19,9 +22,11 @@ from ..refusal import Refusal
 from . import installers, locks, marker, program
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List
+    from typing import Dict, Iterator, List, Tuple
 
 PRUNE = "tfdeploy prune deletes old runs, releases and environments"
+PRINT_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+PYTHON_TIMEOUT_S = 60.0
 
 
 def find(project: str, environment: str, uv: str = "") -> EnvironmentState:
@@ -74,6 +79,15 @@ def build(
             yield Built(packages=found[0], python=found[1], fresh=not is_built)
     finally:
         os.close(descriptor)
+
+
+def see(project: str, environment: str, digest: str) -> EnvironmentSeen:
+    """Report how this host sees an environment, and whether its Python runs here; see
+    SeeEnvironment."""
+    folder = paths.environment(project, environment)
+    found = shared_directory.wait_for_file(marker.file(folder), digest)
+    python, why = _run_python(folder) if found else ("", "")
+    return EnvironmentSeen(found, python, why, os.uname().machine, libc())
 
 
 def libc() -> str:
@@ -206,3 +220,23 @@ def _wheels(project: str, release: str) -> List[str]:
     if not found:
         raise Refusal("release {} is not on this host".format(release), "run tfdeploy push")
     return found
+
+
+def _run_python(folder: str) -> Tuple[str, str]:
+    """Return the version that the environment's Python prints, or "" and why it does not run."""
+    try:
+        done = subprocess.run(
+            [marker.python(folder), "-c", PRINT_VERSION],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=PYTHON_TIMEOUT_S,
+        )
+    except OSError as error:
+        return "", str(error.strerror)
+    except subprocess.TimeoutExpired:
+        return "", "it does not end"
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode != 0:
+        return "", lines[-1] if lines else "exit {}".format(done.returncode)
+    return done.stdout.decode(errors="replace").strip(), ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import re
 import socket
 import struct
@@ -136,7 +135,7 @@ def holder(resource: str) -> Optional[Holder]:
             return Holder()
     pid, uid, _ = CREDENTIALS.unpack(peer)
     project, run, task = _supervised_task(pid)
-    return Holder(pid, user_name(uid), _process_age_s(pid), project, run, task)
+    return Holder(pid, process.user_name(uid), _process_age_s(pid), project, run, task)
 
 
 def taken_refusal(resource: str, holder: Holder) -> Refusal:
@@ -150,14 +149,6 @@ def taken_refusal(resource: str, holder: Holder) -> Refusal:
         held_by=holder.run,
         busy=True,
     )
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user, or the number if the user has no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _take(resource: str) -> socket.socket:

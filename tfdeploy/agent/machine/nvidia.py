@@ -10,14 +10,20 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import GpuUse
+from ..refusal import Refusal
+from . import process
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence
+    from typing import Dict, Iterator, List, Optional, Sequence
 
 NVIDIA_SMI_S = 30.0
 OUTPUT_S = 1.0
 QUERY = "--query-gpu=index,utilization.gpu,memory.used,memory.total"
-MEBIBYTE = 1 << 20
+USERS = "--query-compute-apps=gpu_uuid,pid"
+TABLE = "--format=csv,noheader,nounits"
+MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
+FILLED = 0.5  # of a GPU's memory: TensorFlow, which takes nearly all of it, has no room then
+FREE_WAIT_S, FREE_PAUSE_S = 5.0, 0.5
 SAMPLE_EVERY_S = 5.0
 SAMPLE_CPU_SHARE = 0.003  # of one core, for nvidia-smi
 GPU = re.compile(r"^GPU (\d+):(?:.*\(UUID: (GPU-[\w-]+)\))?", re.M | re.ASCII)
@@ -58,6 +64,45 @@ def parse_gpus(listing: str) -> Dict[int, str]:
     return {int(number): "gpu/{}".format(uuid or number) for number, uuid in GPU.findall(listing)}
 
 
+def require_free(gpus: Dict[int, str]) -> None:
+    """Raise Refusal if programs that hold no lease use most of the memory of one of these GPUs,
+    the names of whose leases are given by their indexes."""
+    deadline = time.monotonic() + FREE_WAIT_S
+    while gpus:
+        refusal = next(filled_refusals(gpus), None)
+        if refusal is None:
+            return
+        if time.monotonic() > deadline:
+            raise refusal
+        time.sleep(FREE_PAUSE_S)  # the driver frees the memory of a process after it has ended
+
+
+def filled_refusals(gpus: Dict[int, str]) -> Iterator[Refusal]:
+    """Yield the refusal of each of these GPUs whose memory other programs fill."""
+    ids = "--id=" + ",".join(map(str, gpus))
+    for use in parse_use(run_nvidia_smi(QUERY, TABLE, ids)):
+        if use.used_bytes < FILLED * use.total_bytes:
+            continue
+        pids = parse_users(run_nvidia_smi(USERS, TABLE), gpus[use.index])
+        yield Refusal(
+            "GPU {} is taken: {:.1f} of its {:.1f} GiB are used by {}".format(
+                use.index,
+                use.used_bytes / GIBIBYTE,
+                use.total_bytes / GIBIBYTE,
+                ", ".join(map(process.name_with_user, pids)) or "programs that are not visible",
+            ),
+            "wait until they end, or give the host other GPUs",
+            busy=True,
+        )
+
+
+def parse_users(table: str, resource: str) -> List[int]:
+    """Parse lines such as `GPU-5f1c…, 412`: return the pids of the programs that use the GPU with
+    this lease. Pure."""
+    cells = ([cell.strip() for cell in line.split(",")] for line in table.splitlines())
+    return [int(c[1]) for c in cells if "gpu/" + c[0] == resource and c[1:] and c[1].isdecimal()]
+
+
 class GpuSampler:
     """How busy the GPUs are: those of `indexes`, or all. nvidia-smi can take seconds, so it runs
     beside the caller, every `every_s` seconds or more rarely: `read` returns what it answered last.
@@ -65,7 +110,7 @@ class GpuSampler:
 
     def __init__(self, indexes: Sequence[int] = (), every_s: float = SAMPLE_EVERY_S) -> None:
         ids = ["--id=" + ",".join(map(str, indexes))] if indexes else []
-        self._words = ["nvidia-smi", QUERY, "--format=csv,noheader,nounits", *ids]
+        self._words = ["nvidia-smi", QUERY, TABLE, *ids]
         self.every_s = every_s
         self._gpus: List[GpuUse] = []
         self._process: Optional[subprocess.Popen[bytes]] = None

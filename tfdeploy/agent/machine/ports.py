@@ -39,7 +39,7 @@ def _describe_hidden_holder(port: int) -> str:
         return "a connection or a process that does not listen on it"
     if user == os.geteuid():
         return "a hidden process of this user (in a container?)"
-    return "a process of another user ({})".format(leases.user_name(user))
+    return "a process of another user ({})".format(process.user_name(user))
 
 
 def choose(count: int) -> List[int]:

@@ -7,6 +7,7 @@ even if they create their own process group or session, so no process is searche
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import resource
 import signal
@@ -127,6 +128,23 @@ def name(pid: int) -> str:
     return "pid {}".format(pid) + (" ({})".format(command[:80]) if command else "")
 
 
+def name_with_user(pid: int) -> str:
+    """Return for example `pid 412 (python3 train.py) of alice`, as far as readable."""
+    try:
+        uid = os.stat("/proc/{}".format(pid)).st_uid
+    except OSError:
+        return name(pid)
+    return "{} of {}".format(name(pid), user_name(uid))
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number if the user has no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def read_mark(pid: int) -> Optional[Tuple[str, str, str]]:
     """Return the project, run and task in a process's mark; None without a mark."""
     match = re.search(MARK.encode() + rb"=([^\0/]*)/([^\0/]*)/([^\0]*)", read(pid, "environ"))
@@ -151,6 +169,15 @@ def read(pid: int, name: str) -> bytes:
         return filesystem.read_bytes("/proc/{}/{}".format(pid, name))
     except OSError:  # the process ended, or belongs to another user
         return b""
+
+
+def find_stopped(pid: int) -> Optional[int]:
+    """Return a process, this one or a descendant, that a signal such as SIGSTOP has stopped; None
+    if there is none. Source: proc(5), /proc/<pid>/stat and /proc/<pid>/task/<tid>/children."""
+    if stat(pid)[:1] == [b"T"]:
+        return pid
+    children = read(pid, "task/{}/children".format(pid)).split()
+    return next(filter(None, (find_stopped(int(child)) for child in children)), None)
 
 
 def is_readable(pid: int) -> bool:

@@ -126,21 +126,29 @@ def listen(port: int, backlog: Optional[int] = None) -> socket.socket:
 
 
 class Places:
-    """A limited number of connections at a time. If all are taken, a new one gets the oldest's."""
+    """A limited number of connections at a time. If all are taken, a new one gets the place of the
+    oldest one of the address that has most: a flood costs only its own host its places."""
 
     def __init__(self) -> None:
         self._free = threading.Semaphore(MAX_CONNECTIONS)
-        self._taken: Dict[socket.socket, None] = {}  # the oldest first
+        self._taken: Dict[socket.socket, str] = {}  # the client's address; the oldest first
 
-    def take(self, connection: socket.socket) -> bool:
-        """Take a place. Return False if there is none, also after the oldest was hung up on."""
+    def take(self, connection: socket.socket, address: str) -> bool:
+        """Take a place for a client. Return False if there is none, also after another client was
+        hung up on."""
         if not self._free.acquire(blocking=False):
-            for oldest in list(self._taken)[:1]:
-                _hang_up(oldest)
+            self._evict()
             if not self._free.acquire(timeout=EVICT_S):
                 return False
-        self._taken[connection] = None
+        self._taken[connection] = address
         return True
+
+    def _evict(self) -> None:
+        taken = dict(self._taken)
+        counts = [*taken.values()]
+        most = max(counts, key=counts.count, default="")
+        for oldest in [each for each, address in taken.items() if address == most][:1]:
+            _hang_up(oldest)
 
     def free(self, connection: socket.socket) -> None:
         del self._taken[connection]
@@ -183,25 +191,23 @@ class ConnectionServer:
     def _serve(self) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, (address, *_) = self._listener.accept()
             except OSError as error:
                 if error.errno == errno.EINVAL:  # the listener was shut down
                     return
                 time.sleep(EVICT_S)  # too many files are open, or the client has gone
                 continue
-            if not self._start_thread(connection):
+            if self._places.take(connection, address):
+                self._start_thread(connection)
+            else:
                 connection.close()
 
-    def _start_thread(self, connection: socket.socket) -> bool:
-        if not self._places.take(connection):
-            return False
+    def _start_thread(self, connection: socket.socket) -> None:
         try:
             # A thread of the module threading costs twice as much, most of it to wait for it.
             _thread.start_new_thread(self._handle, (connection,))
-        except RuntimeError:  # the system allows no more threads
-            self._places.free(connection)
-            return False
-        return True
+        except RuntimeError:  # the system allows no more threads: one client after another
+            self._handle(connection)
 
     def _handle(self, connection: socket.socket) -> None:
         with connection:

@@ -13,6 +13,7 @@ from ...shared.protocol.outputs import FoundFiles, MissingPath, SpecialFile, Tas
 from ...shared.records import Launch
 from ...shared.units import ANY, SET, Unit, Walk
 from .. import paths
+from . import given
 from .saves import Saves
 
 if TYPE_CHECKING:
@@ -172,17 +173,19 @@ def _kind_of_special(path: str) -> str:
 def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> Iterator[Unit]:
     """Yield what the task wrote in its directory and in these absolute `folders`, except what is
     collected in another way (the chief's checkpoints and event files), the files that tfdeploy
-    wrote, and what was in those folders before the run."""
+    wrote, copies of the chief's checkpoints, and what was in those folders before the run."""
     has_events = has_collected_events(launch)
     saves = os.path.normpath(launch.checkpoint_dir)
     sets = state_file.read(paths.checkpoints(task_dir, saves)) if launch.is_chief else []
     saved = Saves(task_dir, launch) if folders else None
+    copies = given.load(task_dir)
     for unit in all_units(walk, task_dir, folders):
         folder, name = os.path.split(unit.path)
         is_set = os.path.normpath(folder) == saves and _is_held(name, unit.kind, sets)
         is_event = has_events and EVENTS in name
         is_older = saved and os.path.isabs(unit.path) and not saved.is_of_run(unit.files)
-        if not (is_set or is_event or is_older or unit.path in launch.files):
+        is_copy = copies and all(given.is_given(task_dir, copies, *f) for f in unit.files.items())
+        if not (is_set or is_event or is_older or is_copy or unit.path in launch.files):
             yield unit
 
 

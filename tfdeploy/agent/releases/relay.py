@@ -114,12 +114,12 @@ def _accept(
 
     while True:
         try:
-            plain, _ = listener.accept()
+            plain, (address, *_) = listener.accept()
             sock = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         except OSError:  # the client is gone already, or too many files are open
             time.sleep(ACCEPT_RETRY_S)
             continue
-        if places.take(sock):
+        if places.take(sock, address):
             threading.Thread(target=serve, args=(sock,), daemon=True).start()
         else:
             sock.close()

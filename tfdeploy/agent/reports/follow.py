@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.15
 FIRST_POLL_S = 0.02
+EVENTS_POLL_S = 1.0
 
 
 def follow(
@@ -163,7 +164,10 @@ class Follower:
         self.ended = all(report.state in ENDED for report in reports.values())
 
     def pause_s(self) -> float:
-        """Poll often at first, when a user waits for tasks to become READY."""
+        """Poll often at first, when a user waits for tasks to become READY; seldom if only files
+        are of interest."""
+        if self._events and not self.logs:
+            return EVENTS_POLL_S
         return min(POLL_S, FIRST_POLL_S + (time.monotonic() - self._started_s) / 16)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, parallel, records
+from ...shared.health import FROZEN, PAUSED
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
 from ...shared.records import ENDED, LOST, Launch, TaskReport, TaskState
@@ -14,6 +15,8 @@ from ..machine import lock
 
 if TYPE_CHECKING:
     from typing import List
+
+STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
 
 
 def status(project: str, run: str, tail: int) -> TaskReports:
@@ -51,16 +54,22 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
 def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     """Add what the supervisor's state file does not have: health and training progress."""
     # `follow` needs none of them: their patterns alone take 5 ms to compile.
-    from ..machine import grpc_health
+    from ..machine import grpc_health, process
     from ..outputs import event_files
     from . import progress
 
     launch = records.load(Launch, paths.launch(task_dir))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
     last = progress.last_step(files)
+    health, reason = grpc_health.task_health(launch), report.reason
+    stopped = process.find_stopped(report.pid) if report.pid else None
+    if stopped:
+        health = FROZEN if health == FROZEN else PAUSED
+        reason = STOPPED_BY_SIGNAL.format(process.name(stopped), stopped)
     return replace(
         report,
-        health=grpc_health.task_health(launch),
+        health=health,
+        reason=reason,
         step=last.step if last else None,
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),

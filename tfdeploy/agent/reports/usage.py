@@ -7,13 +7,20 @@ import time
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.reports import Connection, HostUse, Load
-from ..machine import metrics, process
+from ..machine import process
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
     from ..machine.nvidia import GpuSampler
 
+NET, STAT = "/proc/net/dev", "/proc/stat"
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+# proc(5), stat, after the name: utime, stime, and those of children that were waited for.
+CPU_FIELDS = slice(11, 15)
+RECEIVED, SENT = 0, 8  # the columns of NET
+# The columns of STAT's first row: user, nice, system; irq, softirq, steal.
+BUSY = (1, 2, 3, 6, 7, 8)
 MEMORY = "/proc/meminfo"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 RESIDENT_PAGES = 21  # proc(5), stat, after the name
@@ -39,9 +46,9 @@ class ProcessTable:
             fields = process.stat(pid)
             if len(fields) > RESIDENT_PAGES:
                 cpu_s, resident = used.get(task, (0.0, 0))
-                ticks = sum(int(field) for field in fields[metrics.CPU_FIELDS])
+                ticks = sum(int(field) for field in fields[CPU_FIELDS])
                 resident += int(fields[RESIDENT_PAGES]) * PAGE_BYTES
-                used[task] = (cpu_s + ticks * metrics.TICK_S, resident)
+                used[task] = (cpu_s + ticks * TICK_S, resident)
         return used
 
     def _find_processes(self) -> None:
@@ -66,10 +73,10 @@ class HostTable:
 
     def read(self) -> HostUse:
         total, available = memory_bytes(MEMORY)
-        received, sent = metrics.network_bytes(metrics.NET)
+        received, sent = network_bytes(NET)
         return HostUse(
             at=time.monotonic(),
-            busy_s=metrics.cpu_busy_s(metrics.STAT),
+            busy_s=cpu_busy_s(STAT),
             cpus=os.cpu_count() or 1,
             used_bytes=total - available,
             total_bytes=total,
@@ -107,11 +114,11 @@ def measure_load(project: str, run: str) -> Load:
     tasks = dict(_find_processes(project, run))
     cpu_s: Dict[str, float] = {}
     for pid, task in tasks.items():
-        ticks = process.stat(pid)[metrics.CPU_FIELDS]
+        ticks = process.stat(pid)[CPU_FIELDS]
         if ticks:  # else it has ended
-            cpu_s[task] = cpu_s.get(task, 0.0) + sum(int(tick) for tick in ticks) * metrics.TICK_S
+            cpu_s[task] = cpu_s.get(task, 0.0) + sum(int(tick) for tick in ticks) * TICK_S
     connections = _connections(tasks)
-    return Load(time.monotonic(), cpu_s, metrics.cpu_busy_s(metrics.STAT), connections)
+    return Load(time.monotonic(), cpu_s, cpu_busy_s(STAT), connections)
 
 
 def _connections(tasks: Dict[int, str]) -> Optional[List[Connection]]:
@@ -135,3 +142,21 @@ def _find_processes(project: str, run: str) -> Iterator[Tuple[int, str]]:
         mark = process.read_mark(int(name)) if name.isdecimal() else None
         if mark and mark[:2] == (project, run):
             yield int(name), mark[2]
+
+
+def network_bytes(path: str) -> Tuple[int, int]:
+    """Return the bytes received and sent by all interfaces.
+
+    Source: proc(5), /proc/net/dev: two header lines, then `name: ` and eight columns each for
+    receiving and sending.
+    """
+    with open(path, encoding="ascii") as file:
+        rows = [line.rpartition(":")[2].split() for line in file.readlines()[2:]]
+    return sum(int(row[RECEIVED]) for row in rows), sum(int(row[SENT]) for row in rows)
+
+
+def cpu_busy_s(path: str) -> float:
+    """Return the CPU seconds of all processes since the boot. Source: proc(5), /proc/stat."""
+    with open(path, encoding="ascii") as file:
+        row = file.readline().split()
+    return sum(int(row[column]) for column in BUSY) * TICK_S

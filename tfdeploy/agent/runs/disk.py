@@ -15,7 +15,7 @@ from ..reports import status
 from ..supervision import termination
 
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Tuple, TypeVar
+    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
     from ...shared.records import TaskState
 
@@ -171,8 +171,7 @@ def _list_folders(describe: Callable[[str, str], T], project: str, folder: str) 
 def _describe_run(project: str, run: str) -> HeldRun:
     folder = paths.run(project, run)
     tasks = task_dirs(project, run)
-    launches = sorted((os.stat(paths.launch(path)).st_mtime, path) for path in tasks.values())
-    launched_at, youngest = launches[-1] if launches else (os.stat(folder).st_mtime, "")
+    launched_at, youngest = _last_launch(tasks.values()) or (os.stat(folder).st_mtime, "")
     newest = _launch_name(youngest)
     current = {task: path for task, path in tasks.items() if _launch_name(path) == newest}
     states = {task: task_state(path) for task, path in current.items()}
@@ -191,6 +190,18 @@ def _describe_run(project: str, run: str) -> HeldRun:
         launch=newest,
         chief_end=next(filter(None, ends), ""),
     )
+
+
+def last_launch(project: str, run: str) -> str:
+    """Return the name of a run's last launch on this host; "" if it can't be read."""
+    found = _last_launch(task_dirs(project, run).values())
+    return _launch_name(found[1]) if found else ""
+
+
+def _last_launch(task_dirs: Iterable[str]) -> Optional[Tuple[float, str]]:
+    """Return when the task that was launched last was launched, and its folder."""
+    launches = [(os.stat(paths.launch(path)).st_mtime, path) for path in task_dirs]
+    return max(launches) if launches else None
 
 
 def _describe_release(project: str, name: str) -> HeldRelease:

@@ -17,19 +17,26 @@ from ..environments import locks as environment_locks
 from ..machine import lock, process
 from ..refusal import Refusal
 from ..releases.staging import make_writable
-from . import disk, removal_log
+from . import disk, run_record
 
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
+STARTED_AGAIN = "it was started again since prune has listed its files"
 MAX_NAME = 200  # characters; a file system allows 255, with prefix and suffix
 
 
 def remove(
-    project: str, runs: List[str], releases: List[str], environments: List[str], by: str = ""
+    project: str,
+    runs: List[str],
+    releases: List[str],
+    environments: List[str],
+    by: str = "",
+    launches: Optional[Dict[str, str]] = None,
 ) -> Removed:
     """Remove these runs, releases and environments, and all leftovers of interrupted removals,
     pushes and builds. With environments, the cache of installers is emptied too. `by` is recorded.
+    A run of `launches` stays if that is not its last launch any more.
 
     What can't be removed does not stop the rest. Raises Refusal, before anything is deleted, for a
     name that leads elsewhere.
@@ -47,9 +54,12 @@ def remove(
     ]
     for name, path, why_needed in candidates:
         size, why = 0, why_needed(project, name)
+        is_run = path == paths.run(project, name) and os.path.isdir(path)
+        if is_run and (launches or {}).get(name, "") not in ("", disk.last_launch(project, name)):
+            why = why or STARTED_AGAIN
         if not why:
-            if path == paths.run(project, name) and os.path.isdir(path):
-                removal_log.add(project, name, by)
+            if is_run:
+                run_record.add_removal(project, name, by)
             size, why = _remove_tree(path)
         freed += size
         if why:

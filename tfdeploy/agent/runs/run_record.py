@@ -1,12 +1,15 @@
-"""The verbs `recorded` and `record`: a run's record on its hosts, for a controller without one."""
+"""What a host knows of its runs: their records, for a controller without one (the verbs `recorded`
+and `record`), and which runs were deleted from it, when, and by whom."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import time
+from contextlib import suppress
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import TYPE_CHECKING, filesystem, records
 from ...shared.protocol.record import to_json
 from ...shared.protocol.runs import KnownRun, KnownRuns, RecordTexts
 from .. import paths
@@ -22,6 +25,7 @@ MAX_RUNS = 100
 # The file begins with the number of starts and the last launch; what follows may be large.
 FIRST = re.compile(rb'\s*{\s*"starts":\s*(\d{1,9})\b(?:,\s*"launched":\s*"(\w{0,40})")?')
 FIRST_BYTES = 96
+MAX_REMOVALS_BYTES = 200_000  # about two thousand runs
 
 
 def store(project: str, run: str, record: RunRecord) -> None:
@@ -104,3 +108,33 @@ def _summary(project: str, run: str) -> Optional[KnownRun]:
         return KnownRun(id=run, starts=int(found["starts"]), digest=run_digest, live=live)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def add_removal(project: str, run: str, by: str) -> None:
+    """Record that a run is being deleted; not on a disk that is full or read-only."""
+    line = json.dumps({"run": run, "at": time.time(), "by": by}).encode() + b"\n"
+    with suppress(OSError):
+        filesystem.append_line(paths.removals(project), line, MAX_REMOVALS_BYTES, _newer_half)
+
+
+def removal_refusal(project: str, run: str) -> Optional[Refusal]:
+    """Return the refusal of a request for a run that was deleted from this host; None for one that
+    is stored here, or that never was."""
+    if os.path.isdir(paths.run(project, run)):  # also a run that was resumed since then
+        return None
+    try:
+        lines = filesystem.read_bytes(paths.removals(project)).splitlines()
+        removals = [json.loads(line) for line in lines]
+        last = next(each for each in reversed(removals) if each["run"] == run)
+        day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(last["at"]))
+        by = " by {}".format(last["by"]) if last["by"] else ""
+    except (OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    return Refusal(
+        "run {} was deleted from its hosts on {}{}".format(run, day, by),
+        "what was collected stays on the controller; tfdeploy runs lists what hosts still have",
+    )
+
+
+def _newer_half(lines: List[bytes]) -> List[bytes]:
+    return lines[len(lines) // 2 :]

@@ -90,7 +90,7 @@ def _in_environment(launch: Launch) -> Launch:
 def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
     """Acquire the leases of every task, or none; return their descriptors by task.
 
-    Checks the ports afterwards, when no other tfdeploy run can take them any more.
+    Checks the ports and GPUs afterwards, when no other tfdeploy run can take them any more.
     """
     wanted = {launch.task: _resources(launch, gpus) for launch in launches}
     descriptors = _acquire([resource for names in wanted.values() for resource in names])
@@ -98,6 +98,7 @@ def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, L
         for launch in launches:
             for port in launch.leased_ports:
                 ports.require_free(port, launch.task)
+        nvidia.require_free({gpu: gpus[gpu] for launch in launches for gpu in launch.gpus})
     except Refusal:
         leases.release(descriptors)
         raise

@@ -17,7 +17,7 @@ from ...shared.protocol.record import Record, field, replace
 from ...shared.records import ENDED, HeartbeatSettings, TaskState
 from ..machine.guard.peers import plain
 from ..machine.sockets import ConnectionServer
-from . import messages, signing
+from . import signing
 
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
@@ -62,9 +62,10 @@ class HeartbeatServer:
     last two grow with the run: a request whose `known` is the digest of the current ones, `lists`,
     or None, gets neither. `seen` is the address from which the request came. Anybody may have sent
     it again, so it counts only once the task has it among the sources of a report, which are
-    signed. A request with `advance` also gets the count of run_progress.py, and one with `file` and
-    `offset` a piece of an offered file from `read`. `on_news` is called, in a thread of the server,
-    when a request has changed `reports`. Raises OSError if the port is taken.
+    signed. A request with `advance` also gets the count of run_progress.py, one with `backup` the
+    offer of backups.py, and one with `file` and `offset` a piece of an offered file from `read`.
+    `on_news` is called, in a thread of the server, when a request has changed `reports`. Raises
+    OSError if the port is taken.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class HeartbeatServer:
         read: Callable[[str, int], bytes],
         progress_count: Callable[[], int] = lambda: 0,
         on_news: Callable[[], None] = lambda: None,
+        backup: Callable[[], Optional[Body]] = lambda: None,
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
@@ -84,6 +86,7 @@ class HeartbeatServer:
         self._changing = threading.Lock()
         self._progress_count = progress_count
         self._on_news = on_news
+        self._backup = backup
         self._read = read
         self._server = ConnectionServer(settings.port, self._answer, TIMEOUT_S)
 
@@ -118,7 +121,7 @@ class HeartbeatServer:
         line = signing.receive_line(connection)
         secret_of, chief = self.settings.secret_of, self.settings.chief
         sender, nonce, body = signing.verify(secret_of, signing.REQUEST, line)
-        question, data = messages.read(messages.Question, body), b""
+        question, data = signing.read(signing.Question, body), b""
         if question.state and sender in self.reports and self._store(sender, question):
             self._on_news()
         lists = self.lists()
@@ -133,23 +136,25 @@ class HeartbeatServer:
             answer.update(lists)
         if question.advance:
             answer["advance"] = self._progress_count()
+        if question.backup:
+            answer["backup"] = self._backup()
         if question.file:
             data = self._read(question.file, question.offset)
             answer = signing.describe_data(answer, data)
         secret = secret_of(sender)
         connection.send(signing.sign(secret, signing.ANSWER, chief, nonce, answer) + data)
 
-    def _store(self, task: str, question: messages.Question) -> bool:
+    def _store(self, task: str, question: signing.Question) -> bool:
         """Store a report, unless it is a replay of an older one. Return whether it has changed."""
         report = Report(
             time.monotonic(),
             question.state,
-            messages.text(question.reason),
+            signing.text(question.reason),
             question.asked,
-            messages.few(question.sources),
+            signing.few(question.sources),
             question.of_run,
             question.silent,
-            messages.text(question.cause),
+            signing.text(question.cause),
             question.restarts,
         )
         with self._changing:
@@ -236,7 +241,7 @@ def request(
     Raises OSError or signing.Untrusted if it does not answer.
     """
     answer, data = signing.request(settings, body, timeout_s)
-    messages.read(messages.Answer, answer)
+    signing.read(signing.Answer, answer)
     return answer, data
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import time
+from functools import partial
 
 from ...shared import TYPE_CHECKING
-from ...shared.records import FAILED
+from ...shared.records import FAILED, SERVER
 from . import heartbeat, signing, termination
 from .heartbeat import HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 FIRST_TICK_S = 0.01  # most tasks are stopped together, and `stop` waits for the chief's supervisor
 LAST_REPORT_S = 60.0  # for how long a task tries to report its end
-NOTIFY_AFTER_S = 60.0  # from the chief's end, if another task does not report its own
+NOTIFY_AFTER_S = 60.0  # from when the others should have ended, if one does not report its end
 
 
 def join(
@@ -39,7 +41,7 @@ def join(
     """
     if launch.is_chief:
         return ChiefMembership(launch, task_dir, get_state, get_sources)
-    return OtherMembership(launch, get_state, get_sources)
+    return OtherMembership(launch, task_dir, get_state, get_sources)
 
 
 class ChiefMembership:
@@ -64,7 +66,11 @@ class ChiefMembership:
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
         self._server = HeartbeatServer(
-            launch.heartbeat, self._offer.read, self._progress.count, _wake_supervisor
+            launch.heartbeat,
+            self._offer.read,
+            self._progress.count,
+            _wake_supervisor,
+            self._offer.offer_backup,
         )
         self._offer.start(self._server)
 
@@ -73,6 +79,10 @@ class ChiefMembership:
         self._server.set_own_sources(self._get_sources())
         found: List[str] = self._server.lists()["sources"]
         return found
+
+    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
+        """Return None: the chief's own directory has its checkpoints."""
+        return None
 
     def state_changed(self) -> None:
         """Do nothing: the next request of each other task gets the new state."""
@@ -83,6 +93,10 @@ class ChiefMembership:
 
     def run_has_ended(self) -> bool:
         return False
+
+    def end_order(self) -> Optional[Order]:
+        """Return None: the chief is restarted whatever the others do."""
+        return None
 
     def failed_task(self) -> Tuple[str, str]:
         """Return another task that has failed permanently by itself, and why; "" if none has."""
@@ -111,22 +125,30 @@ class ChiefMembership:
     def leave(self, order: Optional[Order]) -> None:
         """Report how this task ended until every other task has reported its own end.
 
-        Gives up after orphan_timeout_s, or on SIGTERM. Other tasks learn the end of the run in this
-        way even if the controller cannot reach their hosts. `order` has ended this task.
+        Gives up orphan_timeout_s after the last message of those that have not, or on SIGTERM. In
+        this way other tasks learn the end of the run even if the controller cannot reach their
+        hosts. `order` has ended this task.
         """
         state, started_at = self._get_state(), time.monotonic()
         self._is_notified = self._is_notified or (order is not None and order.silent)
         self._server.ended = {"state": state.state, "reason": state.reason}
-        timeout_s = self._launch.heartbeat.orphan_timeout_s
-        while self._server.unfinished_tasks() and time.monotonic() < started_at + timeout_s:
+        linger_s = self._launch.linger_s
+        notify_at = math.inf if linger_s is None else started_at + NOTIFY_AFTER_S + linger_s
+        while self._is_heard(started_at):
             tick_s = min(TICK_S, FIRST_TICK_S + (time.monotonic() - started_at) / 8)
             received = signal.sigtimedwait((signal.SIGTERM, signal.SIGUSR2), tick_s)
             if received and received.si_signo == signal.SIGTERM:
                 break
             if received:  # a resume: this is not the run's end
                 self._is_notified = True
-            if time.monotonic() > started_at + NOTIFY_AFTER_S:
+            if time.monotonic() > notify_at:
                 self._notify()
+
+    def _is_heard(self, since: float) -> bool:
+        """Return whether a task that has not ended was heard, `since` then or not long ago."""
+        last = [self._server.reports[task].at for task in self._server.unfinished_tasks()]
+        timeout_s = self._launch.heartbeat.orphan_timeout_s
+        return bool(last) and time.monotonic() < max(since, *last) + timeout_s
 
     def close(self) -> None:
         self._notify()
@@ -151,8 +173,12 @@ class ChiefMembership:
 class OtherMembership:
     """Membership of any task but the chief."""
 
-    def __init__(self, launch: Launch, get_state: GetState, get_sources: GetSources) -> None:
+    def __init__(
+        self, launch: Launch, task_dir: str, get_state: GetState, get_sources: GetSources
+    ) -> None:
         self._launch = launch
+        self._task_dir = task_dir
+        self._started_at = time.monotonic()
         self._get_state = get_state
         self._get_sources = get_sources
         self._stops_run = self._silent = False
@@ -163,6 +189,18 @@ class OtherMembership:
         """Return the addresses of the run's hosts, as far as the chief's supervisor heard them."""
         found: List[str] = self._client.answer.get("sources", [])
         return found
+
+    def backup(self, is_restart: bool) -> Optional[Callable[[], None]]:
+        """Return a function that fetches the chief's newest checkpoints, if the task needs them
+        before its next start: a worker that trains in step with the chief. None otherwise."""
+        launch, others = self._launch, self._launch.heartbeat.tasks
+        is_synchronous = launch.ready == SERVER and not any(o.startswith("ps:") for o in others)
+        has_begun = is_restart or launch.age_s > 0
+        if not (is_synchronous and has_begun and launch.job == "worker"):
+            return None
+        from .replication import backups  # most tasks never need it
+
+        return partial(backups.fetch, launch, self._task_dir)
 
     def state_changed(self) -> None:
         """Report the new state at once."""
@@ -175,6 +213,13 @@ class OtherMembership:
     def run_has_ended(self) -> bool:
         return self._client.ended_at is not None
 
+    def end_order(self) -> Optional[Order]:
+        """Return the order for a task that waits for its restart, if the chief has ended: it is not
+        restarted, however long it might have continued."""
+        if not self.run_has_ended():
+            return None
+        return termination.end_order(self._launch.heartbeat.chief, self._client.answer)
+
     def failed_task(self) -> Tuple[str, str]:
         """Return "" twice: only the chief decides whether the run goes on without a task."""
         return "", ""
@@ -184,7 +229,11 @@ class OtherMembership:
         now, client = time.monotonic(), self._client
         ended_s = None if client.ended_at is None else now - client.ended_at
         return termination.other_order(
-            self._launch, client.answer, now - client.answered_at, ended_s
+            self._launch,
+            client.answer,
+            now - client.answered_at,
+            ended_s,
+            now - self._started_at,
         )
 
     def progress_count(self) -> Optional[int]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SHELL_SIGNALS = range(129, 193)
 TRACEBACK = b"Traceback (most recent call last):"
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+IGNORED = b"Exception ignored "  # source: Python/errors.c, _PyErr_WriteUnraisableMsg
 MAX_EXCEPTION = 200
 # TensorFlow ends the line of an exception with this, and names the cause below the node's own stack
 # (source: tensorflow/python/framework/error_interpolation.py).
@@ -124,6 +125,17 @@ def last_traceback(output: bytes) -> str:
         if line and not line[0].isspace():
             break
     return "\n".join(frames)
+
+
+def note_of_traceback(output: bytes) -> str:
+    """Return a note, as the end of a sentence, that a process that exited with 0 has printed a
+    traceback at its end: a tuner catches the errors of its trials. "" if it has not. Exceptions
+    that Python itself ignores, while it exits for example, do not count."""
+    before, found, _ = output.rpartition(TRACEBACK)
+    if not found or before.rstrip().rpartition(b"\n")[2].startswith(IGNORED):
+        return ""
+    exception = last_traceback(output).rpartition("\n")[2]
+    return ", with a traceback in its last lines: {}".format(exception[:MAX_EXCEPTION])
 
 
 def graph_error_cause(output: bytes) -> str:

@@ -4,6 +4,8 @@ A line is JSON {"sender", "nonce", "body", "mac"} with mac = HMAC-SHA256(secret,
 nonce | body). Each task has its own secret, which only it and the chief know: both sign with it
 what they say to each other. A long body is compressed. The answer is signed with the nonce of the
 request, so an old answer cannot be replayed; heartbeat.py protects against replayed requests.
+A host of the run may lie, so a message is validated where it is received: it has the declared
+types, and text of limited length, or it is Untrusted, and ends no supervisor.
 Messages are not encrypted, as TensorFlow's own traffic is not, but a process without a secret gets
 no answer and is not believed.
 """
@@ -18,14 +20,18 @@ import os
 import zlib
 
 from ...shared import TYPE_CHECKING
+from ...shared.protocol.message import Invalid, Message, parse
+from ...shared.protocol.record import field
+from ..machine.guard.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
     from ...shared.records import HeartbeatSettings
 
     Body = Dict[str, Any]
+    T = TypeVar("T")
 
 MAX_LINE = 1 << 20
 MAX_BODY = 2 << 20  # ten thousand tasks need a tenth; JSON takes 20 times its size in memory
@@ -34,6 +40,9 @@ LONG = 1 << 10  # bytes of a body, from which on it is compressed
 PACKED = "zlib "  # the start of a body that is compressed; no JSON starts with z
 # What a line is, as the strings that are signed.
 REQUEST, ANSWER = "ask", "answer"
+
+MAX_TEXT = 10_000
+MAX_SOURCES = 16  # of one task: its host has few networks
 
 
 class Untrusted(Exception):
@@ -137,3 +146,78 @@ def _unpack(text: str) -> str:
 def _mac(secret: str, kind: str, *signed: str) -> str:
     message = "\n".join((kind, *signed)).encode()
     return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+class Question(Message):
+    """What a task sends to the chief's supervisor: a report of its state, questions, or both.
+
+    `asked` is the sender's own clock in ns: of two reports of a task, the later one counts. Only a
+    report has a `state`. `sources` are the addresses from which the sender's host connects to
+    others, with the ports if only these are its user's. For the other fields see HeartbeatServer.
+    """
+
+    asked: int = 0
+    state: str = ""
+    reason: str = ""
+    cause: str = ""
+    restarts: int = 0
+    of_run: bool = False
+    silent: bool = False
+    sources: List[str] = field(default_factory=list)
+    known: Optional[str] = ""
+    advance: bool = False
+    backup: bool = False
+    file: str = ""
+    offset: int = 0
+
+
+class End(Message):
+    """How the chief has ended."""
+
+    state: str
+    reason: str = ""
+
+
+class OfferedFile(Message):
+    path: str
+    size: int
+
+
+class Offer(Message):
+    """A checkpoint with its files, or a list of `size` bytes: see replication/."""
+
+    name: str
+    size: int = 0
+    files: List[OfferedFile] = field(default_factory=list)
+
+
+class Answer(Message):
+    """What the chief's supervisor answers: see HeartbeatServer."""
+
+    ended: Optional[End]
+    checkpoint: Optional[Offer]
+    outputs: Optional[Offer]
+    lists: str
+    seen: str
+    going: List[str] = field(default_factory=list)
+    sources: List[str] = field(default_factory=list)
+    advance: int = 0
+    backup: Optional[Offer] = None
+
+
+def read(kind: Type[T], body: Any) -> T:
+    """Return the message in a signed body. Raises Untrusted."""
+    try:
+        return parse(kind, body)
+    except Invalid as error:
+        raise Untrusted(str(error)) from None
+
+
+def text(value: str) -> str:
+    """Return a text from another host, cut if it is too long for a state file."""
+    return value[:MAX_TEXT]
+
+
+def few(sources: List[str]) -> List[str]:
+    """Return the first few sources that a task says are its own, without what are none."""
+    return [found for found in map(as_source, sources[:MAX_SOURCES]) if found]

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 
 from ...shared import TYPE_CHECKING, records
@@ -22,11 +23,11 @@ from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
-from .watch import SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
+from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, Watch, order_of_signal
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, List, Optional, Tuple
+    from typing import Any, Callable, List, Optional, Tuple
 
     from .termination import Order
 
@@ -107,7 +108,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
-        while True:
+        while self._wait_for_backup():
             outcome, cause = self._run_attempt()
             decision = self._decide(outcome)
             self.log.flush()
@@ -160,7 +161,8 @@ class Supervisor:
             process.dump_stacks(self.mark, child.pid)
         self._end_all(child.pid)
         stopped = order.state == records.STOPPED
-        outcome = Exit(child.wait(), stopped, order.reason, final=order.state == FAILED)
+        is_final = order.state == FAILED or self.membership.run_has_ended()
+        outcome = Exit(child.wait(), stopped, order.reason, final=is_final)
         return outcome, order.cause
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
@@ -194,9 +196,9 @@ class Supervisor:
         """Return how a process ended that no order has ended, with the reason if it is final."""
         code = child.wait()
         survivors = self._end_all(child.pid)
-        if code == 0:
-            return Exit(code)
         self.log.flush()
+        if code == 0:
+            return Exit(code, detail=restart.note_of_traceback(self.log.tail))
         reason = self._final_reason(code, survivors)
         if reason:
             return Exit(code, reason="{}{}".format(describe_exit(code), reason), final=True)
@@ -236,16 +238,31 @@ class Supervisor:
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
         deadline = time.monotonic() + delay_s
+        return self._wait(lambda: deadline - time.monotonic())
+
+    def _wait_for_backup(self) -> bool:
+        """Wait until the task has the chief's newest checkpoints, if it needs them. Return False if
+        an order has cancelled its attempt."""
+        fetch = self.membership.backup(is_restart=bool(self.attempts))
+        if fetch is None:
+            return True
+        fetching = threading.Thread(target=fetch, daemon=True)
+        fetching.start()
+        return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+
+    def _wait(self, left_s: Callable[[], float]) -> bool:
+        """Wait until no time is left; return False if an order has cancelled the next attempt."""
         while True:  # at least once: an order may have arrived while the last attempt ended
-            left_s = max(0.0, deadline - time.monotonic())
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, left_s))
-            order = self._order = order_of_signal(caught) or self._run_order()
+            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
+            order = self._order = (
+                order_of_signal(caught) or self._run_order() or self.membership.end_order()
+            )
             if order is not None:
                 self.write(
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-            if time.monotonic() >= deadline:
+            if left_s() <= 0:
                 return True
 
     def leave(self) -> None:

@@ -54,29 +54,43 @@ def chief_order(
         # A task that succeeded has ended and sends nothing more.
         if state != SUCCEEDED and silent_s > launch.heartbeat.orphan_timeout_s:
             return Order("no message from {} for {:.0f} s".format(task, silent_s), FAILED, task)
-    if launch.max_duration_s is not None and age_s > launch.max_duration_s:
-        return Order(
-            "max_duration_s ({:g} s) has passed".format(launch.max_duration_s), planned=True
-        )
-    return None
+    return _duration_order(launch, age_s)
+
+
+def _duration_order(launch: Launch, age_s: float) -> Optional[Order]:
+    if launch.max_duration_s is None or age_s <= launch.max_duration_s:
+        return None
+    return Order("max_duration_s ({:g} s) has passed".format(launch.max_duration_s), planned=True)
 
 
 def other_order(
-    launch: Launch, answer: Dict[str, Any], silent_s: float, ended_s: Optional[float]
+    launch: Launch,
+    answer: Dict[str, Any],
+    silent_s: float,
+    ended_s: Optional[float],
+    age_s: float = 0.0,
 ) -> Optional[Order]:
     """Return the order for a task other than the chief, or None while it may continue.
 
     `answer` is the last answer of the chief's supervisor, `silent_s` seconds ago. `ended_s` is how
-    long ago it first answered that the run has ended; None before that.
+    long ago it first answered that the chief has ended; None before that. `age_s` is the age of the
+    run.
     """
     chief = launch.heartbeat.chief
     if ended_s is not None:
-        if ended_s < _grace_s(launch, answer):
-            return None
-        return Order(RUN_ENDED.format(chief, _past_tense(answer["ended"]["state"])))
+        grace_s = _grace_s(launch, answer)
+        if grace_s is None or ended_s < grace_s:
+            has_succeeded = answer["ended"]["state"] == SUCCEEDED
+            return _duration_order(launch, age_s) if has_succeeded else None
+        return end_order(chief, answer)
     if silent_s > launch.heartbeat.orphan_timeout_s:
         return Order("no message from {} for {:.0f} s".format(chief, silent_s), cause=chief)
     return None
+
+
+def end_order(chief: str, answer: Dict[str, Any]) -> Order:
+    """Return the order for a task that does not continue after the chief's end."""
+    return Order(RUN_ENDED.format(chief, _past_tense(answer["ended"]["state"])))
 
 
 def chief_end(chief: str, reason: str) -> str:
@@ -86,11 +100,16 @@ def chief_end(chief: str, reason: str) -> str:
     return next(ends, "")
 
 
-def _grace_s(launch: Launch, answer: Dict[str, Any]) -> float:
-    """Return how many seconds this task may continue after the end of the run."""
-    if launch.job == "ps":
-        return launch.linger_s + PS_MARGIN_S if _uses_ps(answer["going"]) else 0.0
-    return launch.linger_s if answer["ended"]["state"] == SUCCEEDED else 0.0
+def _grace_s(launch: Launch, answer: Dict[str, Any]) -> Optional[float]:
+    """Return how many seconds this task may continue after the chief's end; None for no limit."""
+    has_succeeded = answer["ended"]["state"] == SUCCEEDED
+    if launch.job != "ps":
+        return launch.linger_s if has_succeeded else 0.0
+    if not _uses_ps(answer["going"]):
+        return 0.0
+    if launch.linger_s is None:
+        return None if has_succeeded else PS_MARGIN_S
+    return launch.linger_s + PS_MARGIN_S
 
 
 def _uses_ps(unfinished: List[str]) -> bool:

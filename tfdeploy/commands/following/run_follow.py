@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.collect_follow import BackgroundCollector
@@ -12,8 +13,9 @@ from tfdeploy.commands.status import status
 from tfdeploy.errors import HostError, TaskError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.events import Listener, may_return
+from tfdeploy.planning import launch
 from tfdeploy.shared import outcome
-from tfdeploy.shared.records import ENDED, LOST, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import ENDED, LOST, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +63,8 @@ class RunEnd:
     """The root cause, if it failed."""
     result: Result
     """How it ended; `ended`: after max_duration_s."""
+    cut_off: tuple[str, ...] = field(kw_only=True, default=())
+    """The workers that were still running when their time after the chief's success was over."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,13 @@ def follow(
                 return Interruption(tuple(silent), _silent_hosts(run, silent))
             _take_events(following, progress)
         if progress.chief and progress.chief.state == SUCCEEDED:
-            _wait_for_other_tasks(following, progress, _linger_s(run))
+            _wait_for_other_tasks(following, progress, _linger_s(run), patience_s)
     if progress.chief is None or progress.chief.state == LOST:
         return Interruption((), root_cause(status(fleet, run, LOG_LINES), progress.lost))
     chief = progress.chief
     if chief.state == SUCCEEDED or chief.planned:
-        return RunEnd(0, None, outcome.result(chief.task, {chief.task: chief}.get))
+        result = outcome.result(chief.task, {chief.task: chief}.get)
+        return RunEnd(0, None, result, cut_off=progress.cut_off())
     return _unsuccessful_end(fleet, run, chief)
 
 
@@ -127,6 +132,7 @@ class _Progress(Listener):
         self.chief: TaskReport | None = None
         self.lost = ""
         self.active = {str(p.task) for p in run.plan.placements}
+        self._stopped: list[str] = []
         self._essential = {str(p.task) for p in run.plan.essential}
         self._silent: dict[str, tuple[float, HostError]] = {}
 
@@ -156,6 +162,17 @@ class _Progress(Listener):
         before = time.monotonic() - patience_s
         return {h: e for h, (at, e) in self._silent.items() if h in essential and at < before}
 
+    def cut_off(self) -> tuple[str, ...]:
+        """Return the workers that were stopped because the chief has succeeded."""
+        succeeded = self.chief and self.chief.state == SUCCEEDED
+        return tuple(self._stopped) if succeeded else ()
+
+    def give_up(self, patience_s: float) -> None:
+        """Wait no longer for tasks of hosts that have been silent for this time."""
+        silent = self.silent_for(patience_s)
+        tasks = {str(p.task) for p in self.run.plan.placements if p.host in silent}
+        self.active -= tasks
+
     def on_error(self, error: HostError) -> None:
         if error.host == self.run.plan.chief.host and not may_return(error):
             again = f"the run continues; follow it again: tfdeploy attach {self.run.flags}"
@@ -170,6 +187,8 @@ class _Progress(Listener):
         self.active.discard(report.task)
         if report.task == str(self.run.plan.chief.task):
             self.chief = report
+        if report.state == STOPPED and report.task.startswith("worker:"):
+            self._stopped.append(report.task)
         if report.state == LOST and report.task in self._essential:
             self.lost = self.lost or report.task
 
@@ -188,18 +207,31 @@ def _take_events(following: Following, progress: _Progress) -> None:
         )
 
 
-def _wait_for_other_tasks(following: Following, progress: _Progress, limit_s: float) -> None:
-    """Wait up to `limit_s` for the tasks that end by themselves after the chief."""
+def _wait_for_other_tasks(
+    following: Following, progress: _Progress, limit_s: float, patience_s: float
+) -> None:
+    """Wait up to `limit_s` for the tasks that end by themselves after the chief; not for those of
+    hosts that have been silent for `patience_s`."""
     deadline = time.monotonic() + limit_s
-    for host, event in following.events(deadline):
-        progress.dispatch(host, event)
-        if not progress.active:
-            return
+    while progress.active and time.monotonic() < deadline:
+        tick = min(deadline, time.monotonic() + TICK_S)
+        for host, event in following.events(tick):
+            progress.dispatch(host, event)
+            if not progress.active or time.monotonic() > tick:
+                break
+        else:
+            if time.monotonic() < tick:  # no host will send another event
+                return
+        progress.give_up(patience_s)
 
 
 def _linger_s(run: Run) -> float:
+    """Return how long other tasks may run after the chief has succeeded."""
+    training = run.inventory.training
+    workers_s = launch.stragglers_s(training, run.plan)
     evaluates = any(p.task.job == "evaluator" for p in run.plan.placements)
-    return END_MARGIN_S + (run.inventory.training.evaluator_grace_s if evaluates else 0.0)
+    evaluator_s = training.evaluator_grace_s if evaluates else 0.0
+    return END_MARGIN_S + max(math.inf if workers_s is None else workers_s, evaluator_s)
 
 
 def _silent_hosts(run: Run, silent: dict[str, HostError]) -> TfdeployError:

@@ -80,11 +80,15 @@ def is_healthy(report: TaskReport) -> bool:
 
 
 def is_stalled(report: TaskReport) -> bool:
-    """Return whether the task trains, and for STALLED_S has neither reported a step, or a batch of
-    Keras, nor, as after a resume, changed its state."""
+    """Return whether the task trains, and for STALLED_S has neither reported a step or a batch, nor
+    printed anything, nor, as after a resume, changed its state. What it prints while TensorFlow
+    waits for other tasks does not count."""
     trains = report.state in (READY, RUNNING) and report.step is not None
-    age_s = min(progress_age_s(report), report.age_s)
-    return trains and age_s > STALLED_S
+    signs = [progress_age_s(report), report.age_s]
+    said = report.log_progress
+    if report.quiet_s is not None and not (said and said.waits_for):
+        signs.append(report.quiet_s)
+    return trains and min(signs) > STALLED_S
 
 
 class TrainingHistory:

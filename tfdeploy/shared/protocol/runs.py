@@ -229,10 +229,12 @@ class Removed(Message):
 
 class Remove(Request[Removed]):
     """Delete runs, releases and environments, unless they are in use. `by` says who deletes them,
-    in words for users."""
+    in words for users. `launches` has the last launch of runs when their files were listed: a run
+    that was started again since then stays."""
 
     project: str
     runs: List[str]
     releases: List[str]
     environments: List[str]
     by: str = ""
+    launches: Optional[Dict[str, str]] = None

@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -48,6 +49,17 @@ def start(mark):
 
 
 # Finding processes
+
+
+def test_a_process_that_a_signal_has_stopped_is_found_also_below_a_shell(start):
+    words = ["sh", "-c", f"'{sys.executable}' -S -c 'import time; time.sleep(60)'; true"]
+    with subprocess.Popen(words) as shell:
+        eventually(lambda: process.read(shell.pid, f"task/{shell.pid}/children").strip())
+        child = int(process.read(shell.pid, f"task/{shell.pid}/children"))
+        assert process.find_stopped(shell.pid) is None
+        os.kill(child, signal.SIGSTOP)
+        eventually(lambda: process.find_stopped(shell.pid) == child)
+        os.kill(child, signal.SIGKILL)
 
 
 def test_processes_with_the_mark_belong_to_the_task(mark, start):

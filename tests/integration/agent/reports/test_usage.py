@@ -11,6 +11,7 @@ from support.waiting import until
 
 from tfdeploy.agent.machine import process
 from tfdeploy.agent.machine.nvidia import GpuSampler
+from tfdeploy.agent.reports import usage
 from tfdeploy.agent.reports.usage import HostTable, ProcessTable
 
 SLEEP = "import time; print('sleeps', flush=True); time.sleep(60)"
@@ -119,3 +120,22 @@ def test_an_nvidia_smi_that_hangs_delays_nothing_and_is_ended(tmp_path, monkeypa
     hanging = sampler._process
     sampler.close()
     assert hanging.returncode == -9
+
+
+# Counters of the whole host
+
+NET = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop
+    lo:  700      10    0    0    0     0          0         0     700      10    0    0
+  eth0:1000       5    0    0    0     0          0         0     20       1    0    0
+"""
+
+
+def test_bytes_of_all_interfaces_are_added_up(tmp_path):
+    (tmp_path / "dev").write_text(NET)
+    assert usage.network_bytes(str(tmp_path / "dev")) == (1700, 720)
+
+
+def test_busy_seconds_count_all_processes_of_the_host(tmp_path):
+    (tmp_path / "stat").write_text("cpu  100 20 30 9999 999 4 5 6 70 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    assert usage.cpu_busy_s(str(tmp_path / "stat")) == pytest.approx(165 * usage.TICK_S)

@@ -64,6 +64,22 @@ def test_a_worker_that_ends_within_its_linger_time_has_succeeded(run):
     assert ps[0] == "STOPPED"
 
 
+def test_workers_end_after_the_chief_without_a_limit(run):
+    late = "become_ready(); wait_until('SUCCEEDED', 'worker-0'); time.sleep(1.0)"
+    ps, worker, chief = wait_for_ends(run(WAIT, worker=late, linger_s=None))
+    assert (worker, chief) == (("SUCCEEDED", "exit 0", ""),) * 2
+    assert ps[0] == "STOPPED"
+
+
+def test_a_worker_that_waits_for_its_restart_ends_with_the_run(run):
+    crash = "become_ready(); sys.exit(7)"
+    policy = make_policy(exits=[7], delay_s=3600.0, max_delay_s=3600.0)
+    chief = "become_ready(); wait_until('BACKOFF', 'worker-1')"
+    ps, worker, chief = wait_for_ends(run(chief, worker=crash, linger_s=None, policy=policy))
+    assert worker == ("STOPPED", "the run has ended: worker:0 succeeded", "")
+    assert (chief[0], ps[0]) == ("SUCCEEDED", "STOPPED")
+
+
 def test_a_worker_that_crashes_after_the_end_is_not_restarted(run):
     # After one second the worker's supervisor knows that the chief succeeded.
     crash = "become_ready(); wait_until('SUCCEEDED', 'worker-0'); time.sleep(1.0); sys.exit(7)"

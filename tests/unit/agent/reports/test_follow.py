@@ -8,6 +8,7 @@ import pytest
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.machine import lock
+from tfdeploy.agent.reports import follow as follow_module
 from tfdeploy.agent.reports.follow import follow
 from tfdeploy.agent.reports.logs.tail import CHUNK
 from tfdeploy.shared import records
@@ -125,6 +126,13 @@ def test_event_files_are_reported_before_the_end_of_their_task(log, root):
     assert first.events == {str(folder.parent): ["logs/events.out.tfevents.1.host"]}
     assert isinstance(last, StateChange)
     assert kinds(follow_events(logs=False)) == [StateChange]
+
+
+def test_states_are_polled_seldom_if_only_event_files_are_of_interest(log):
+    follower = follow_module.Follower("p", "r", ["worker:0"], "")
+    assert follower.pause_s() < follow_module.POLL_S
+    follower.watch_events()
+    assert follower.pause_s() == follow_module.EVENTS_POLL_S
 
 
 # Checkpoints

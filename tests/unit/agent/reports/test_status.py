@@ -9,7 +9,7 @@ import pytest
 from support.builders import make_launch
 
 from tfdeploy.agent import paths
-from tfdeploy.agent.machine import lock
+from tfdeploy.agent.machine import grpc_health, lock, process
 from tfdeploy.agent.reports import status
 from tfdeploy.shared import records
 from tfdeploy.shared.records import TaskState
@@ -140,3 +140,20 @@ def test_training_progress_is_not_reported_for_ended_tasks(task):
     write_state(task, "SUCCEEDED")
     (report,) = status.status("p", "r", 0).tasks
     assert (report.health, report.step, report.quiet_s) == ("-", None, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "health"), [("-", "PAUSED"), ("READY", "PAUSED"), ("FROZEN", "FROZEN")]
+)
+def test_a_task_that_a_signal_has_stopped_is_named(task, monkeypatch, answer, health):
+    monkeypatch.setattr(grpc_health, "task_health", lambda launch: answer)
+    stat, children = {7: b"S 1", 8: b"T 7"}, {7: b"8"}
+    monkeypatch.setattr(process, "stat", lambda pid: stat[pid].split())
+    monkeypatch.setattr(
+        process, "read", lambda pid, name: children.get(pid, b"") if "children" in name else b""
+    )
+    write_state(task, "READY", pid=7)
+    monkeypatch.setattr(lock, "holder", lambda directory: 1)
+    report = status.report("p", "r", "worker:0", probe=True)
+    assert report.health == health
+    assert report.reason == "a signal has stopped pid 8; kill -CONT 8 continues it"

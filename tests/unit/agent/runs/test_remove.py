@@ -18,7 +18,7 @@ from tfdeploy.agent import paths
 from tfdeploy.agent.environments import locks as environment_locks
 from tfdeploy.agent.machine import lock
 from tfdeploy.agent.refusal import Refusal
-from tfdeploy.agent.runs import disk, removal_log
+from tfdeploy.agent.runs import disk, run_record
 from tfdeploy.agent.runs.remove import remove, weigh
 from tfdeploy.shared.protocol.runs import Removed
 
@@ -101,14 +101,14 @@ def test_a_missing_run_or_release_is_ignored(root):
 def test_a_removed_run_is_refused_with_who_removed_it_and_one_that_is_back_is_not(root):
     create_run("r", "ps:0")
     remove("p", ["r", "never"], [], [], by="tfdeploy prune of ann@laptop")
-    refusal = removal_log.refusal("p", "r")
+    refusal = run_record.removal_refusal("p", "r")
     assert re.fullmatch(
         r"run r was deleted from its hosts on [-0-9]+ [0-9:]+ UTC by tfdeploy prune of ann@laptop",
         refusal.message,
     )
-    assert removal_log.refusal("p", "never") is None
+    assert run_record.removal_refusal("p", "never") is None
     create_run("r", "ps:0")
-    assert removal_log.refusal("p", "r") is None
+    assert run_record.removal_refusal("p", "r") is None
 
 
 def test_a_file_with_a_hard_link_elsewhere_frees_nothing(root, tmp_path):

@@ -17,7 +17,7 @@ from support.ports import free_port
 
 from tfdeploy.agent.machine import sockets
 from tfdeploy.agent.machine.sockets import DeadlineSocket
-from tfdeploy.agent.supervision import heartbeat, messages, signing
+from tfdeploy.agent.supervision import heartbeat, signing
 from tfdeploy.agent.supervision.heartbeat import HeartbeatClient, HeartbeatServer
 from tfdeploy.shared.protocol.record import replace
 
@@ -101,7 +101,7 @@ def test_few_sources_of_a_task_are_taken():
     with heartbeat_server() as (server, settings):
         many = [f"10.0.{n // 250}.{n % 250}" for n in range(2000)]
         request(settings, {**report_of("ps:0"), "sources": many})
-        assert len(server.lists()["sources"]) == messages.MAX_SOURCES
+        assert len(server.lists()["sources"]) == signing.MAX_SOURCES
 
 
 def test_only_addresses_are_sources_and_no_name_is_resolved(monkeypatch):
@@ -178,7 +178,7 @@ def test_a_message_of_wrong_types_does_not_count(changes):
 def test_a_reason_without_end_is_cut():
     with heartbeat_server() as (server, settings):
         request(settings, report_of("ps:0", "FAILED", "x" * 100_000))
-        assert len(stored(server, "ps:0")[1]) == messages.MAX_TEXT
+        assert len(stored(server, "ps:0")[1]) == signing.MAX_TEXT
 
 
 # Lists
@@ -452,6 +452,27 @@ def test_idle_strangers_do_not_block_clients(patient_server):
         for _ in range(sockets.MAX_CONNECTIONS + 16):
             strangers.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
         assert [is_refused(settings) for _ in range(5)] == [False] * 5
+
+
+def test_a_flood_from_one_address_takes_no_place_of_other_addresses(patient_server):
+    with heartbeat_server() as (_, settings), ExitStack() as strangers:
+        address, ps = ("127.0.0.1", settings.port), settings.of("ps:0")
+        with socket.create_connection(address, 60.0) as slow:
+            for _ in range(sockets.MAX_CONNECTIONS + 16):
+                flood = socket.create_connection(address, source_address=("127.0.0.2", 0))
+                strangers.enter_context(flood)
+            assert eventually(lambda: not is_refused(settings))
+            slow.sendall(sign_request(ps, report_of("ps:0")))
+            assert slow.recv(1)
+
+
+def test_clients_are_answered_on_a_host_that_allows_no_more_threads(monkeypatch, patient_server):
+    def refuse(*words):
+        raise RuntimeError("can't start new thread")
+
+    with heartbeat_server() as (_, settings):
+        monkeypatch.setattr(sockets._thread, "start_new_thread", refuse)
+        assert [is_refused(settings) for _ in range(3)] == [False] * 3
 
 
 def is_refused(settings):

@@ -10,6 +10,7 @@ from support.builders import make_heartbeat_settings, make_launch
 
 from tfdeploy.agent.reports import notify
 from tfdeploy.agent.supervision import membership, watch
+from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import Notify, TaskState
 
 STATE = TaskState("FAILED", 0.0, exit=1, reason="exit 1")
@@ -35,7 +36,7 @@ def join(tmp_path):
 
     def make(on_end=("mail",)):
         settings = make_heartbeat_settings(secret=os.urandom(8).hex(), orphan_timeout_s=0.3)
-        launch = make_launch(heartbeat=settings, notify=Notify(on_end=[*on_end]))
+        launch = make_launch(heartbeat=settings, linger_s=0.0, notify=Notify(on_end=[*on_end]))
         return membership.join(launch, str(tmp_path), lambda: STATE, list)
 
     return make
@@ -82,3 +83,12 @@ def test_a_new_launch_forgets_what_an_older_one_could_not_send(sent, join, tmp_p
     (tmp_path / "notice.json").write_text("{}")
     join().close()
     assert not (tmp_path / "notice.json").exists()
+
+
+def test_a_chief_that_has_ended_stays_while_others_are_heard(join):
+    chief, now, long_ago = join(), time.monotonic(), time.monotonic() - 9e3
+    for heard_at, is_heard in ((now + 9e3, True), (long_ago, False)):
+        for task, last in chief._server.reports.items():
+            chief._server.reports[task] = replace(last, at=heard_at)
+        assert chief._is_heard(long_ago) == is_heard
+    chief.close()

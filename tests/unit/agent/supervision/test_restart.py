@@ -225,6 +225,19 @@ def test_a_lost_peer_is_not_recorded_as_a_failure_of_the_script(error):
     assert restart.record_failure([FIRST], 1, output, lambda: 4) == [FIRST]
 
 
+def test_a_success_after_a_traceback_is_noted_but_not_what_python_ignores():
+    printed = (
+        b'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: a trial\nok\n'
+    )
+    note = ", with a traceback in its last lines: ValueError: a trial"
+    assert restart.note_of_traceback(printed) == note
+    assert restart.note_of_traceback(b"done\n") == ""
+    ignored = b"Exception ignored in: <function A.__del__ at 0x7f>\n" + printed
+    assert restart.note_of_traceback(ignored) == ""
+    decision = decide(make_policy(), [Attempt(0.0, True)], Exit(0, detail=note), 1.0, 0.0)
+    assert (decision.state, decision.reason) == ("SUCCEEDED", "exit 0" + note)
+
+
 def test_the_last_traceback_is_recorded_as_the_failure():
     assert restart.record_failure([Attempt(0.0, True)], 1, BOOM, lambda: 4) == [FIRST]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 
 from tfdeploy.agent.supervision.supervisor import Supervisor
 from tfdeploy.agent.supervision.watch import STOP
@@ -12,8 +12,11 @@ def waits(delay_s, orders):
     """Return whether the task is restarted after the delay, and the states that were written."""
     states = []
     supervisor = SimpleNamespace(
-        _run_order=lambda: next(orders), write=lambda state, **_: states.append(state)
+        _run_order=lambda: next(orders),
+        write=lambda state, **_: states.append(state),
+        membership=SimpleNamespace(end_order=lambda: None),
     )
+    supervisor._wait = MethodType(Supervisor._wait, supervisor)
     return Supervisor._wait_for_restart(supervisor, delay_s), states
 
 

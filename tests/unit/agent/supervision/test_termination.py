@@ -18,7 +18,8 @@ STOPPED = {"state": "STOPPED", "reason": "on request"}
 def launch_of(task, **changes):
     job, index = task.split(":")
     settings = make_heartbeat_settings(tasks=TASKS, needed=NEEDED, orphan_timeout_s=60.0)
-    return make_launch(job=job, index=int(index), heartbeat=settings, linger_s=4.0, **changes)
+    changes = {"linger_s": 4.0, **changes}
+    return make_launch(job=job, index=int(index), heartbeat=settings, **changes)
 
 
 # The chief
@@ -90,9 +91,9 @@ def test_a_failed_task_is_reported_rather_than_max_duration_s():
 # The other tasks, before the end of the run
 
 
-def other_order(task, *, silent_s=0.5, ended_s=None, ended=None, going=(), **changes):
+def other_order(task, *, silent_s=0.5, ended_s=None, ended=None, going=(), age_s=0.0, **changes):
     answer = {"ended": ended, "going": [*going], "checkpoint": None}
-    return termination.other_order(launch_of(task, **changes), answer, silent_s, ended_s)
+    return termination.other_order(launch_of(task, **changes), answer, silent_s, ended_s, age_s)
 
 
 @pytest.mark.parametrize("task", ["ps:0", "worker:1", "evaluator:0"])
@@ -109,8 +110,8 @@ def test_a_task_stops_after_orphan_timeout_s_without_a_message(task):
     )
 
 
-def test_only_the_chief_observes_max_duration_s():
-    assert other_order("worker:1", max_duration_s=0.1) is None
+def test_only_the_chief_observes_max_duration_s_until_it_ends():
+    assert other_order("worker:1", age_s=9.0, max_duration_s=0.1) is None
 
 
 # The others, after the end of the chief
@@ -131,6 +132,23 @@ def test_the_end_of_the_run_ends_all_tasks(task, ended, description):
 def test_after_a_success_the_others_get_linger_s_to_end_by_themselves(task):
     assert other_order(task, ended_s=3.9, ended=SUCCEEDED) is None
     assert other_order(task, ended_s=4.0, ended=SUCCEEDED) is not None
+
+
+def test_without_a_limit_a_worker_continues_after_a_success_but_not_beyond_max_duration_s():
+    limits = {"linger_s": None, "max_duration_s": 9e9, "ended": SUCCEEDED}
+    assert other_order("worker:1", ended_s=1e9, age_s=1e9, **limits) is None
+    assert other_order("worker:1", ended_s=1e9, age_s=9.1e9, **limits) == Order(
+        "max_duration_s (9e+09 s) has passed", planned=True
+    )
+    assert other_order("worker:1", ended_s=0.0, ended=FAILED, linger_s=None) is not None
+
+
+def test_without_a_limit_a_ps_ends_after_the_workers():
+    after = {"ended_s": 1e9, "ended": SUCCEEDED, "linger_s": None}
+    assert other_order("ps:0", going=["worker:1", "ps:0"], **after) is None
+    assert other_order("ps:0", going=["ps:0", "ps:1"], **after) is not None
+    failed = {**after, "ended": FAILED}
+    assert other_order("ps:0", going=["worker:1"], **failed) is not None
 
 
 @pytest.mark.parametrize("ended", [FAILED, STOPPED])

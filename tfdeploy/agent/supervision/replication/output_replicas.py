@@ -2,36 +2,33 @@
 
 <root>/<project>/runs/<run>/replica-outputs/work/     the same layout as the chief's own directory
 
-The chief's supervisor offers a list of its files through the heartbeat (heartbeat.py). It returns a
-piece of a file only while the file is as in the list; a file that changes is listed and fetched
-again.
+The chief's supervisor offers them (offered_files.py); a file that changes is fetched again.
+
+The `checkpoint_dir` of an evaluator on another host is a link to the folder of the replica
+(replicas.py). The copies are hard-linked into it, under the chief's paths.
 """
 
 from __future__ import annotations
 
-import json
 import os
 
-from ....shared import TYPE_CHECKING, filesystem
-from ....shared.protocol.message import parse
+from ....shared import TYPE_CHECKING, filesystem, state_file
 from ....shared.protocol.outputs import REPLICAS, OutputUnit, ReplicatedOutputs
-from ....shared.protocol.record import to_json
-from ....shared.units import Unit, Walk
+from ....shared.units import ANY, FOLDER, SAVED_MODEL, Unit, Walk
 from ... import paths
-from ...outputs import install, integrity, listing
-from .. import heartbeat, signing
-from . import evaluator_files
+from ...outputs import install, listing
+from .. import signing
+from .offered_files import OfferedFiles, fetch_list, fetch_unit, is_current, paths_of
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterator, List, Tuple
+    from typing import Any, Dict, Iterator, List
 
     from ....shared.records import Launch
 
     Json = Dict[str, Any]
     Units = List[OutputUnit]
 
-PIECE = 1 << 20
-LIST = ".outputs"
+INCOMING_LINKS = ".incoming-links"
 
 
 class OutputsOffer:
@@ -39,11 +36,9 @@ class OutputsOffer:
 
     def __init__(self, launch: Launch, task_dir: str) -> None:
         self.announced: Json = {}
+        self.files = OfferedFiles(paths.work(task_dir))
         self._launch = launch
-        self._work = paths.work(task_dir)
         self._changes = listing.OutputWatch(launch.project, launch.run, launch.task)
-        self._lists: Dict[str, bytes] = {}
-        self._files: Dict[str, Tuple[int, int]] = {}
 
     def update(self) -> None:
         """Announce a new list if files have changed and are no longer being written."""
@@ -51,31 +46,12 @@ class OutputsOffer:
             return
         outputs = listing.outputs(self._launch.project, self._launch.run, self._launch.task)
         units = _newest(self._copied(outputs.outputs), self._launch.outputs.copied_bytes)
-        text = json.dumps(to_json(units)).encode()
-        name = "{}-{}".format(LIST, os.urandom(4).hex())
-        self._files = {path: (size, mtime) for u in units for path, size, mtime in u.files}
-        self._lists = {name: text}
-        self.announced = {"name": name, "size": len(text)}
+        self.announced = self.files.replace(units)
 
     def _copied(self, units: Units) -> Units:
         """Return the units that other hosts need: all, or those in the evaluator's folder."""
         folder = self._launch.outputs.copied_from
-        return [u for u in units if not folder or evaluator_files.is_below(folder, u.path)]
-
-    def has(self, file: str) -> bool:
-        return file in self._lists or file in self._files
-
-    def read(self, file: str, offset: int) -> bytes:
-        """Return a piece of the list or of a file. Raises ValueError if the file has changed."""
-        if file in self._lists:
-            return self._lists[file][offset : offset + PIECE]
-        with open(os.path.join(self._work, file), "rb") as source:
-            source.seek(offset)
-            piece = source.read(PIECE)
-            info = os.fstat(source.fileno())
-        if (info.st_size, info.st_mtime_ns) != self._files[file]:
-            raise ValueError("{} has changed".format(file))
-        return piece
+        return [u for u in units if not folder or is_below(folder, u.path)]
 
 
 def fetch(launch: Launch, offer: Json) -> None:
@@ -88,19 +64,14 @@ def fetch(launch: Launch, offer: Json) -> None:
     incoming = os.path.join(os.path.dirname(folder), ".incoming-work")
     filesystem.remove_folder(incoming)
     os.makedirs(incoming)
-    list_path = os.path.join(incoming, LIST)
-    with open(list_path, "wb") as target:
-        heartbeat.fetch_file(launch.heartbeat, offer["name"], int(offer["size"]), target)
-    with open(list_path, encoding="utf-8") as file:
-        listed = [parse(OutputUnit, unit) for unit in json.load(file)]
-    units = [unit for unit in listed if _is_safe(unit)]
+    units = fetch_list(launch.heartbeat, offer)
     changed: List[Exception] = []
     for unit in units:
         try:
-            if not _is_current(folder, unit):
-                _fetch_unit(launch, unit, incoming, folder)
-            if launch.links and _is_current(folder, unit):
-                evaluator_files.link_unit(launch, folder, unit)
+            if not is_current(folder, unit):
+                fetch_unit(launch.heartbeat, unit, incoming, folder)
+            if launch.links and is_current(folder, unit):
+                link_unit(launch, folder, unit)
         except (ValueError, signing.Untrusted) as error:
             changed.append(error)
     _remove_others(launch, folder, units)
@@ -129,44 +100,66 @@ def _newest(units: Units, limit_bytes: int) -> Units:
     return chosen
 
 
-def _is_safe(unit: OutputUnit) -> bool:
-    return not any(".." in path.split("/") for path in [unit.path, *_paths(unit)])
-
-
-def _paths(unit: OutputUnit) -> List[str]:
-    return [path for path, _, _ in unit.files]
-
-
-def _is_current(folder: str, unit: OutputUnit) -> bool:
-    """Return whether the folder has the unit's files with the listed sizes and times."""
-    for path, size, mtime_ns in unit.files:
-        try:
-            info = os.lstat(os.path.join(folder, path.lstrip("/")))
-        except OSError:
-            return False
-        if (info.st_size, info.st_mtime_ns) != (size, mtime_ns):
-            return False
-    return True
-
-
-def _fetch_unit(launch: Launch, unit: OutputUnit, incoming: str, folder: str) -> None:
-    """Fetch a unit and install it, unless its content is broken; then the older one stays."""
-    for path, size, mtime_ns in unit.files:
-        target = os.path.join(incoming, path.lstrip("/"))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "wb") as file:
-            heartbeat.fetch_file(launch.heartbeat, path, size, file)
-        os.utime(target, ns=(mtime_ns, mtime_ns))
-    path = unit.path.lstrip("/")
-    if not integrity.format_error(incoming, path, unit.kind):
-        files = [file.lstrip("/") for file in _paths(unit)]
-        install.install(incoming, folder, path, unit.kind, files)
-
-
 def _remove_others(launch: Launch, folder: str, units: Units) -> None:
-    offered = {path.lstrip("/") for unit in units for path in _paths(unit)}
+    offered = {path.lstrip("/") for unit in units for path in paths_of(unit)}
     for unit in Walk().units(folder, ""):
         for path in set(unit.files) - offered:
             if launch.links:
-                evaluator_files.unlink_file(launch, folder, path)
+                unlink_file(launch, folder, path)
             os.remove(os.path.join(folder, path))
+
+
+def link_unit(launch: Launch, copies: str, unit: OutputUnit) -> None:
+    """Link a unit of the folder `copies` into the evaluator's `checkpoint_dir`, if it belongs there
+    and is not linked yet. Raises OSError."""
+    if not is_below(launch.checkpoint_dir, unit.path):
+        return
+    names = paths_of(unit)
+    if all(_is_linked(launch, copies, path) for path in names):
+        return
+    incoming = os.path.join(os.path.dirname(copies), INCOMING_LINKS)
+    filesystem.remove_folder(incoming)
+    for path in names:
+        target = os.path.join(incoming, _relative(launch, path))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        filesystem.link_or_copy(os.path.join(copies, path), target)
+    path, files = _relative(launch, unit.path), [_relative(launch, file) for file in names]
+    # A model may be the whole folder. Other files that the evaluator has there must stay.
+    is_everything = path == "." and unit.kind in (FOLDER, SAVED_MODEL)
+    kind = ANY if is_everything else unit.kind
+    install.install(incoming, _folder(launch), path, kind, files)
+    filesystem.remove_folder(incoming)
+
+
+def unlink_file(launch: Launch, copies: str, path: str) -> None:
+    """Remove a file from the evaluator's folder, if it is still the copy. Raises OSError."""
+    if is_below(launch.checkpoint_dir, path) and _is_linked(launch, copies, path):
+        os.remove(os.path.join(_folder(launch), _relative(launch, path)))
+
+
+def is_below(folder: str, path: str) -> bool:
+    """Return whether a file of the chief is in `folder`.
+
+    False for TensorFlow's state file: the replica has its own, which names the checkpoints on this
+    host.
+    """
+    relative = os.path.relpath(path, folder)
+    return relative.split("/")[0] != ".." and relative != state_file.STATE
+
+
+def _folder(launch: Launch) -> str:
+    return paths.replica_dir(launch.project, launch.run)
+
+
+def _relative(launch: Launch, path: str) -> str:
+    return os.path.relpath(path, launch.checkpoint_dir)
+
+
+def _is_linked(launch: Launch, copies: str, path: str) -> bool:
+    """Return whether the evaluator's file is the copy: it may have its own file of this name."""
+    try:
+        copy = os.stat(os.path.join(copies, path))
+        linked = os.stat(os.path.join(_folder(launch), _relative(launch, path)))
+    except OSError:
+        return False
+    return (copy.st_size, copy.st_mtime_ns) == (linked.st_size, linked.st_mtime_ns)

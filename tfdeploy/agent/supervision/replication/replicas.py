@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ....shared.records import Launch
     from ..heartbeat import HeartbeatClient, HeartbeatServer
-    from . import output_replicas
+    from . import backups, output_replicas
 
     Json = Dict[str, Any]
 
@@ -44,6 +44,8 @@ class CheckpointOffer:
         self._offered: Optional[checkpoints.OpenCheckpoint] = None
         self._lock = threading.Lock()  # a descriptor that is closed may become another file's
         self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
+        self._task_dir = task_dir
+        self._backup: Optional[backups.BackupOffer] = None
         self._read_at = -FETCH_GAP_S
 
     def start(self, server: HeartbeatServer) -> None:
@@ -53,13 +55,22 @@ class CheckpointOffer:
 
     def read(self, file: str, offset: int) -> bytes:
         """Return a piece of an offered file. Raises ValueError for any other file."""
-        if self._outputs and self._outputs.has(file):
-            return self._outputs.read(file, offset)
+        for listed in [offer.files for offer in (self._outputs, self._backup) if offer]:
+            if listed.has(file):
+                return listed.read(file, offset)
         with self._lock:
             if not self._offered or file not in self._offered.files:
                 raise ValueError("{!r} is not offered".format(file))
             self._read_at = time.monotonic()
             return os.pread(self._offered.files[file], PIECE, offset)
+
+    def offer_backup(self) -> Json:
+        """Offer what synchronous workers need before they start (backups.py)."""
+        from . import backups  # as in _outputs_offer
+
+        with self._lock:
+            self._backup = self._backup or backups.BackupOffer(self._task_dir)
+            return self._backup.update()
 
     def close(self) -> None:
         self._offer(None)

@@ -142,7 +142,7 @@ def test_a_file_that_changed_after_it_was_listed_is_refused(root):
         next_list(chief)
         write(chief.work, "a.csv", text="longer than before")
         with pytest.raises(ValueError, match=r"a\.csv has changed"):
-            chief.offer._outputs.read("a.csv", 0)
+            chief.offer._outputs.files.read("a.csv", 0)
 
 
 def test_a_file_that_keeps_changing_does_not_delay_the_others(root):

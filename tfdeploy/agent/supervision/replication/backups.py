@@ -1,0 +1,122 @@
+"""Give the chief's newest checkpoints to the other workers of a synchronous run, before they start.
+
+All workers must continue from the same step, and only the chief saves: Keras' BackupAndRestore and
+programs after TensorFlow's guides restore every worker from the chief's folder, which they expect
+on a shared disk. So a worker's supervisor fetches the newest checkpoint of each such folder before
+each start but the first one of the run. A folder in which the worker itself has saved stays as it
+is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ....shared import TYPE_CHECKING, filesystem, state_file
+from ....shared.units import SET, Walk
+from ... import paths
+from ...outputs import given
+from .. import heartbeat, signing
+from . import offered_files
+
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+    from ....shared.protocol.outputs import OutputUnit
+    from ....shared.records import Launch
+
+    Json = Dict[str, Any]
+
+# For how long a worker tries: after a resume, the chief's supervisor may start later than its own.
+LIMIT_S = 60.0
+RETRY_S = 1.0
+
+
+class BackupOffer:
+    """The chief's side."""
+
+    def __init__(self, task_dir: str) -> None:
+        self._work = paths.work(task_dir)
+        self.files = offered_files.OfferedFiles(self._work)
+
+    def update(self) -> Json:
+        """Offer the newest complete checkpoint of each folder; return the list's name and size."""
+        units = []
+        for unit in Walk().units(self._work, ""):
+            folder, name = os.path.split(unit.path)
+            saved = state_file.read(os.path.join(self._work, folder)) if unit.kind == SET else []
+            if saved[:1] == [name]:
+                units.append(unit.to_message())
+        return self.files.replace(units)
+
+
+def fetch(launch: Launch, task_dir: str) -> None:
+    """Fetch the chief's newest checkpoints, and remove those that it has no longer. Gives up after
+    LIMIT_S seconds, and says why in supervisor.log: the program decides what follows."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            _fetch_once(launch, task_dir)
+            return
+        except (OSError, ValueError, signing.Untrusted) as error:
+            if time.monotonic() > deadline:
+                print("no checkpoints from the chief: {}".format(error), file=sys.stderr)
+                return
+        time.sleep(RETRY_S)
+
+
+def _fetch_once(launch: Launch, task_dir: str) -> None:
+    work, before = paths.work(task_dir), given.load(task_dir)
+    incoming = paths.incoming_for(task_dir, "backup")
+    body = {"backup": True, **heartbeat.WITHOUT_LISTS}
+    answer, _ = heartbeat.request(launch.heartbeat, body)
+    listed = offered_files.fetch_list(launch.heartbeat, answer["backup"])
+    units = [unit for unit in listed if _may_place(task_dir, before, unit)]
+    offered = {path: (size, mtime) for unit in units for path, size, mtime in unit.files}
+    given.store(task_dir, {**before, **offered})  # first: a killed supervisor leaves no stray copy
+    for unit in units:
+        if not offered_files.is_current(work, unit):
+            filesystem.remove_folder(incoming)
+            os.makedirs(incoming)
+            offered_files.fetch_unit(launch.heartbeat, unit, incoming, work)
+    filesystem.remove_folder(incoming)
+    old = {path: stamp for path, stamp in before.items() if path not in offered}
+    own = {path: old[path] for path in old if _is_own(task_dir, before, os.path.dirname(path))}
+    _remove(task_dir, {path: old[path] for path in old if path not in own})
+    for unit in units:
+        folder, name = os.path.split(unit.path)
+        state_file.write(os.path.join(work, folder), name)
+    given.store(task_dir, {**own, **offered})
+
+
+def _may_place(task_dir: str, before: given.Files, unit: OutputUnit) -> bool:
+    """Return whether a checkpoint may be placed: not where the worker has saved by itself, and not
+    through a link, for example into the release."""
+    work, folder = paths.work(task_dir), os.path.dirname(unit.path)
+    place, root = os.path.join(work, folder), os.path.realpath(work)
+    is_inside = os.path.realpath(place) == os.path.normpath(os.path.join(root, folder))
+    is_relative = not unit.path.startswith("/")
+    return unit.kind == SET and is_relative and is_inside and not _is_own(task_dir, before, folder)
+
+
+def _is_own(task_dir: str, before: given.Files, folder: str) -> bool:
+    """Return whether the worker itself has saved in a folder of its directory."""
+    saved = state_file.read(os.path.join(paths.work(task_dir), folder))
+    return bool(saved) and not given.names_given(task_dir, before, folder)
+
+
+def _remove(task_dir: str, old: given.Files) -> None:
+    """Remove given files that are as they were, and state files that name none of the others."""
+    work = paths.work(task_dir)
+    for path, stamp in old.items():
+        place = os.path.join(work, path)
+        try:
+            info = os.lstat(place)
+        except OSError:
+            continue
+        if (info.st_size, info.st_mtime_ns) == stamp:
+            os.remove(place)
+    for folder in {os.path.dirname(path) for path in old}:
+        if given.names_given(task_dir, old, folder):
+            os.remove(os.path.join(work, folder, state_file.STATE))
