@@ -228,7 +228,7 @@ def test_a_certificate_authority_in_known_hosts_is_skipped(site, one, keys):
     site.known_hosts.write_text(authority + one.known_hosts_line)
     assert site.echo() == b"on\n"
     site.known_hosts.write_text(authority)
-    with pytest.raises(HostKeyRefused, match=r"tfdeploy does not support host certificates"):
+    with pytest.raises(HostKeyRefused, match=r"Fabric does not support host certificates"):
         site.echo()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +133,3 @@ def certify(authority: Path, public: Path, *words: str) -> None:
     """Sign a public key: the certificate of X.pub is X-cert.pub."""
     argv = ["ssh-keygen", "-q", "-s", authority, "-I", "test", *words, public]
     subprocess.run(argv, check=True, capture_output=True)
-
-
-def shell_words(*words: object) -> str:
-    return shlex.join(map(str, words))

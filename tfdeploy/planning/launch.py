@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import fields, frameworks, roles
-from tfdeploy.planning.checks import PYTHON_WORDS
-from tfdeploy.planning.exec_limit import refuse_too_long
+from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
 from tfdeploy.shared.protocol.record import replace

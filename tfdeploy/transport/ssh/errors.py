@@ -138,8 +138,8 @@ def _why_unknown(error: RefusedHostKey) -> str:
     """Return why a key that ssh may accept is unknown to tfdeploy."""
     if error.known.authority:
         return (
-            " (known_hosts has its certificate authority; tfdeploy does not support host "
-            "certificates)"
+            " (known_hosts has its certificate authority; Fabric does not support host "
+            'certificates, transport = "openssh" does)'
         )
     unreadable = ", ".join(error.known.unreadable_lines[:3])
     return f" (not readable: {unreadable})" if unreadable else ""

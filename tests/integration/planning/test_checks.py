@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tfdeploy.planning.exec_limit import MAX_BYTES
+from tfdeploy.planning.checks import MAX_BYTES
 
 
 def test_the_kernel_passes_as_many_bytes_as_planned_and_no_more():

@@ -6,8 +6,8 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import exec_limit, launch
-from tfdeploy.planning.exec_limit import MAX_BYTES, SPARE_BYTES
+from tfdeploy.planning import checks, launch
+from tfdeploy.planning.checks import MAX_BYTES, SPARE_BYTES
 from tfdeploy.planning.fields import RunNames
 
 NAMES = RunNames("run-1", "f00d")
@@ -35,7 +35,7 @@ def tf_config_bytes(count):
 @pytest.fixture
 def lower_limit(monkeypatch):
     """Make clusters of some hundred tasks too large, instead of 6,000."""
-    monkeypatch.setattr(exec_limit, "MAX_BYTES", LOWER)
+    monkeypatch.setattr(checks, "MAX_BYTES", LOWER)
 
 
 @pytest.fixture
