@@ -70,7 +70,8 @@ def forward(
     """
     _require_free(local_port)
     forwarding = f"{LOOPBACK}:{local_port}:localhost:{port}"
-    ssh = login_command(host, inventory)
+    program, *words = login_command(host, inventory)
+    ssh = [program, "-o", "ClearAllForwardings=no", *words]  # of two values, ssh takes the first
     options = (*QUIET, "-o", "ExitOnForwardFailure=yes", "-L", forwarding, "--", host.name)
     # With -N, ssh would leave the forwarding to a master, and exit.
     is_shared = bool(why_openssh(host, inventory))

@@ -31,7 +31,8 @@ class OpenSshTransport(RsyncTransfers):
     def open(self) -> Master:
         """Return the master, open: the user's own if there is one. Raises HostError."""
         is_users = choice.has_users_master(self._host, self._inventory)
-        found = master.find(self._host, self._inventory, is_users=is_users)
+        find = master.find_users if is_users else master.find
+        found = find(self._host, self._inventory)
         found.open(accept_new=self._accept_new)
         return found
 
