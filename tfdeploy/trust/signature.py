@@ -60,8 +60,8 @@ def _read_key() -> bytes:
 
 
 def _make_key() -> bytes:
-    """Return the key, a new one if there is none. Of two commands that create it, the first decides.
-    Raises OSError."""
+    """Return the key, a new one if there is none; of two commands that create it, the first
+    decides. Raises OSError."""
     if key := _read_key():
         return key
     file = _file()

@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, RunError
+from tfdeploy.transport.openssh import master
 from tfdeploy.transport.openssh.choice import why_openssh
 from tfdeploy.transport.openssh.transport import login_command
 
@@ -87,7 +89,11 @@ def forward(
         process.terminate()
         if is_shared:
             cancel = [*ssh, "-O", "cancel", "-L", forwarding, "--", host.name]
-            subprocess.run(cancel, stdin=subprocess.DEVNULL, capture_output=True)
+            with suppress(subprocess.TimeoutExpired):
+                null = subprocess.DEVNULL
+                subprocess.run(
+                    cancel, stdin=null, capture_output=True, timeout=master.ANSWER_TIMEOUT_S
+                )
 
 
 def _start(

@@ -135,8 +135,7 @@ class Master:
         return shlex.join(self._opening())
 
     def _opening(self, *options: str) -> list[str]:
-        if self.path is None:
-            raise Unreachable(self.name, "the master at its ControlPath is gone", "try again")
+        assert self.path
         control = ["-o", "ControlMaster=yes", "-S", os.fspath(self.path)]
         persist = ["-o", f"ControlPersist={self.persist_s}"]
         own = [*control, *persist, *_limits(self.answer), *NO_EXTRAS, *PLAIN]
