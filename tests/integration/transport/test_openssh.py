@@ -19,6 +19,7 @@ from support.waiting import until
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.openssh import choice, master
 from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
+from tfdeploy.transport.openssh.transport import OpenSshTransport
 from tfdeploy.transport.runtime_folder import socket_folder
 
 if TYPE_CHECKING:
@@ -360,6 +361,15 @@ def test_a_master_that_was_killed_is_replaced(site):
     until(lambda: not sshd.connections, "the end of the connection")
     site.project.ok("push")
     assert master_pid(path)
+
+
+def test_the_end_of_a_transport_ends_all_of_its_commands(site):
+    site.sshd()
+    inventory = inventories.load(site.make_project().folder / "hosts.toml")
+    transport = OpenSshTransport(inventory.host(HOST), inventory)
+    commands = [transport.stream(["sleep", "600"]) for _ in range(2)]
+    transport.close()
+    assert [each.has_exited for each in commands] == [True, True]
 
 
 @pytest.fixture
