@@ -182,13 +182,6 @@ def find(host: Host, inventory: Inventory, *, is_users: bool = False) -> Master:
     return Master(host.name, command, found.answer, path, persist_s)
 
 
-def close_all() -> None:
-    """End all masters of this user."""
-    folder = socket_folder()
-    for path in folder.glob("*.ssh") if folder else ():
-        end("any", path)
-
-
 def end(name: str, path: Path) -> None:
     """End the master at a path, and with it everything that runs over it."""
     argv = ["ssh", "-S", os.fspath(path), "-O", "exit", "--", name]
