@@ -187,13 +187,6 @@ def find(host: Host, inventory: Inventory) -> Master:
     return replace(found, path=path)
 
 
-def close_all() -> None:
-    """End all masters of this user."""
-    folder = socket_folder()
-    for path in folder.glob("*.ssh") if folder else ():
-        end("any", path)
-
-
 def end(name: str, path: Path) -> None:
     """End the master at a path, and with it everything that runs over it. One that does not answer
     loses its socket, so that the next command opens another one."""
