@@ -199,9 +199,15 @@ def last_launch(project: str, run: str) -> str:
 
 
 def _last_launch(task_dirs: Iterable[str]) -> Optional[Tuple[float, str]]:
-    """Return when the task that was launched last was launched, and its folder."""
-    launches = [(os.stat(paths.launch(path)).st_mtime, path) for path in task_dirs]
-    return max(launches) if launches else None
+    """Return when the task that was launched last was launched, and its folder; another request may
+    delete them meanwhile."""
+    launches = []
+    for path in task_dirs:
+        try:
+            launches.append((os.stat(paths.launch(path)).st_mtime, path))
+        except FileNotFoundError:
+            continue
+    return max(launches, default=None)
 
 
 def _describe_release(project: str, name: str) -> HeldRelease:

@@ -170,3 +170,8 @@ def test_a_push_in_progress_is_neither_a_release_nor_a_leftover(root):
     Path(paths.incoming("p", "f00d")).mkdir(parents=True)
     answer = disk.disk("p")
     assert (answer.releases, answer.left_bytes) == ([], 0)
+
+
+def test_a_task_that_another_prune_deletes_meanwhile_has_no_launch(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "task_dirs", lambda project, run: {"worker:0": str(tmp_path / "no")})
+    assert disk.last_launch("p", "r") == ""
