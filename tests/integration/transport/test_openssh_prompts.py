@@ -139,13 +139,13 @@ def test_a_one_time_code_is_asked_once(site):
 
 @pytest.mark.slow
 @as_root
-def test_init_asks_for_a_second_factor_and_no_later_command_does(site):
+def test_a_new_user_is_asked_for_a_second_factor_once_from_init_to_collect(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)
     site.make_project()
     (site.project.folder / "hosts.toml").unlink()
     words = ("init", "--yes", "--ssh-config", str(site.config), HOST)
     assert ask(site, {"Password": CODE}, *words)[1] == ["Password"]
-    site.project.ok("push")
+    site.runs_what_init_wrote()
     assert (site.folder / "codes").read_text() == f"{CODE}\n"
 
 
