@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from support import evidence, order, starter
+from support.ssh_masters import close_masters
 
 from tfdeploy.transport.daemon import locate
-from tfdeploy.transport.openssh import master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def own_connection_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
         locate.stop_daemons()
-        master.close_all()
+        close_masters()
 
 
 @pytest.fixture

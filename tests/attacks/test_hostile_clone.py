@@ -116,6 +116,8 @@ def clone(home, monkeypatch):
         ("UserKnownHostsFile", "UserKnownHostsFile '~/.ssh/known_hosts ~/.bashrc'\n"),
         ("KnownHostsCommand", "KnownHostsCommand /usr/bin/touch {ran}\n"),
         ("PKCS11Provider", "PKCS11Provider ./evil.so\n"),
+        ("IdentityFile", "IdentityFile pkcs11:?module-path=/tmp/evil.so\n"),
+        ("IdentityFile", 'IdentityFile "PKCS11:id=%01?module-path=evil.so"\n'),
         ("Include", "Include ./more\n"),
         ("UserKnownHostsFile", "UserKnownHostsFile ~/.bashrc\n"),
         ("NewKeyword", "NewKeyword x\n"),

@@ -12,11 +12,11 @@ import pytest
 from support.delaying_proxy import DelayingProxy, RoundTrips
 from support.ports import ADDRESS
 from support.projects import Project, ssh_hosts
+from support.ssh_masters import close_masters
 from support.sshd import Keys, Sshd, public, write_ssh_config
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.daemon import locate
-from tfdeploy.transport.openssh import master
 from tfdeploy.transport.ssh.connection import connect
 from tfdeploy.transport.ssh.dial import PATIENT
 from tfdeploy.transport.ssh.route import resolve_route
@@ -82,7 +82,7 @@ class DistantHosts:
     def hang_up(self) -> None:
         """Close all connections, and wait until the hosts have noticed."""
         locate.stop_daemons()
-        master.close_all()
+        close_masters()
         time.sleep(2 * ROUND_TRIP_S)
 
     def change(self) -> None:

@@ -91,14 +91,15 @@ class Command(TyperCommand):
         super().__init__(*args, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as Typer does; say of an unknown option how the program gets it, and of a missing
-        argument what a whole command looks like."""
+        """Parse as Typer does; say of an unknown option how the program gets it, and of an argument
+        that is missing or unexpected what a whole command looks like."""
+        ctx.allow_extra_args = True
+        example = self._examples[0].partition("  #")[0].rstrip()
         try:
-            return super().parse_args(ctx, args)
+            extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             if type(error).__name__ != MISSING:
                 raise
-            example = self._examples[0].partition("  #")[0].rstrip()
             raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None
         except Exception as error:
             words = next((each for each in self.params if each.name == "words"), None)
@@ -109,6 +110,9 @@ class Command(TyperCommand):
             found = getattr(error, "message", "")
             text = f"{found}; words for the program follow --: {example}"
             raise WrongWords(text, ctx) from None
+        if extra and not ctx.resilient_parsing:
+            raise WrongWords(f"Unexpected argument {extra[0]!r}. For example: {example}", ctx)
+        return extra
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """List arguments and options; an argument without its type of Python, which Typer adds."""

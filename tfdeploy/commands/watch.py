@@ -1,7 +1,7 @@
 """`tfdeploy watch`: what is known of a run while its hosts send samples. Watching changes nothing.
 
-Pure, except for `started_again`: the clock of the controller is an argument. Clocks of hosts are
-only compared with themselves.
+Pure, except for `is_collected` and `started_again`: the clock of the controller is an argument.
+Clocks of hosts are only compared with themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tfdeploy import run as runs
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.events import Listener, may_return
+from tfdeploy.results import run_folder
 from tfdeploy.shared import outcome
 from tfdeploy.shared.records import ENDED
 
@@ -153,6 +154,11 @@ class WatchedRun(Listener):
     def continues(self) -> bool:
         """Return whether a host has reported a task that has not ended."""
         return any(task.report and not task.has_ended for task in self.tasks.values())
+
+    @property
+    def is_collected(self) -> bool:
+        """Return whether the controller has the results that the run had at its end."""
+        return run_folder.has_end_of(self.run, self.checkpoint)
 
     def checkpoint_age_s(self, now: float) -> float:
         return max(0.0, now - self._checkpoint_at)

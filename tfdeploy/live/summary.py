@@ -1,4 +1,7 @@
-"""What the live view says about a run as a whole: its training, its end and what to type. Pure."""
+"""What the live view says about a run as a whole: its training, its end and what to type.
+
+Pure, except for `end_line`, which looks at what was collected.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +104,11 @@ def _averages(values: Sequence[float], width: int) -> list[float]:
 def end_line(watched: WatchedRun) -> str:
     """Return how the run ended and what to type next; "" while it continues."""
     end, commands = _end(watched)
+    if "collect" in commands and watched.is_collected:
+        end = f"{end}; collected into {watched.run.folder}"
+        commands = tuple(command for command in commands if command != "collect")
     typed = ", or ".join(f"tfdeploy {command} {watched.run.flags}" for command in commands)
-    return f"{end}. Next: {typed}" if end else ""
+    return f"{end}. Next: {typed}" if typed else end
 
 
 def end_text(watched: WatchedRun) -> str:

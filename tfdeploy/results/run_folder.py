@@ -7,13 +7,15 @@ runs/<run>/outputs/          what else the chief wrote, or what another task did
 
 from __future__ import annotations
 
+import json
 import posixpath
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from tfdeploy.errors import RunError, TransferFailed
+from tfdeploy.errors import RunError, TfdeployError, TransferFailed
 from tfdeploy.shared import state_file
+from tfdeploy.shared.records import ENDED, MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -70,6 +72,18 @@ def checkpoint_outputs(run: Run) -> OwnFolder:
 
 def checkpoint_dir(run: Run) -> str:
     return posixpath.normpath(run.inventory.training.checkpoint_dir)
+
+
+def has_end_of(run: Run, checkpoint: str) -> bool:
+    """Return whether a collect has fetched what a run had at its end: the history of its chief's
+    states, up to the end, and its newest `checkpoint` ("" if it has none)."""
+    history = f"{run.plan.chief.task.file_name}.history.jsonl"
+    with suppress(OSError, LookupError, TypeError, ValueError, TfdeployError):
+        folder = run.open()
+        *_, last = (folder / "logs").read(history, MAX_HISTORY_BYTES).splitlines()
+        names = read_state(folder / "checkpoints") if checkpoint else [checkpoint]
+        return json.loads(last)["state"] in ENDED and checkpoint in names
+    return False
 
 
 def install(

@@ -24,11 +24,13 @@ KEY_BYTES = 32
 
 
 def sign(*texts: str) -> str:
-    """Return the signature of these texts; "" if the user's key can't be stored."""
+    """Return the signature of these texts; "" if the user's key can't be stored, or not in
+    private."""
     try:
-        return _signature(_make_key(), texts)
+        key = _make_key()
     except OSError:
         return ""
+    return _signature(key, texts) if key else ""
 
 
 def is_signed(signature: str, *texts: str) -> bool:
@@ -58,14 +60,30 @@ def _read_key() -> bytes:
 
 
 def _make_key() -> bytes:
-    """Return the key, a new one if there is none. Raises OSError."""
+    """Return the key, a new one if there is none; of two commands that create it, the first
+    decides. Raises OSError."""
     if key := _read_key():
         return key
     file = _file()
+    _refuse_home_of_others(file)
     file.parent.mkdir(0o700, parents=True, exist_ok=True)
     new = file.with_name(f"key.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as written:
-        written.write(secrets.token_bytes(KEY_BYTES))
-    new.replace(file)
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as written:
+            written.write(secrets.token_bytes(KEY_BYTES))
+        with suppress(OSError):  # there is one already, or this disk has no hard links
+            os.link(new, file)
+        if not _read_key():
+            new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
     return _read_key()
+
+
+def _refuse_home_of_others(file: Path) -> None:
+    """Raise PermissionError in the home of another user, as root with `sudo` may have: that user
+    could not store anything in a folder of root."""
+    nearest = next(folder for folder in file.parents if folder.exists())
+    if nearest.stat().st_uid not in (0, os.geteuid()):
+        raise PermissionError(1, "its folder belongs to another user")

@@ -48,6 +48,7 @@ PLAIN = re.compile(r"[\w.@:\[\],%+/~*?!=^ \t\"-]*")
 PLAIN_ALIAS = re.compile(r"[\w.:\[\]-]+")
 OPTION = re.compile(r"(^|[\s,@/\"])-")
 SHELL_CHARACTERS = re.compile(r"[^\w.@:,%+/~= -]")
+MODULE = "pkcs11:"  # Fedora's ssh loads the library that such a key names (RFC 7512, module-path)
 INCLUDE = "include"
 # Quotes, variables, ranges, and wildcards in the name of a folder, which could mean a whole disk.
 UNCLEAR = re.compile(r"[\"'\\$%\[]|[*?].*/")
@@ -174,6 +175,8 @@ def _is_plain(name: str, value: str) -> bool:
     if name in STRICT:
         return value.translate(QUOTES).strip().lower() in STRICT[name]
     if name == "proxyjump" and OPTION.search(value):
+        return False
+    if name in ("identityfile", "certificatefile") and MODULE in value.translate(QUOTES).lower():
         return False
     return bool(PLAIN.fullmatch(value))
 

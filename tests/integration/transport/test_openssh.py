@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -14,7 +16,11 @@ from support.ssh_sites import HOST, SshSite, certify
 from support.sshd import public
 from support.waiting import until
 
+from tfdeploy.config import inventory as inventories
+from tfdeploy.transport.openssh import choice, master
 from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
+from tfdeploy.transport.openssh.transport import OpenSshTransport
+from tfdeploy.transport.runtime_folder import socket_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -325,6 +331,82 @@ def test_a_connection_that_is_lost_is_opened_again_by_the_next_command(site):
     sshd.drop_connections()
     until(lambda: not sshd.connections, "the end of the connections")
     site.works()
+
+
+def master_pid(socket_path: Path) -> int:
+    """Return the process that listens on a master's socket."""
+    check = ["ssh", "-S", socket_path, "-O", "check", "any"]
+    text = subprocess.run(check, capture_output=True, text=True, timeout=60).stderr
+    return int(text.partition("pid=")[2].partition(")")[0])
+
+
+def test_a_master_that_was_killed_is_replaced(site):
+    """Its socket stays: ssh would connect without a master, in the background and for ever."""
+    sshd = site.sshd()
+    site.make_project(transport="openssh")
+    site.project.ok("push")
+    (path,) = socket_folder().glob("*.ssh")
+    os.kill(master_pid(path), signal.SIGKILL)
+    until(lambda: not sshd.connections, "the end of the connection")
+    site.project.ok("push")
+    assert master_pid(path)
+
+
+def test_the_end_of_a_transport_ends_all_of_its_commands(site):
+    site.sshd()
+    inventory = inventories.load(site.make_project().folder / "hosts.toml")
+    transport = OpenSshTransport(inventory.host(HOST), inventory)
+    commands = [transport.stream(["sleep", "600"]) for _ in range(2)]
+    transport.close()
+    assert [each.has_exited for each in commands] == [True, True]
+
+
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    """The socket of a process that listens and never answers."""
+    monkeypatch.setattr(master, "ANSWER_TIMEOUT_S", 0.5)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(tmp_path / "hanging"))
+        listener.listen(0)
+        yield tmp_path / "hanging"
+
+
+def test_a_master_of_the_users_own_that_hangs_is_not_used(site, hanging):
+    site.sshd()
+    site.entry["ControlPath"] = str(hanging)
+    inventory = inventories.load(site.make_project().folder / "hosts.toml")
+    assert choice.why_openssh(inventory.host(HOST), inventory) == ""
+
+
+def test_a_master_that_hangs_loses_its_socket(hanging):
+    while master.is_listening(hanging):  # until no more connections can wait
+        pass
+    master.end("any", hanging)
+    assert not hanging.exists()
+
+
+def test_fabric_needs_no_folder_for_the_sockets_of_masters(site, monkeypatch):
+    folder = site.folder / ("long" * 25)
+    folder.mkdir(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    site.sshd()
+    project = site.make_project()
+    project.ok("push")
+    project.hosts[HOST]["transport"] = "openssh"
+    project.write()
+    assert "the folder for ssh's sockets has too long a path" in site.error()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [{"RemoteCommand": "false"}, {"LocalForward": "{port} [::1]:9"}])
+def test_what_a_configuration_adds_to_sessions_is_left_out(site, own):
+    site.sshd()
+    port = free_port()
+    site.entry |= {key: value.format(port=port) for key, value in own.items()}
+    site.make_project(transport="openssh")
+    site.works()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 @pytest.mark.slow

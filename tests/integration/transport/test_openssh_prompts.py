@@ -218,3 +218,12 @@ def test_ctrl_c_at_a_prompt_ends_the_command(site):
     code, output, _ = on_terminal(site, {"Password": "\x03"}, "push")
     assert code == 130
     assert "interrupted" in output
+
+
+def test_ctrl_z_at_a_prompt_stops_nothing(site):
+    """The terminal's foreground job would be a stopped ssh, which no Ctrl-C reaches."""
+    site.sshd()
+    site.entry["IdentityFile"] = str(locked_key(site))
+    site.make_project(transport="openssh")
+    code, output, _ = on_terminal(site, {"Enter passphrase": f"\x1a{PHRASE}"}, "push")
+    assert code == 0, output

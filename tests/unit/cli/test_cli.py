@@ -122,6 +122,7 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
         ("fetch", "Missing argument 'TASK'. For example: tfdeploy fetch worker:1 tuner.csv"),
         ("sweep", "Missing option '--workers'. For example: tfdeploy sweep --workers 1,2,4"),
         ("forward", "Missing argument 'TASK'. For example: tfdeploy forward worker:0 6006"),
+        ("check gpu-01", "Unexpected argument 'gpu-01'. For example: tfdeploy check"),
         ("exec worker:1 ls -l", "follow --: tfdeploy exec worker:1 -- nvidia-smi"),
         ("exec worker:1 ls", "expected -- before the command: tfdeploy exec worker:1 -- ls"),
         (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from tfdeploy.errors import Unreachable
@@ -84,6 +87,30 @@ def test_the_end_says_how_and_what_to_type(chief, text, monkeypatch):
     watched = watched_run(ONE)
     watched.take("w", sample(task_use(**chief)), 0.0)
     assert end_line(watched).replace("--hosts home/ada/hosts.toml ", "") == text
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("SUCCEEDED", "succeeded; collected into {folder}"),
+        ("STOPPED", f"stopped; collected into {{folder}}. Next: tfdeploy resume --run {RUN_ID}"),
+    ],
+)
+def test_the_end_of_a_run_that_was_collected_does_not_say_to_collect_it(
+    state, text, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    watched = watched_run(ONE)
+    inventory = replace(watched.run.inventory, file=tmp_path / "hosts.toml")
+    watched.run = replace(watched.run, inventory=inventory)
+    watched.take("w", sample(task_use(state=state)), 0.0)
+    history = watched.run.folder / "logs/worker-0.history.jsonl"
+    history.parent.mkdir(parents=True)
+    for collected_state in ("READY", state):
+        assert "tfdeploy collect" in end_line(watched)
+        with history.open("a") as file:
+            print(json.dumps({"at": 1.5, "state": collected_state}), file=file)
+    assert end_line(watched) == text.format(folder=watched.run.folder)
 
 
 def test_a_run_that_has_ended_has_no_rate_and_no_time_left():

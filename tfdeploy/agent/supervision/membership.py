@@ -145,8 +145,11 @@ class ChiefMembership:
                 self._notify()
 
     def _is_heard(self, since: float) -> bool:
-        """Return whether a task that has not ended was heard, `since` then or not long ago."""
-        last = [self._server.reports[task].at for task in self._server.unfinished_tasks()]
+        """Return whether a task that has not ended was heard, `since` then or not long ago. A ps
+        waits for workers, so it counts only when all of them have ended."""
+        unfinished = self._server.unfinished_tasks()
+        others = [task for task in unfinished if not task.startswith("ps:")] or unfinished
+        last = [self._server.reports[task].at for task in others]
         timeout_s = self._launch.heartbeat.orphan_timeout_s
         return bool(last) and time.monotonic() < max(since, *last) + timeout_s
 

@@ -79,7 +79,9 @@ def other_order(
     chief = launch.heartbeat.chief
     if ended_s is not None:
         grace_s = _grace_s(launch, answer)
-        if grace_s is None or ended_s < grace_s:
+        # The chief's supervisor stays while it hears a worker. A ps never ends by itself.
+        is_alone = launch.job == "ps" and silent_s > launch.heartbeat.orphan_timeout_s
+        if (grace_s is None or ended_s < grace_s) and not is_alone:
             has_succeeded = answer["ended"]["state"] == SUCCEEDED
             return _duration_order(launch, age_s) if has_succeeded else None
         return end_order(chief, answer)

@@ -53,12 +53,11 @@ class Bar:
 
 @dataclass(frozen=True)
 class TaskRow:
-    """The bars of a task. `first_s` is when each change began, from the start of the axis."""
+    """The bars of a task, and how often it was restarted."""
 
     task: str
     bars: tuple[Bar, ...]
     restarts: int
-    lost_changes: int
 
     @property
     def summary(self) -> str:
@@ -108,7 +107,7 @@ def lay_out(histories: Mapping[str, Sequence[Change]], until: float) -> Timeline
 def _row(task: str, changes: Sequence[Change], begin: float, end: float, length: float) -> TaskRow:
     bars = tuple(_bar(span, begin, length) for span in spans(changes, end))
     restarts = max(change.restarts for change in changes)
-    return TaskRow(task, bars, restarts, sum(change.lost for change in changes))
+    return TaskRow(task, bars, restarts)
 
 
 def _bar(span: Span, begin: float, length: float) -> Bar:

@@ -115,7 +115,7 @@ def _is_set(values: Settings, keyword: str) -> bool:
 
 
 def _why_remembered(host: Host, inventory: Inventory) -> str:
-    if master.find(host, inventory).was_refused_by_fabric:
+    if master.find_users(host, inventory).was_refused_by_fabric:
         return "it refused Fabric's login, and ssh's succeeded"
     return ""
 
@@ -169,10 +169,14 @@ def _ticks(seconds: float) -> int:
 
 
 def _succeeds(argv: list[str]) -> bool:
+    """Return whether a command ends well, and soon: a master that hangs gives no answer."""
     null = subprocess.DEVNULL
     try:
-        return subprocess.run(argv, stdin=null, stdout=null, stderr=null).returncode == 0
-    except OSError:
+        done = subprocess.run(
+            argv, stdin=null, stdout=null, stderr=null, timeout=master.ANSWER_TIMEOUT_S
+        )
+        return done.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
         return False
 
 

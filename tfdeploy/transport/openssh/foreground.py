@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import CommandFailed, RunError
+from tfdeploy.transport.openssh import master
 from tfdeploy.transport.openssh.choice import why_openssh
 from tfdeploy.transport.openssh.transport import login_command
 
@@ -70,7 +72,8 @@ def forward(
     """
     _require_free(local_port)
     forwarding = f"{LOOPBACK}:{local_port}:localhost:{port}"
-    ssh = login_command(host, inventory)
+    program, *words = login_command(host, inventory)
+    ssh = [program, "-o", "ClearAllForwardings=no", *words]  # of two values, ssh takes the first
     options = (*QUIET, "-o", "ExitOnForwardFailure=yes", "-L", forwarding, "--", host.name)
     # With -N, ssh would leave the forwarding to a master, and exit.
     is_shared = bool(why_openssh(host, inventory))
@@ -86,7 +89,11 @@ def forward(
         process.terminate()
         if is_shared:
             cancel = [*ssh, "-O", "cancel", "-L", forwarding, "--", host.name]
-            subprocess.run(cancel, stdin=subprocess.DEVNULL, capture_output=True)
+            with suppress(subprocess.TimeoutExpired):
+                null = subprocess.DEVNULL
+                subprocess.run(
+                    cancel, stdin=null, capture_output=True, timeout=master.ANSWER_TIMEOUT_S
+                )
 
 
 def _start(

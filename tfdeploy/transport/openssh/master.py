@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
 
 OPEN_TIMEOUT_S = 60.0  # without a terminal; a login may take long
+ANSWER_TIMEOUT_S = 5.0  # of a master, about itself; it takes milliseconds
 MIN_PERSIST_S = 5  # between two commands of one command of tfdeploy
 MAX_PATH = 104 - 18  # of a socket, on macOS; ssh adds 17 characters to it for a moment
 BATCH = ("-o", "BatchMode=yes", "-o", "LogLevel=ERROR")
@@ -69,16 +70,19 @@ class Master:
         would have to ask something."""
         path = ["-S", os.fspath(self.path)] if self.path else []
         limits = _limits(self.answer)
-        return [*self.command, *BATCH, "-o", "ControlMaster=no", *path, *limits, *PLAIN]
+        own = ["-o", "ControlMaster=no", *path, *limits, *NO_EXTRAS, *PLAIN]
+        return [*self.command, *BATCH, *own]
 
     def open(self, *, accept_new: bool = False) -> None:
         """Open it, unless it is open. ssh asks what it must on the terminal, one host after the
         other. Raises HostError."""
-        if self.is_open:
+        if self.path is None or self.is_open:
             return
         with self._lock():
             if self.is_open:  # another thread or command has opened it
                 return
+            # Of a master that was killed: ssh would connect without a socket, in the background.
+            self.path.unlink(missing_ok=True)
             try:
                 self._open_silently(accept_new)
             except AuthenticationFailed as refused:
@@ -131,8 +135,7 @@ class Master:
         return shlex.join(self._opening())
 
     def _opening(self, *options: str) -> list[str]:
-        if self.path is None:
-            raise Unreachable(self.name, "the master at its ControlPath is gone", "try again")
+        assert self.path
         control = ["-o", "ControlMaster=yes", "-S", os.fspath(self.path)]
         persist = ["-o", f"ControlPersist={self.persist_s}"]
         own = [*control, *persist, *_limits(self.answer), *NO_EXTRAS, *PLAIN]
@@ -166,38 +169,40 @@ class Master:
             yield
 
 
-def find(host: Host, inventory: Inventory, *, is_users: bool = False) -> Master:
-    """Return the master for a host, which may not be open yet. Raises Unreachable."""
+def find_users(host: Host, inventory: Inventory) -> Master:
+    """Return the user's own master for a host. Raises Unreachable."""
     command = tuple(config.users_command(host, inventory))
     persist_s = max(MIN_PERSIST_S, round(inventory.keep_connections_s))
-    found = Master(host.name, command, config.answer(host, inventory), None, persist_s)
-    if is_users:
-        return found
-    folder = socket_folder()
+    return Master(host.name, command, config.answer(host, inventory), None, persist_s)
+
+
+def find(host: Host, inventory: Inventory) -> Master:
+    """Return tfdeploy's master for a host, which may not be open yet. Raises Unreachable."""
+    found, folder = find_users(host, inventory), socket_folder()
     path = folder / f"{found.digest}.ssh" if folder else None
     if path is None or len(os.fsencode(path)) > MAX_PATH:
         reason = "is another user's" if path is None else "has too long a path"
         message = f"the folder for ssh's sockets {reason}"
         raise Unreachable(host.name, message, "set XDG_RUNTIME_DIR to a short folder of your own")
-    return Master(host.name, command, found.answer, path, persist_s)
-
-
-def close_all() -> None:
-    """End all masters of this user."""
-    folder = socket_folder()
-    for path in folder.glob("*.ssh") if folder else ():
-        end("any", path)
+    return replace(found, path=path)
 
 
 def end(name: str, path: Path) -> None:
-    """End the master at a path, and with it everything that runs over it."""
+    """End the master at a path, and with it everything that runs over it. One that does not answer
+    loses its socket, so that the next command opens another one."""
     argv = ["ssh", "-S", os.fspath(path), "-O", "exit", "--", name]
-    subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
+    try:
+        subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        path.unlink(missing_ok=True)
 
 
 def is_listening(path: Path) -> bool:
     """Return whether a process listens on a socket."""
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(ANSWER_TIMEOUT_S)  # a process that hangs accepts only a few
         try:
             probe.connect(os.fspath(path))
         except OSError:

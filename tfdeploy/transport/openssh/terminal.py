@@ -36,7 +36,8 @@ def run(argv: Sequence[str]) -> int | None:
             return None
         for display in displays:
             stack.enter_context(display())
-        process = subprocess.Popen(argv, stdin=tty, stdout=tty, process_group=0)
+        with _blocked(signal.SIGTSTP):  # a job that Ctrl-Z stops would keep the terminal
+            process = subprocess.Popen(argv, stdin=tty, stdout=tty, process_group=0)
         with _in_foreground(tty.fileno(), process.pid):
             code = process.wait()
     if code == -signal.SIGINT:
@@ -48,12 +49,21 @@ def run(argv: Sequence[str]) -> int | None:
 def _in_foreground(fd: int, group: int) -> Iterator[None]:
     """Give the terminal to another process group. This one may take it back, because the signal
     that would stop it is blocked in this thread."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    with _blocked(signal.SIGTTOU):
+        try:
+            with suppress(OSError):  # it has exited already
+                os.tcsetpgrp(fd, group)
+                os.killpg(group, signal.SIGCONT)
+            yield
+        finally:
+            os.tcsetpgrp(fd, os.getpgrp())
+
+
+@contextmanager
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Block a signal in this thread, and in what it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
-        with suppress(OSError):  # it has exited already
-            os.tcsetpgrp(fd, group)
-            os.killpg(group, signal.SIGCONT)
         yield
     finally:
-        os.tcsetpgrp(fd, os.getpgrp())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

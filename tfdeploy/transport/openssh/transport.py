@@ -26,12 +26,13 @@ class OpenSshTransport(RsyncTransfers):
     def __init__(self, host: Host, inventory: Inventory, *, accept_new: bool = False) -> None:
         super().__init__(host.name, lambda: self.open().session)
         self._host, self._inventory, self._accept_new = host, inventory, accept_new
-        self._pool: SessionPool | None = None
+        self._pools: dict[str, SessionPool] = {}  # by the arguments of each
 
     def open(self) -> Master:
         """Return the master, open: the user's own if there is one. Raises HostError."""
         is_users = choice.has_users_master(self._host, self._inventory)
-        found = master.find(self._host, self._inventory, is_users=is_users)
+        find = master.find_users if is_users else master.find
+        found = find(self._host, self._inventory)
         found.open(accept_new=self._accept_new)
         return found
 
@@ -52,12 +53,13 @@ class OpenSshTransport(RsyncTransfers):
 
     def close(self) -> None:
         """End what still runs. The master stays for `keep_connections_s`."""
-        if self._pool:
-            self._pool.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def _start(self, argv: Sequence[str]) -> SshProcess:
-        self._pool = SessionPool(**_session_table(self.open()))
-        return self._pool.start(argv)
+        table = _session_table(self.open())
+        pool = self._pools.setdefault(json.dumps(table), SessionPool(**table))
+        return pool.start(argv)
 
 
 def _session_table(found: Master) -> dict[str, Any]:

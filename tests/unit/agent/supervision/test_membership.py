@@ -94,3 +94,14 @@ def test_a_chief_that_has_ended_stays_while_others_are_heard(join):
             chief._server.reports[task] = replace(last, at=heard_at)
         assert chief._is_heard(long_ago) == is_heard
     chief.close()
+
+
+def test_a_ps_that_waits_for_a_lost_worker_does_not_keep_the_chief(join):
+    chief, now, long_ago = join(), time.monotonic(), time.monotonic() - 9e3
+    reports = chief._server.reports
+    reports["ps:0"] = replace(reports["ps:0"], at=now + 9e3)
+    reports["worker:1"] = replace(reports["worker:1"], at=long_ago)
+    assert not chief._is_heard(long_ago)
+    reports["worker:1"] = replace(reports["worker:1"], state="SUCCEEDED")
+    assert chief._is_heard(long_ago)
+    chief.close()

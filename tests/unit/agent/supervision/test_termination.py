@@ -151,6 +151,12 @@ def test_without_a_limit_a_ps_ends_after_the_workers():
     assert other_order("ps:0", going=["worker:1"], **failed) is not None
 
 
+def test_a_ps_ends_when_the_chiefs_supervisor_has_given_up_a_worker_that_is_not_heard():
+    after = {"ended_s": 1e9, "ended": SUCCEEDED, "linger_s": None}
+    assert other_order("ps:0", going=["worker:1"], silent_s=61.0, **after) is not None
+    assert other_order("worker:1", going=["worker:1"], silent_s=61.0, **after) is None
+
+
 @pytest.mark.parametrize("ended", [FAILED, STOPPED])
 @pytest.mark.parametrize("task", ["worker:1", "evaluator:0"])
 def test_after_any_other_end_the_others_end_at_once(task, ended):

@@ -92,12 +92,13 @@ def _fetch_once(launch: Launch, task_dir: str) -> None:
 
 def _may_place(task_dir: str, before: given.Files, unit: OutputUnit) -> bool:
     """Return whether a checkpoint may be placed: not where the worker has saved by itself, and not
-    through a link, for example into the release."""
+    through a link, for example into the release. All of its files are in one folder."""
     work, folder = paths.work(task_dir), os.path.dirname(unit.path)
     place, root = os.path.join(work, folder), os.path.realpath(work)
     is_inside = os.path.realpath(place) == os.path.normpath(os.path.join(root, folder))
-    is_relative = not unit.path.startswith("/")
-    return unit.kind == SET and is_relative and is_inside and not _is_own(task_dir, before, folder)
+    folders = {os.path.dirname(path) for path in [unit.path, *offered_files.paths_of(unit)]}
+    is_set = unit.kind == SET and folders == {folder} and not unit.path.startswith("/")
+    return is_set and is_inside and not _is_own(task_dir, before, folder)
 
 
 def _is_own(task_dir: str, before: given.Files, folder: str) -> bool:

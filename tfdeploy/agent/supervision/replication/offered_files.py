@@ -1,7 +1,7 @@
 """Files that the chief's supervisor offers to those of other hosts: a list, then each in pieces.
 
 Both go through the heartbeat (heartbeat.py). A piece of a file is sent only while the file is as in
-the list. Whoever gets an error fetches the list again.
+the list. A supervisor that gets an error fetches the list again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 
 from ....shared import TYPE_CHECKING
-from ....shared.protocol.message import parse
+from ....shared.protocol.message import Invalid, parse
 from ....shared.protocol.outputs import OutputUnit
 from ....shared.protocol.record import to_json
 from ...outputs import install, integrity
@@ -71,7 +71,10 @@ def fetch_list(settings: HeartbeatSettings, offer: Json) -> Units:
     """
     text = io.BytesIO()
     heartbeat.fetch_file(settings, str(offer["name"]), int(offer["size"]), text)
-    units = [parse(OutputUnit, unit) for unit in json.loads(text.getvalue())]
+    try:
+        units = [parse(OutputUnit, unit) for unit in json.loads(text.getvalue())]
+    except (Invalid, TypeError) as error:  # even the chief's host may lie
+        raise ValueError("the list is invalid: {}".format(error)) from None
     return [unit for unit in units if _is_safe(unit)]
 
 

@@ -13,11 +13,12 @@ from support.chief import save
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing
-from tfdeploy.agent.supervision import membership
-from tfdeploy.agent.supervision.replication import backups
+from tfdeploy.agent.supervision import heartbeat, membership
+from tfdeploy.agent.supervision.replication import backups, offered_files
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import records, state_file
 from tfdeploy.shared.records import PROCESS, OutputSelection
+from tfdeploy.shared.units import Walk
 
 TASKS = ["worker:0", "worker:1"]
 
@@ -124,6 +125,36 @@ def test_nothing_is_placed_through_a_link(root, tmp_path):
         (run.other / "state").symlink_to(release)
         run.fetch()
         assert [*release.iterdir()] == []
+
+
+def test_a_chief_that_lies_places_no_file_outside_of_the_checkpoints_folder(root, tmp_path):
+    release = tmp_path / "release"
+    release.mkdir()
+    with two_workers() as run:
+        backup(run.chief, 3)
+        (run.chief / "code").mkdir()
+        (run.chief / "code/train.py").write_text("another program")
+        (run.other / "code").symlink_to(release)
+        walk = Walk.units
+
+        def units(self, folder, root):
+            for unit in walk(self, folder, root):
+                info = (run.chief / "code/train.py").stat()
+                unit.files["code/train.py"] = (info.st_size, info.st_mtime_ns)
+                yield unit
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Walk, "units", units)
+            run.fetch()
+        assert [*release.iterdir()] == []
+
+
+@pytest.mark.parametrize("listed", [[{"kind": "set"}], 3, [3]])
+def test_an_invalid_list_is_refused(monkeypatch, listed):
+    text = json.dumps(listed).encode()
+    monkeypatch.setattr(heartbeat, "fetch_file", lambda *words: words[-1].write(text))
+    with pytest.raises(ValueError, match="invalid"):
+        offered_files.fetch_list(make_heartbeat_settings(), {"name": ".list-1", "size": len(text)})
 
 
 def test_a_backup_is_fetched_again_if_the_chief_replaces_it_meanwhile(root, monkeypatch):
