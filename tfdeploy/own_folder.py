@@ -205,11 +205,6 @@ class OwnFolder:
                 file.truncate(size)
                 raise
 
-    def cut(self, name: str, size: int) -> None:
-        """Keep only the first `size` bytes of a regular file."""
-        with self.update(name) as file:
-            file.truncate(size)
-
     def update(self, name: str) -> FileIO:
         """Open a regular file to read and change it in place, unbuffered; create a missing one."""
         with self._above(name, make=True) as (folder, last):

@@ -6,6 +6,7 @@ it. There is no agent and no supervisor: this waits for the chief, and ends what
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -94,11 +95,10 @@ def wait_for_the_others(tasks: dict[str, Script], launches: tuple[Launch, ...]) 
     """Give them the time that their supervisors would: a ps never ends by itself."""
     ended_at = time.monotonic()
     for each in launches:
-        while (
-            each.job != "ps"
-            and tasks[each.task].poll() is None
-            and time.monotonic() < ended_at + each.linger_s
-        ):
+        if each.job == "ps":
+            continue
+        end = math.inf if each.linger_s is None else ended_at + each.linger_s
+        while tasks[each.task].poll() is None and time.monotonic() < end:
             time.sleep(0.05)
 
 

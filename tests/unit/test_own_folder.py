@@ -43,7 +43,6 @@ def test_what_is_written_is_there_and_private(folder):
     lambda folder: folder.write("link/sub/new", [b"x"]),
     lambda folder: folder.append("link/mine", b"x"),
     lambda folder: folder.update("link/mine"),
-    lambda folder: folder.cut("link/mine", 1),
     lambda folder: folder.set_time("link/mine", 1),
     lambda folder: folder.remove("link/mine"),
     lambda folder: folder.open("link/mine"),

@@ -291,13 +291,15 @@ class AnswerStream(Generic[A]):
         return answer
 
     def _end(self, session: Session) -> None:
-        """Read the answer to the next request, if there is one, and keep the session."""
+        """Read the answer to the next request, if there is one, and keep the session, unless
+        another thread has closed it."""
         with self._lock:
             query = self._next
             if query is None:
-                self._session = None
+                kept, self._session = self._session, None
         if query is not None:
             answer = session.answer(TIMEOUT_S, query.request.MAX_ANSWER_BYTES)
-            self._session = None
+            kept, self._session = self._session, None
             self.next_answer = self._agent.parse(query, answer)
-        self._agent.reuse(session)
+        if kept:
+            self._agent.reuse(kept)

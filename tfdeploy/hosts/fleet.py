@@ -45,7 +45,7 @@ class Fleet:
     needs less memory. `transfers` has the progress of the files on their way to and from the hosts.
     With `record`, calls for several hosts raise OutdatedRecord if a host has a newer record of that
     run. If another thread sets `cancel`, these calls, and what follows a run, raise Cancelled soon;
-    see `cancellation`.
+    see Cancellation.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Fleet:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
         `on_failed` is called with each error at once, from any thread. `on_wait` is called in the
-        caller's thread with the outcomes so far when the other hosts take longer (see waiting.py).
+        caller's thread with the outcomes so far when the other hosts take longer (see Waiting).
         Ctrl-C, or `cancel`, skips the hosts that have not started, and waits only shortly for the
         others.
         """
