@@ -90,6 +90,12 @@ class SshSite:
         self.project.ok("stop")
         self.project.ok("collect")
 
+    def runs_what_init_wrote(self) -> None:
+        """Run the script to its end with the hosts.toml that `init` wrote, and collect."""
+        self.project.ok("run")
+        self.project.ok("collect")
+        assert (self.project.run_folder / "logs/worker-0.log").read_text()
+
     def error(self, *words: str) -> str:
         """Return the message of a command that fails on the host."""
         done = self.project.tf(*words or ("push",))

@@ -127,6 +127,22 @@ class Sshd:
         self._log.close()
 
 
+class PrivateEtcSshd(Sshd):
+    """An sshd that finds the files of its folder `etc` in /etc. Only root can start one."""
+
+    def start(self) -> None:
+        if self._command[0] != "unshare":
+            etc = self._log_file.parent / "etc"
+            self._command = with_private_etc(etc, *self._command)
+        super().start()
+
+
+def with_private_etc(etc: Path, *command: object) -> list[object]:
+    """Return a command that has each entry of a folder in place of /etc's entry of its name."""
+    script = 'for each in "$0"/*; do mount --bind "$each" "/etc/${each##*/}"; done; exec "$@"'
+    return ["unshare", "-m", "sh", "-c", script, etc, *command]
+
+
 def descendants(pid: int) -> list[int]:
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

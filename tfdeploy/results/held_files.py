@@ -54,20 +54,20 @@ class HeldFiles:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait for what was begun. Raises as `fetch` does."""
+        """Wait for the fetch that was started. Raises as `fetch` does."""
         if self._thread:
             self._thread.join()
         if self._error:
             raise self._error
 
     def close(self) -> None:
-        """End what was begun, if it still goes on: nobody wants its files any more."""
+        """End the fetch that was started, if it still runs: its files are not needed any more."""
         self._closed.set()
         if self._thread:
             self._thread.join()
 
     def complete(self, source: str, expected: Mapping[str, HashedFile]) -> None:
-        """Fetch files, of which some may have begun. Raises as `fetch` does."""
+        """Fetch files; the fetch of some may have started already. Raises as `fetch` does."""
         if not expected.keys().isdisjoint(self.early):
             self.wait()
         self.fetch(source, {n: file.size for n, file in expected.items() if n not in self.early})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.command_line import REAL
 from support.ssh_sites import HOST, SshSite
-from support.sshd import Sshd
+from support.sshd import PrivateEtcSshd
 from support.terminal import answer_prompts
 
 if TYPE_CHECKING:
@@ -33,6 +33,14 @@ read -r code
 echo "$code" >> {folder}/codes
 [ "$code" = {code} ]
 """
+SECRET = "JBSWY3DPEHPK3PXP"
+STEPS = 20  # that the clock may go on until the code is read: 10 minutes
+CHECK_ONE_TIME = f"""\
+#!/bin/sh
+read -r code
+! grep -qx "$code" {{folder}}/codes && oathtool --totp --base32 -w {STEPS} {SECRET} "$code" &&
+    echo "$code" >> {{folder}}/codes
+"""
 SECOND_FACTOR = (
     *("UsePAM yes", "KbdInteractiveAuthentication yes"),
     "AuthenticationMethods publickey,keyboard-interactive",
@@ -41,20 +49,25 @@ PASSWORD = ("UsePAM yes", "PasswordAuthentication yes", "AuthenticationMethods p
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give sshd its own PAM")
 
 
-class PamSshd(Sshd):
-    """An sshd that asks a PAM of its own: it has its own /etc/pam.d."""
+class PamSshd(PrivateEtcSshd):
+    """An sshd that asks a PAM of its own, which runs `check`."""
+
+    check = CHECK
 
     def start(self) -> None:
         folder = self._log_file.parent
-        if self._command[0] != "unshare":
-            rules = folder / "pam.d"
+        if not (rules := folder / "etc/pam.d").exists():
             shutil.copytree("/etc/pam.d", rules)
             (rules / "sshd").write_text(PAM.format(folder=folder))
-            (folder / "check").write_text(CHECK.format(folder=folder, code=CODE))
+            (folder / "check").write_text(self.check.format(folder=folder, code=CODE))
             (folder / "check").chmod(0o755)
-            script = 'mount --bind "$0" /etc/pam.d; exec "$@"'
-            self._command = ["unshare", "-m", "sh", "-c", script, rules, *self._command]
         super().start()
+
+
+class OneTimeCodeSshd(PamSshd):
+    """An sshd that asks for a code of the moment, and takes no code twice."""
+
+    check = CHECK_ONE_TIME
 
 
 @pytest.fixture
@@ -111,13 +124,28 @@ def test_a_second_factor_is_asked_once(site):
 
 @pytest.mark.slow
 @as_root
-def test_init_asks_for_a_second_factor_and_no_later_command_does(site):
+def test_a_one_time_code_is_asked_once(site):
+    if not shutil.which("oathtool"):
+        pytest.skip("oathtool missing: tests/hosts/install-missing oathtool")
+    site.sshd(*SECOND_FACTOR, kind=OneTimeCodeSshd)
+    site.make_project()
+    (site.folder / "codes").touch()
+    make_code = ["oathtool", "--totp", "--base32", SECRET]
+    code = subprocess.run(make_code, check=True, capture_output=True, text=True).stdout.strip()
+    assert ask(site, {"Password": code}, "push")[1] == ["Password"]
+    site.works()
+    assert (site.folder / "codes").read_text() == f"{code}\n"
+
+
+@pytest.mark.slow
+@as_root
+def test_a_new_user_is_asked_for_a_second_factor_once_from_init_to_collect(site):
     site.sshd(*SECOND_FACTOR, kind=PamSshd)
     site.make_project()
     (site.project.folder / "hosts.toml").unlink()
     words = ("init", "--yes", "--ssh-config", str(site.config), HOST)
     assert ask(site, {"Password": CODE}, *words)[1] == ["Password"]
-    site.project.ok("push")
+    site.runs_what_init_wrote()
     assert (site.folder / "codes").read_text() == f"{CODE}\n"
 
 

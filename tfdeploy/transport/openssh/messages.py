@@ -24,6 +24,24 @@ OWN_ERROR = re.compile(
 # What ssh prints, the error, and its hint. {0} is the first group.
 MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
     (
+        r"revoked by file (.*)",
+        HostKeyRefused,
+        "its host key, or the authority that signed it, is revoked in {0}",
+        "give the machine a new host key",
+    ),
+    (
+        r"in revoked keys file (.*)",
+        HostKeyRefused,
+        "ssh can't read its RevokedHostKeys {0}",
+        "correct RevokedHostKeys in ssh's configuration",
+    ),
+    (
+        r"KnownHostsCommand failed|Could not stat KnownHostsCommand",
+        HostKeyRefused,
+        "the KnownHostsCommand of ssh's configuration failed",
+        "correct it; connect once with ssh -v to see what it does",
+    ),
+    (
         r"REVOKED HOST KEY DETECTED|Host key .* revoked|host key .* is marked as revoked",
         HostKeyRefused,
         "its host key, or the authority that signed it, is revoked in known_hosts",
@@ -47,6 +65,18 @@ MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
         HostKeyRefused,
         "its host key is unknown",
         "connect once with ssh and compare the fingerprint, or pass --accept-new-host-keys",
+    ),
+    (
+        r"Address family for hostname not supported",
+        Unreachable,
+        "it has no address of the IP version in ssh's configuration (AddressFamily)",
+        "correct AddressFamily, or set the host's hostname in hosts.toml or ssh_config",
+    ),
+    (
+        r"(?m)^bind (.*)",
+        Unreachable,
+        "ssh can't connect from the controller's address {0}",
+        "correct BindAddress in ssh's configuration",
     ),
     (
         r"Could not resolve hostname (.*)",
@@ -78,6 +108,7 @@ MEANINGS: tuple[tuple[str, type[HostError], str, str], ...] = (
 
 def translate(host: str, text: str) -> HostError | None:
     """Return the error that ssh's messages mean; None if none of them is ssh's."""
+    text = text.replace("\r\n", "\n")  # as ssh ends most of its lines
     denied = DENIED.search(text)
     if denied:
         asks = any(method in (denied[1] or "") for method in ASKED)
