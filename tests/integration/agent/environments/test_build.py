@@ -14,7 +14,7 @@ from support.waiting import until
 
 from tfdeploy.agent import paths
 from tfdeploy.agent.environments import build as builds
-from tfdeploy.agent.environments import marker
+from tfdeploy.agent.environments import installers, marker
 from tfdeploy.agent.refusal import Refusal
 from tfdeploy.shared.protocol.environments import Built, NotInstalled
 
@@ -85,7 +85,7 @@ def test_files_are_hard_links_to_the_cache(host):
 
 @pytest.mark.slow
 def test_without_uv_pip_builds_it(host, monkeypatch):
-    monkeypatch.setattr(builds.uv_program, "PLACES", ())
+    monkeypatch.setattr(installers, "PLACES", ())
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert host.build().packages["tiny"] == "1.0"
     assert (folder() / "bin/pip").exists()
