@@ -35,7 +35,9 @@ def main() -> None:
         _print_failure(error)
         sys.exit(error.exit_code)
     except (ImportError, RuntimeError, TypeError, ValueError):
-        _exit_if_modules_are_cut_off()
+        from tfdeploy.environments.installation import exit_if_modules_are_cut_off
+
+        exit_if_modules_are_cut_off()
         raise
     except KeyboardInterrupt:
         print_interrupted()
@@ -78,18 +80,6 @@ def _print_note(
     from tfdeploy.output.console import Console
 
     Console().print_notes([TfdeployError(str(message))])
-
-
-def _exit_if_modules_are_cut_off() -> None:
-    """Exit with the command that mends the installation, if that is why an import failed."""
-    from tfdeploy.environments import installation
-
-    if command_to_mend := installation.command_to_mend():
-        # Without Console: its modules may be cut off, too.
-        sys.exit(
-            "error: compiled modules of this installation are cut off, so Python can't load them\n"
-            f"  compile them again: {command_to_mend}"
-        )
 
 
 def _own_arguments() -> list[str]:

@@ -70,6 +70,16 @@ def command_to_mend() -> str:
     return shlex.join([sys.executable, "-m", "compileall", "-q", "-f", *folders])
 
 
+def exit_if_modules_are_cut_off() -> None:
+    """Exit with the command that mends the installation, if that is why an import failed."""
+    if command := command_to_mend():
+        # Not by Console: its modules may be cut off, too.
+        sys.exit(
+            "error: compiled modules of this installation are cut off, so Python can't load them\n"
+            f"  compile them again: {command}"
+        )
+
+
 def _is_installed(package: str) -> bool:
     spec = importlib.util.find_spec(package.lower())
     return spec is not None and spec.origin is not None  # None: a folder of that name
