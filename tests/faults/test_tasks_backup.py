@@ -12,7 +12,7 @@ BEGINNING = re.compile(r"^begins with epoch (\d+)$", re.M)
 
 
 def beginnings(run, count: int) -> list[set[int]]:
-    """Wait until each worker has begun to train `count` times, and trained on. Return with which
+    """Wait until each worker has started training `count` times, and trained on. Return with which
     epochs; one set for each time."""
 
     def found() -> list[list[int]]:

@@ -23,25 +23,16 @@ from tfdeploy.transport.openssh.transport import OpenSshTransport
 from tfdeploy.transport.runtime_folder import socket_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from support.sshd import Keys
 
 PAST = ("-V", "20200101:20200102")
 ANYBODY = ("-n", "root,nobody")
 
 
 @pytest.fixture
-def site(tmp_path: Path, keys: Keys) -> Iterator[SshSite]:
-    test_site = SshSite(tmp_path, keys)
-    yield test_site
-    test_site.end()
-
-
-@pytest.fixture
 def authority(site: SshSite) -> Path:
-    """A certificate authority: sshds of the site that are told so trust it for users."""
+    """A certificate authority, which sshds of the site may trust for users."""
     file = site.folder / "authority"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file], check=True)
     return file
@@ -341,7 +332,7 @@ def master_pid(socket_path: Path) -> int:
 
 
 def test_a_master_that_was_killed_is_replaced(site):
-    """Its socket stays: ssh would connect without a master, in the background and for ever."""
+    """Its socket stays: ssh would connect without a master, in the background, and never end."""
     sshd = site.sshd()
     site.make_project(transport="openssh")
     site.project.ok("push")

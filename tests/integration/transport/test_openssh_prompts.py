@@ -14,10 +14,8 @@ from support.sshd import PrivateEtcSshd
 from support.terminal import answer_prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from support.sshd import Keys
 
 CODE = "246810"
 PHRASE = "open sesame"
@@ -68,13 +66,6 @@ class OneTimeCodeSshd(PamSshd):
     """An sshd that asks for a code of the moment, and takes no code twice."""
 
     check = CHECK_ONE_TIME
-
-
-@pytest.fixture
-def site(tmp_path: Path, keys: Keys) -> Iterator[SshSite]:
-    test_site = SshSite(tmp_path, keys)
-    yield test_site
-    test_site.end()
 
 
 def ask(site: SshSite, answers: dict[str, str], *words: str) -> tuple[str, list[str]]:

@@ -12,10 +12,10 @@ from support.ssh_sites import HOST, SshSite, certify
 from support.sshd import PrivateEtcSshd, public, with_private_etc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from support.sshd import Keys, Sshd
+    from support.sshd import Sshd
 
     Row = Callable[..., Sshd]
 
@@ -27,13 +27,6 @@ PASSWD = """\
 sshd:x:102:65534::/run/sshd:/bin/false
 root:x:0:0:root:{home}:{shell}
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path, keys: Keys) -> Iterator[SshSite]:
-    test_site = SshSite(tmp_path, keys)
-    yield test_site
-    test_site.end()
 
 
 def write_passwd(site: SshSite, shell: str) -> None:

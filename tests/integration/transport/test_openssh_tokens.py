@@ -13,7 +13,7 @@ import pytest
 from support import security_key
 from support.command_line import REAL
 from support.ports import free_port
-from support.ssh_sites import HOST, SshSite
+from support.ssh_sites import HOST
 from support.sshd import program
 from support.terminal import answer_prompts
 from support.waiting import until
@@ -21,7 +21,6 @@ from support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.sshd import Keys
 
 pytestmark = pytest.mark.slow
 
@@ -52,13 +51,6 @@ PIN = "135790"
 SOFTHSM = [
     Path(f"/usr/lib/{folder}/libsofthsm2.so") for folder in ("softhsm", "x86_64-linux-gnu/softhsm")
 ]
-
-
-@pytest.fixture
-def site(tmp_path: Path, keys: Keys) -> Iterator[SshSite]:
-    test_site = SshSite(tmp_path, keys)
-    yield test_site
-    test_site.end()
 
 
 @pytest.fixture
