@@ -80,6 +80,7 @@ VERBS = {
         "outputs.ListReplicas",
         "supervision.replication.output_replicas.replicated_outputs",
     ),
+    "list_trials": ("reports.ListTrials", "reports.trials.list_trials"),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
     "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),

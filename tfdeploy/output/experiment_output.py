@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.comparing.comparison import Comparison, RunSeries
     from tfdeploy.experiments.grid import Grid
@@ -75,6 +76,22 @@ class ExperimentOutput(Terminal):
         self._out.print_table(report.LOAD_COLUMNS, map(report.load_row, sweep.measured))
         self.print_text(*report.LOAD_EXPLANATION)
         self.print_text(f"picture: {picture}")
+
+    def print_trials(self, result: TrialsResult) -> None:
+        """Print a row for each trial, the best one first."""
+        from tfdeploy.output.trial_table import columns, rows, summary
+
+        self._out.print_table(columns(result), rows(result))
+        self.print_text("", summary(result))
+
+    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None]]:
+        """Return a context that shows on a terminal how the trials go on, and a function that takes
+        it."""
+        from tfdeploy.output.trial_table import live
+
+        if self._out.is_terminal and not self.is_quiet:
+            return live(self._out.rich)
+        return nullcontext(lambda result: None)
 
     def print_comparison(self, comparison: Comparison, picture: Path) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tfdeploy.planning import roles
+from tfdeploy.errors import PlanError
+from tfdeploy.planning import roles, trials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,13 +33,20 @@ def values_of(
     """Return the value of every {field} for one task."""
     environment = names.environments.get(placement.host, "")
     python = inventory.host(placement.host).task_python(inventory.project, environment)
-    return {
+    values = {
         **roles.template_fields(plan, placement, inventory.training, python),
         **roles.data_fields(inventory, placement.task.job),
         "run": names.run,
         "release": names.release,
         "name": names.name or names.run,
     }
+    params = trials.fields(inventory.trials)
+    for name in params.keys() & values:
+        raise PlanError(
+            f"trials.params: {name} is the name of a {{field}} of commands",
+            "give the option another name",
+        )
+    return {**values, **params}
 
 
 def check_words(inventory: Inventory, plan: Plan, names: RunNames, words: Sequence[str]) -> None:

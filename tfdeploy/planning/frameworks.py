@@ -101,7 +101,7 @@ def ready(training: Training, plan: Plan, job: str) -> str:
     """Return what makes a job's tasks READY. By default it is a TensorFlow server, which a program
     without TensorFlow does not have; and a task without peers needs none."""
     own: str | None = getattr(training, job).ready or training.ready
-    alone = sum(map(len, plan.cluster.values())) == 1
+    alone = sum(map(len, plan.cluster.values())) <= 1
     return own or (PROCESS if alone or not training.uses_tensorflow else SERVER)
 
 

@@ -31,7 +31,7 @@ def make_plan(inventory: Inventory, addresses: Mapping[str, str]) -> Plan:
     placements: list[Placement] = []
     for host in inventory.hosts:
         if not host.spare:
-            placements += _place_on_host(host, addresses[host.name], counters)
+            placements += _place_on_host(inventory, host, addresses[host.name], counters)
     _refuse_wrong_counts(counters)
     _refuse_shared_ports(placements)
     in_order = tuple(sorted(placements, key=lambda placement: placement.task))
@@ -44,8 +44,11 @@ def make_plan_from_addresses(inventory: Inventory) -> Plan:
     return make_plan(inventory, {host.name: host.address or "" for host in inventory.hosts})
 
 
-def _place_on_host(host: Host, address: str, counters: dict[str, int]) -> list[Placement]:
-    """Return the placements on one host; count the tasks of each job in `counters`."""
+def _place_on_host(
+    inventory: Inventory, host: Host, address: str, counters: dict[str, int]
+) -> list[Placement]:
+    """Return the placements on one host; count the tasks of each job in `counters`. Slots of
+    trials have no port: nothing connects to them."""
     gpus, ports = list(host.gpus), list(host.ports)
     placements = []
     for job, count in count_tasks(host).items():
@@ -53,7 +56,8 @@ def _place_on_host(host: Host, address: str, counters: dict[str, int]) -> list[P
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
             task = Task(job, counters[job])
             counters[job] += 1
-            port = _take_port(ports) if task.in_cluster else None
+            has_port = task.in_cluster and not inventory.trials.points
+            port = _take_port(ports) if has_port else None
             placements.append(Placement(task, host.name, address, port, tuple(task_gpus)))
     return placements
 

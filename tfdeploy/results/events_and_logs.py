@@ -3,7 +3,8 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
-                                  and <task>.gpus.jsonl: the use of its GPUs
+                                  and <task>.gpus.jsonl: the use of its GPUs; with trials, and
+                                  <task>.trials.jsonl: those of a slot
 runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
 runs/<run>/.incoming-logs/        the same, by the first task of a host
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
+HISTORIES = ("history", "gpus", "trials")
 PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
 
 
@@ -40,12 +42,13 @@ def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[in
     """Fetch the event files of a task; return their number. Raises as `FileFetch` does, and
     OSError.
 
-    Only those of the chief and of evaluators: those of other workers repeat them.
+    Only those of the chief, of evaluators and of slots: those of other workers repeat them.
     """
-    if placement != run.plan.chief and placement.task.job != "evaluator":
+    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
+    if not is_first and placement.task.job != "evaluator":
         return 0
     folder, task = run.open(), placement.task.file_name
-    dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
+    dest = folder / ("events" if is_first else f"events/{task}")
     staging = folder / f".incoming-events/{task}"
     return (yield from fetch_all_events(pipeline, run, placement, dest, staging))
 
@@ -90,7 +93,7 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     dest = (folder / "logs").within(announced(limit))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
-    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
+    histories = [f"{task}.{name}.jsonl" for task in tasks for name in HISTORIES]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
     fetch = FileFetch(pipeline, answer.folder, dest, present)

@@ -14,7 +14,8 @@ from ...shared.protocol.record import replace
 from .. import paths
 from ..machine import leases, lock, logind, nvidia, ports
 from ..refusal import Refusal
-from . import run_record, start_checks, work_directory
+from ..supervision import work_directory
+from . import run_record, start_checks
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional

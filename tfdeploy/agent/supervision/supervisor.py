@@ -27,7 +27,7 @@ from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch,
 
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Callable, List, Optional, Tuple
+    from typing import Any, Callable, List, Optional, Tuple, Type
 
     from .termination import Order
 
@@ -48,7 +48,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
-    supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
+    supervisor = _supervisor_class(launch)(launch, task_dir, list(inherited[1:]))
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:
@@ -59,6 +59,14 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
         supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
         supervisor.leave()
     # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
+
+
+def _supervisor_class(launch: Launch) -> Type[Supervisor]:
+    if not launch.trials.points:
+        return Supervisor
+    from .trials.slot import SlotSupervisor  # few runs have trials
+
+    return SlotSupervisor
 
 
 def _record_gpus(launch: Launch, task_dir: str) -> None:
