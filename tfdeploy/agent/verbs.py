@@ -93,7 +93,7 @@ VERBS = {
 # are loaded after this time without a request.
 START = (
     *("runs.start_and_follow", "runs.start"),
-    *("supervision.detach", "supervision.supervisor"),
+    *("supervision.detach", "runs.supervise"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
 STATUS = ("reports.status", "reports.progress", "runs.stop")
@@ -105,7 +105,7 @@ REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 def main(argv: List[str]) -> int:
     if argv[0] == "supervise":
-        from .supervision.supervisor import supervise
+        from .runs.supervise import supervise
 
         supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0

@@ -120,13 +120,9 @@ def _intent(
 ) -> Intent:
     """Plan the trials that hosts.toml and the command line describe."""
     from tfdeploy.api import opening
-    from tfdeploy.config.overrides import override_trials
-    from tfdeploy.planning.trials import parse_params, with_trials
+    from tfdeploy.commands.trials import plan_trials
 
-    inventory = load_inventory(hosts)
-    if "params" in given:
-        given["params"] = {**inventory.trials.params, **parse_params(given["params"])}
-    with_points = with_trials(override_trials(inventory, given))
+    with_points = plan_trials(load_inventory(hosts), given)
     return opening.plan(with_points, words or (), env or (), name=name or "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.formatting.short_repr import short_repr
@@ -17,6 +17,7 @@ from tfdeploy.shared.trials import BAD, RUNNING, SUCCEEDED, WAITING, newest, par
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
@@ -95,6 +96,16 @@ class TrialsResult:
         if not found or not self.objective or SCALARS.match(path):
             return True
         return int(found[1]) == self.best
+
+
+def plan_trials(inventory: Inventory, given: Mapping[str, Any]) -> Inventory:
+    """Return the inventory of a run of trials. `given` are keys of [trials] as the command line has
+    them; its parameters come besides those of hosts.toml. Raises InventoryError and PlanError."""
+    from tfdeploy.config.overrides import override_trials
+    from tfdeploy.planning.trials import parse_params, with_trials
+
+    params = {**inventory.trials.params, **parse_params(given.get("params", ()))}
+    return with_trials(override_trials(inventory, {**given, "params": params}))
 
 
 def require_trials(run: Run) -> None:

@@ -79,7 +79,7 @@ class ExperimentOutput(Terminal):
 
     def print_trials(self, result: TrialsResult) -> None:
         """Print a row for each trial, the best one first."""
-        from tfdeploy.output.trial_table import columns, rows, summary
+        from tfdeploy.output.progress.trials import columns, rows, summary
 
         self._out.print_table(columns(result), rows(result))
         self.print_text("", summary(result))
@@ -87,7 +87,7 @@ class ExperimentOutput(Terminal):
     def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None]]:
         """Return a context that shows on a terminal how the trials go on, and a function that takes
         it."""
-        from tfdeploy.output.trial_table import live
+        from tfdeploy.output.progress.trials import live
 
         if self._out.is_terminal and not self.is_quiet:
             return live(self._out.rich)

@@ -51,7 +51,10 @@ def _place_on_host(
     trials have no port: nothing connects to them."""
     gpus, ports = list(host.gpus), list(host.ports)
     placements = []
-    for job, count in count_tasks(host).items():
+    counts = count_tasks(host)
+    if not inventory.trials.points:
+        _refuse_few_ports(host, counts["ps"] + counts["worker"] + counts["chief"])
+    for job, count in counts.items():
         for _ in range(count):
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
             task = Task(job, counters[job])
@@ -60,6 +63,14 @@ def _place_on_host(
             port = _take_port(ports) if has_port else None
             placements.append(Placement(task, host.name, address, port, tuple(task_gpus)))
     return placements
+
+
+def _refuse_few_ports(host: Host, tasks: int) -> None:
+    if host.ports != AUTO_PORTS and tasks > len(host.ports):
+        raise PlanError(
+            f"hosts.{host.name}.ports: {tasks} tasks need {tasks} ports; found {len(host.ports)}",
+            PORTS_HINT,
+        )
 
 
 def _take_port(ports: list[int]) -> int:
@@ -81,7 +92,7 @@ def _heartbeat_port(host: Host, address: str, placements: tuple[Placement, ...])
 
 
 def count_tasks(host: Host) -> dict[str, int]:
-    """Return the number of tasks of each job on `host`, checked against its GPUs and ports."""
+    """Return the number of tasks of each job on `host`, checked against its GPUs."""
     path, chief = f"hosts.{host.name}", int(host.chief)
     free = len(host.gpus) - chief * gpus_per_task("chief", host)
     if free < 0:
@@ -98,11 +109,6 @@ def count_tasks(host: Host) -> dict[str, int]:
             f"each need {format_count(workers * per_worker, 'GPU')}; "
             f"found {_describe_gpus(host, chief)}",
             "lower workers, or set gpus_per_worker = 0 for workers that may run without a GPU",
-        )
-    ports = host.ps + workers + chief
-    if host.ports != AUTO_PORTS and ports > len(host.ports):
-        raise PlanError(
-            f"{path}.ports: {ports} tasks need {ports} ports; found {len(host.ports)}", PORTS_HINT
         )
     return {"ps": host.ps, "worker": workers, "chief": chief, "evaluator": int(host.evaluator)}
 

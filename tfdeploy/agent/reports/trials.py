@@ -9,7 +9,7 @@ import time
 from ...shared import TYPE_CHECKING
 from ...shared.filesystem import read_bytes
 from ...shared.protocol.record import replace
-from ...shared.protocol.reports import Trials
+from ...shared.protocol.reports import RecordedTrials
 from ...shared.trials import RUNNING, newest, parse_lines
 from .. import paths
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from ...shared.trials import TrialRecord
 
 
-def list_trials(project: str, run: str) -> Trials:
+def list_trials(project: str, run: str) -> RecordedTrials:
     """Return the newest record of each trial that any slot of this host has recorded."""
     now, records = time.time(), newest(_records(paths.logs(project, run))).values()
-    return Trials([_with_age(each, now) if each.state == RUNNING else each for each in records])
+    return RecordedTrials(
+        [_with_age(each, now) if each.state == RUNNING else each for each in records]
+    )
 
 
 def _with_age(record: TrialRecord, now: float) -> TrialRecord:

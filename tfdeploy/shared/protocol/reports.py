@@ -40,13 +40,13 @@ class Logs(RunRequest[LogFiles]):
     REPEATABLE = True
 
 
-class Trials(Message):
+class RecordedTrials(Message):
     """The newest record of each trial that a host has."""
 
     trials: List[TrialRecord]
 
 
-class ListTrials(RunRequest[Trials]):
+class ListTrials(RunRequest[RecordedTrials]):
     """Ask what a host has recorded of a run's trials."""
 
     READS_RUN = True

@@ -84,7 +84,7 @@ class Board:
         self._failures: Dict[int, Set[int]] = {}
         self._assigned: Dict[str, TrialRecord] = {}
         self._recorded_at: Dict[int, float] = {}
-        self._waiting = dict.fromkeys(range(len(launch.trials.points)))  # in this order
+        self._waiting = set(range(len(launch.trials.points)))
         self._full: Set[str] = set()
         self._kind, self._same, self._has_good = "", 0, False
         self._failure = ""
@@ -127,10 +127,11 @@ class Board:
             return TrialOrder(OVER, failure=self._failure or self._all_failed())
         if slot in self._full or not self._may_start():
             return TrialOrder(IDLE)
-        number = next((each for each in self._waiting if not self._may_run(each)), None)
+        # The lowest one: an earlier trial that is tried again comes before new ones.
+        number = min((each for each in self._waiting if not self._may_run(each)), default=None)
         if number is None:
             return TrialOrder(IDLE)
-        del self._waiting[number]
+        self._waiting.remove(number)
         last = self._records.get(number)
         attempt = last.attempt + 1 if last else 1
         self._assigned[slot] = trial = TrialRecord(number, attempt, RUNNING, slot, at=time.time())
@@ -186,11 +187,11 @@ class Board:
             failed.add(trial.attempt)
         is_tried_again = trial.may_be_retried and len(failed) < self._settings.attempts
         if trial.state == INTERRUPTED or is_tried_again:
-            self._waiting[trial.trial] = None
+            self._waiting.add(trial.trial)
         elif trial.state == LOST:
             self._apply(replace(trial, state=FAILED, exit=1))
         elif trial.state != RUNNING or record:
-            self._waiting.pop(trial.trial, None)
+            self._waiting.discard(trial.trial)
 
     def _learn(self, recorded: Iterable[TrialRecord], record: bool) -> None:
         """Take what a host has recorded before the run was resumed."""

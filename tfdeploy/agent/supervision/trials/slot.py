@@ -14,13 +14,14 @@ from ....shared.records import FAILED, READY, SUCCEEDED
 from ....shared.trials import BAD, IDLE, INTERRUPTED, OVER, RUNNING, TrialOrder, TrialRecord
 from ... import own_folders, paths
 from ...machine import process
-from ...reports.objective import Objective
-from .. import restart, work_directory
+from ...releases import work_directory
+from .. import restart
 from ..restart import Attempt, Exit
 from ..spawn import spawn
 from ..supervisor import Supervisor
 from ..termination import Order
 from .board import Journal
+from .objective import Objective
 
 if TYPE_CHECKING:
     from typing import Any, List, Optional
@@ -94,7 +95,8 @@ class SlotSupervisor(Supervisor):
             pass
         if ending is None:
             return True
-        self._record(replace(self._trial, state=INTERRUPTED, reason=ending.reason))
+        reason = ending.reason
+        self._journal.add(replace(self._trial, state=INTERRUPTED, at=time.time(), reason=reason))
         self.write(
             ending.state, reason=ending.reason, cause=ending.cause, planned=ending.planned, pid=None
         )

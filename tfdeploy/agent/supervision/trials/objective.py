@@ -12,13 +12,13 @@ import os
 import re
 from itertools import islice
 
-from ...shared import TYPE_CHECKING
-from ...shared.event_records import EVENTS
-from ...shared.event_scalars import read_scalars
-from ...shared.log_patterns import EPOCH, ESCAPE, STEP
-from ...shared.trials import is_number
-from ...shared.units import MAX_ENTRIES
-from ..outputs import event_files
+from ....shared import TYPE_CHECKING
+from ....shared.event_records import EVENTS
+from ....shared.event_scalars import read_scalars
+from ....shared.log_patterns import EPOCH, ESCAPE, STEP
+from ....shared.trials import is_number
+from ....shared.units import MAX_ENTRIES
+from ...outputs import event_files
 
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
