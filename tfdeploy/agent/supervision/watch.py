@@ -8,8 +8,7 @@ import time
 
 from ...shared import TYPE_CHECKING, health
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
-from ..machine import grpc_health, process
-from ..machine.guard import preload
+from ..machine import grpc_health, guard, process
 from .exposed_ports import ExposedPorts
 from .termination import Order
 
@@ -138,7 +137,7 @@ class AttemptWatch:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
-            if self.launch.network != OPEN and not preload.is_loaded(holder):
+            if self.launch.network != OPEN and not guard.is_loaded(holder):
                 if not process.read(holder, "cmdline"):
                     return None  # it is ending, and has no memory any more
                 return Order(UNGUARDED.format(process.describe(holder)), FAILED)
