@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-from ...shared import TYPE_CHECKING, index_settings
+from ...shared import TYPE_CHECKING, uv_and_pip
 from ...shared.protocol.record import Record
 from .. import paths
 from ..refusal import Refusal
@@ -94,7 +94,7 @@ def variables(folder: str, environ: Mapping[str, str], uv: str) -> Dict[str, str
     programs = [os.path.join(folder, "bin"), *([os.path.dirname(uv)] if uv else [])]
     return {
         **own,
-        **index_settings.for_uv(environ, index_settings.read_file),
+        **uv_and_pip.for_uv(environ, uv_and_pip.read_settings),
         "PATH": os.pathsep.join([*programs, environ.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": folder,
         "UV_PROJECT_ENVIRONMENT": folder,

@@ -10,7 +10,7 @@ import subprocess
 from collections import deque
 
 from ...shared import TYPE_CHECKING
-from ...shared.installer_output import MAX_LINES, Failed, clean
+from ...shared.uv_and_pip import MAX_LINES, Failed, clean
 
 if TYPE_CHECKING:
     from typing import Callable, Deque, Dict, Iterator, List

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 
-from ...shared import TYPE_CHECKING, filesystem, hashing
+from ...shared import TYPE_CHECKING, filesystem
 from .base_release import BaseRelease, fingerprint, mtime_ns
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def _write_file(path: str, blocks: Iterator[bytes], entry: List[Any]) -> str:
 def _has_content(path: str, info: os.stat_result, content: str) -> bool:
     mtime = mtime_ns(content)
     if mtime is None:
-        return hashing.sha256(path) == content
+        return filesystem.sha256(path) == content
     stored = [mtime - mtime % resolution for resolution in TIME_RESOLUTIONS]
     return str(info.st_size) == content.partition(".")[0] and info.st_mtime_ns in stored
 
