@@ -19,7 +19,7 @@ from ...shared.protocol.environments import (
 from .. import paths
 from ..machine import shared_directory
 from ..refusal import Refusal
-from . import installers, locks, marker, program
+from . import installers, marker
 
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
@@ -64,9 +64,9 @@ def build(
     paths.make_private(project)
     os.makedirs(paths.environments(project), exist_ok=True)
     folder = paths.environment(project, environment)
-    descriptor = locks.open_file(project, environment)
+    descriptor = marker.open_lock(project, environment)
     try:
-        for _ in locks.wait_for(descriptor):
+        for _ in marker.wait_for_lock(descriptor):
             yield BuildStep("waiting for another push, which builds it")
         is_built = marker.read(folder) is not None
         if not is_built:
@@ -184,8 +184,8 @@ def _run(
     """Run a program of the build; report what it prints. Raises uv_and_pip.Failed."""
     env = installers.variables(order.folder, order.environ, order.uv)
     progress = uv_and_pip.InstallerProgress()
-    with locks.cache_in_use():
-        for line in program.run(argv, env, order.work, descriptor):
+    with marker.cache_in_use():
+        for line in installers.run_program(argv, env, order.work, descriptor):
             progress.take(line)
             yield BuildStep(": ".join(filter(None, (doing, progress.text))))
 
@@ -194,7 +194,7 @@ def _refuse_full_disk(lines: List[str]) -> None:
     """Raise Refusal if the disk is full. The cache, which holds what did arrive, is emptied unless
     another build uses it."""
     if any(full in line for line in lines for full in filesystem.NO_SPACE):
-        with locks.cache_unused() as is_unused:
+        with marker.cache_unused() as is_unused:
             if is_unused:
                 filesystem.remove_folder(paths.cache())
         raise Refusal("its disk is full: its environment can't be built", PRUNE)
