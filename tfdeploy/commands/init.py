@@ -169,7 +169,8 @@ def inactive_environment(folder: Path, framework: str) -> list[TfdeployError]:
     found = [mark.parents[3] for mark in folder.glob(f"*/lib/python3*/site-packages/{framework}")]
     return [
         TfdeployError(
-            f"{escape_line(each.name)} has {title(framework)}, but it is not activated, so it was not run",
+            f"{escape_line(each.name)} has {title(framework)}, but it is not activated, so it was "
+            "not run",
             f"if it is yours: source {quote_path(f'{each.name}/bin/activate')}, and run tfdeploy "
             "init again",
         )
