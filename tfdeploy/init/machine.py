@@ -26,10 +26,10 @@ class Machine:
 
     `python` is the value of the key: "python3", or a path. `framework` is the version of the
     program's framework, "" if no Python has it; `import_error` says which Python has it and why its
-    import failed, `missing` are the other packages of the program that its Python lacks. `architecture` and `libc` are words
-    such as x86_64 and "glibc 2.36". `ports` are those of its tasks, and `address` is that at which
-    the other hosts reach it; None if the default will do. `sharing` says which hosts have one home
-    directory: "all", "some" or "none".
+    import failed, `missing` are the other packages of the program that its Python lacks.
+    `architecture` and `libc` are words such as x86_64 and "glibc 2.36". `ports` are those of its
+    tasks, and `address` is that at which the other hosts reach it; None if the default will do.
+    `sharing` says which hosts have one home directory: "all", "some" or "none".
     """
 
     name: str
