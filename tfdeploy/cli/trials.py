@@ -134,7 +134,7 @@ def _run(
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
     from tfdeploy.commands.trials import list_trials
-    from tfdeploy.config.option_values import parse_wait
+    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import print_json
 

@@ -8,7 +8,7 @@ from support.builders import make_inventory
 from tfdeploy.commands.trials import plan_trials
 from tfdeploy.errors import InventoryError, PlanError
 from tfdeploy.planning import launch, placing, trials
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared.records import PROCESS
 
 HOSTS = "[hosts.a]\nworkers = 1\n[hosts.b]\ngpus = 2\nworkers = 1\n[hosts.c]\nps = 1\n"

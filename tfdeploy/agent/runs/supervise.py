@@ -59,7 +59,7 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
     if not launch.gpus:
         return
-    from ..reports import gpu_history  # most supervisors never need it
+    from ..reports import history
 
     path = paths.gpu_history(launch.project, launch.run, launch.task)
     # This process keeps the other end open as long as it lives, and passes it to no program.
@@ -68,7 +68,7 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     log = os.path.join(task_dir, "supervisor.log")
     try:
         detach.run_detached(
-            lambda: gpu_history.record(path, launch.gpus, ended), title, log, [ended]
+            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
         )
     except OSError as error:  # training continues without
         print_to_log(error)

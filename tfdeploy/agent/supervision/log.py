@@ -15,7 +15,6 @@ import threading
 import time
 
 from ...shared import TYPE_CHECKING
-from ..reports.logs.log_times import LogTimes
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Optional
@@ -49,7 +48,6 @@ class TaskLog:
         self._copied_bytes = 0
         self._is_busy = False
         self._file = _open(path)
-        self._times = LogTimes(path)
         self._reserve = reserve
         self._create_reserve()
         self._source, self.descriptor = os.pipe()
@@ -97,9 +95,7 @@ class TaskLog:
                 time.sleep(COLLECT_S)
 
     def _append(self, chunk: bytes) -> None:
-        info = os.fstat(self._file)
-        self._times.add(info.st_ino, info.st_size)
-        excess = info.st_size + len(chunk) - self._max_file_bytes
+        excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
         # A file ends with a complete line, unless that line is longer than CHUNK.
         if excess > CHUNK or (excess > 0 and b"\n" in chunk):
             head, newline, chunk = chunk.partition(b"\n")
@@ -130,8 +126,6 @@ class TaskLog:
             os.replace(new_path, self.path)
         except OSError:
             return
-        self._times.keep_only(os.fstat(self._file).st_ino)
-        self._times.add(os.fstat(file).st_ino, 0)
         os.close(self._file)
         self._file = file
 

@@ -23,7 +23,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
 from ...shared.trials import TrialOrder, TrialRecord  # noqa: TC001 - `parse` looks them up
-from ..machine.guard.peers import as_source
+from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:

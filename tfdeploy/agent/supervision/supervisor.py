@@ -14,9 +14,8 @@ from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
 from ...shared.records import BACKOFF, FAILED, STRICT, Launch, TaskState
 from .. import own_folders, paths
-from ..machine import leases, process
-from ..machine.guard import source_ports
-from ..machine.guard.peers import PeerList
+from ..machine import guard, leases, process
+from ..machine.peers import PeerList
 from ..reports.history import History
 from . import membership, restart, shortage
 from .log import TaskLog
@@ -50,7 +49,7 @@ class Supervisor:
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
-        ports = source_ports.hold(task_dir) if launch.network == STRICT else None
+        ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self.write(records.STARTING)
