@@ -47,11 +47,12 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 @dataclass(frozen=True)
 class FoundRequirements:
-    """What hosts.toml has under `requirements`: a file of the project, or a list of packages.
+    """What [env] has: `requirements`, a file of the project or a list of packages, and `setup`.
     `unpinned` says why the list has no versions."""
 
     value: str | tuple[str, ...]
     unpinned: str = ""
+    setup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,9 @@ def _environment(proposal: Proposal) -> str:
     line = f"requirements = {to_toml(value)}"
     if len(line) > MAX_COLUMNS and not isinstance(value, str):
         line = "\n".join(["requirements = [", *(f"    {to_toml(each)}," for each in value), "]"])
-    return _lines([_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line])
+    lines = [_comment(comments[0]), "[env]", *map(_comment, comments[1:]), line]
+    setup = proposal.requirements.setup
+    return _lines([*lines, *([f"setup = {to_toml(setup)}"] if setup else [])])
 
 
 def _source(program: Program) -> str:

@@ -70,6 +70,7 @@ JOINED_BY = {
     "deepspeed": {"initialize", "init_distributed"},
     "transformers": {"Trainer", "Seq2SeqTrainer"},
 }
+LEGACY_KERAS = "tf_keras"  # the package with Keras 2
 KERAS_TUNER = {"keras_tuner", "kerastuner"}
 CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),

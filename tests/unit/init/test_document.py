@@ -198,6 +198,10 @@ def test_an_ssh_config_is_named():
             '# without versions: no\\nnetwork\nrequirements = ["tensorflow"]\n',
         ),
         (
+            FoundRequirements("requirements.txt", setup=("pip install x",)),
+            'requirements = "requirements.txt"\nsetup = ["pip install x"]\n',
+        ),
+        (
             FoundRequirements(("a" * 40, "b" * 40)),
             f'requirements = [\n    "{"a" * 40}",\n    "{"b" * 40}",\n]\n',
         ),
