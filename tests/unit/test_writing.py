@@ -31,6 +31,7 @@ WRITERS = {
     "transport/runtime_folder.py": "the daemon's folder",
     "transport/ssh/config_cache.py": "the cache",
     "transport/ssh/host_keys.py": "known_hosts",
+    "trust/__init__.py": "the user's configuration",
     "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
 }

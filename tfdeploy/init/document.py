@@ -210,7 +210,8 @@ def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]
         covered = expand_names(pattern)
         addresses = [tables[name].get("address") for name in covered]
         folded = fold_patterns([address for address in addresses if address])
-        if not folded or (len(folded) == 1 and expand_names(folded[0]) == addresses):
+        is_one = len({*addresses}) == 1
+        if is_one or (len(folded) == 1 and expand_names(folded[0]) == addresses):
             yield pattern
         else:
             yield from covered
@@ -220,7 +221,8 @@ def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
     """Return the keys of hosts that share a table: `address` with brackets."""
     keys = dict(tables[names[0]])
     if "address" in keys:
-        [keys["address"]] = fold_patterns([tables[name]["address"] for name in names])
+        addresses = dict.fromkeys(tables[name]["address"] for name in names)
+        [keys["address"]] = fold_patterns([*addresses])
     return keys
 
 

@@ -75,6 +75,14 @@ def test_addresses_in_another_order_than_the_names_get_tables_of_their_own():
     assert [(h.name, h.address) for h in result.hosts] == [("a1", "10.0.0.9"), ("a2", "10.0.0.3")]
 
 
+def test_hosts_behind_one_address_have_that_address():
+    """As behind a router that forwards other ports to each."""
+    machines = [machine(f"a{n}", address="192.0.2.2") for n in (1, 2, 3)]
+    text = document.write(propose(*machines))
+    assert '[hosts."a[1-3]"]' in text
+    assert 'address = "192.0.2.2"' in text
+
+
 def test_hosts_of_which_all_share_one_home_share_releases_and_environments():
     machines = [machine(name, sharing="all") for name in ("a", "b")]
     text = document.write(propose(*machines))
