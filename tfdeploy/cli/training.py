@@ -160,7 +160,7 @@ def start(
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
+    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
@@ -196,7 +196,7 @@ def run(
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
+    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
 

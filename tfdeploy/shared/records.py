@@ -23,6 +23,14 @@ FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
 UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
+# What a probe of a task's port finds, besides READY.
+NOT_LISTENING = "NOT_LISTENING"
+UNREACHABLE = "UNREACHABLE"
+NOT_GRPC = "NOT_GRPC"
+FROZEN = "FROZEN"
+PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
+WRONG_TASK = "WRONG_TASK"
+HEALTHS = (READY, NOT_LISTENING, UNREACHABLE, NOT_GRPC, FROZEN, PAUSED, WRONG_TASK)
 SERVER, PORT, PROCESS = "server", "port", "process"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
@@ -249,6 +257,14 @@ def gpu_need(launches: Sequence[Launch]) -> GpuNeed:
     planned = [gpu for launch in launches for gpu in launch.gpus]
     choice = next((launch.gpu_choice for launch in launches if launch.gpu_choice), planned)
     return GpuNeed(choice, len(planned), any(launch.gpus_shared for launch in launches))
+
+
+class Health(Record):
+    """What a probe of a task's port found: one of HEALTHS, and a description for
+    people."""
+
+    verdict: str
+    detail: str = ""
 
 
 class TaskState(Record):
