@@ -3,7 +3,8 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
-                                  and <task>.gpus.jsonl: the use of its GPUs; with trials, and
+                                  <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
+                                  its steps, and its host's counters; with trials, and
                                   <task>.trials.jsonl: those of a slot
 runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
 runs/<run>/.incoming-logs/        the same, by the first task of a host
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
-HISTORIES = ("history", "gpus", "trials")
+HISTORIES = ("history", "gpus", "pace", "trials")
 PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
 
 

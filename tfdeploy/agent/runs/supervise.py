@@ -35,6 +35,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
     supervisor = _supervisor_class(launch)(launch, task_dir, list(inherited[1:]))
+    supervisor.record_pace()
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from .termination import Order
 
+PACE_EVERY_S = 30.0
+
 
 class Supervisor:
     """Runs the attempts of one task. `state` is what state.json contains; `attempts` all of them.
@@ -71,6 +73,17 @@ class Supervisor:
             if decision.state != BACKOFF or not self._wait_for_restart(decision.delay_s):
                 break
         self.leave()
+
+    def record_pace(self) -> None:
+        """Start the thread that keeps how fast the task trains."""
+
+        def record() -> None:
+            time.sleep(PACE_EVERY_S)
+            from ..reports import pace  # a short task never needs it
+
+            pace.record(self.launch, self.task_dir, lambda: self.state.pid, PACE_EVERY_S)
+
+        threading.Thread(target=record, daemon=True).start()
 
     def write(self, state: str, **changes: Any) -> None:
         """Write the state to disk and report it to the run."""
