@@ -98,7 +98,6 @@ def report(
 
     installation.require("plots")
     found = _find_runs(hosts, runs, offline)
-    # `runs --html` takes report.html for the report of that run alone.
     name = "report.html" if len(found) == 1 else "side-by-side.html"
     file = output or found[0].folder / name
     page.check_file(file)

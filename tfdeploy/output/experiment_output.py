@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
@@ -17,7 +17,6 @@ from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
@@ -33,22 +32,10 @@ if TYPE_CHECKING:
 class ExperimentOutput(Terminal):
     @contextmanager
     def sweep_progress(self) -> Iterator[Callable[[Result], None]]:
-        """Yield a function that takes what is measured now, and shows it as `_progress` does."""
-        with self._progress("pushing the release") as show:
+        """Yield a function that shows, on a terminal, what is measured now."""
+        status = self._out.status if self._out.is_terminal else _show_nothing
+        with status("pushing the release") as show:
             yield lambda result: show(f"{result.cell}, repeat {result.repeat}: run {result.run}")
-
-    @contextmanager
-    def report_progress(self) -> Iterator[Callable[[str], None]]:
-        """Yield a function that takes the run whose report is written now, and shows it as
-        `_progress` does."""
-        with self._progress("reading the runs") as show:
-            yield lambda run: show(f"report of run {run}")
-
-    def _progress(self, text: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Return a context that shows a text on a terminal, and a function that replaces it."""
-        if self._out.is_terminal:
-            return self._out.status(text)
-        return nullcontext(lambda text: None)
 
     def print_grid(self, grid: Grid, folder: Path) -> None:
         """Print how much will be measured."""
@@ -157,6 +144,11 @@ class ExperimentOutput(Terminal):
         self.print_text("", "median (lowest to highest run):")
         columns = ("LINE", "RUNS", "POINTS", "LAST", *_result_columns(comparison))
         self._out.print_table(columns, rows)
+
+
+@contextmanager
+def _show_nothing(text: str) -> Iterator[Callable[[str], None]]:
+    yield lambda text: None
 
 
 def _shown_events(fetcher: EventFetcher, label: str) -> str:
