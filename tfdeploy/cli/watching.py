@@ -256,7 +256,7 @@ def collect(
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
-        with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+        with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
             collected = command.collect_reachable(
                 fleet, run, every=every, tasks=task or (), on=on or ()
             )
@@ -285,7 +285,7 @@ def fetch(
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)
     if json:
@@ -349,7 +349,7 @@ def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResul
     try:
         with (
             open_fleet(run) as fleet,
-            console.fetch_progress(fleet.transfers, beside_events=True),
+            console.show_transfers(fleet.transfers, beside_events=True),
         ):
             return collect_follow.follow(
                 fleet, run, console.print_new_results, on_failed=console.print_collect_failed,
