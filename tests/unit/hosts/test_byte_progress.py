@@ -134,7 +134,7 @@ def test_on_a_terminal_transfers_are_shown_in_place_and_removed():
 
 
 def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
-    monkeypatch.setattr(fetch, "LINE_S", 0.01)
+    monkeypatch.setattr(progress, "LINE_S", 0.01)
     transfers, lines, printed = Transfers(), [], threading.Event()
 
     def print_line(line):
@@ -150,7 +150,7 @@ def test_without_a_terminal_transfers_are_lines_every_few_seconds(monkeypatch):
 
 
 def test_a_transfer_that_takes_no_time_has_no_line(monkeypatch):
-    monkeypatch.setattr(fetch, "LINE_S", 3600.0)
+    monkeypatch.setattr(progress, "LINE_S", 3600.0)
     lines, transfers = [], Transfers()
     with (
         progress.in_lines(lines.append, transfers),
