@@ -19,6 +19,7 @@ from tfdeploy.cli.options import (
     RunArgument,
     RunId,
     RunName,
+    ShareGpus,
     WaitTime,
     With,
     Words,
@@ -151,6 +152,7 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -162,7 +164,8 @@ def start(
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
     console.print_started(started.run)
@@ -183,6 +186,7 @@ def run(
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
     wait: WaitTime = None,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -194,7 +198,8 @@ def run(
     from tfdeploy.output.console import Console
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
         console.print_started(current)
