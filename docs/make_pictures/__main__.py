@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from make_pictures import svg
-from make_pictures.files import COMPARE, PLAN, REPORT, SESSION, STATUS, WATCH
+from make_pictures.files import PLAN, REPORT, SESSION, STATUS, WATCH
 from make_pictures.site import ROOT, training_site
 from make_pictures.terminal import Frame, Terminal
 from PIL import Image
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 PICTURES = ROOT / "docs" / "pictures"
 STEPS = 500
 LONG = "--name base -- --learning_rate 0.0002 --steps 6000"
-REPEATS = {"slow": "0.0003", "fast": "0.001"}  # learning rates of the runs that are compared
 COLUMNS = 120
 LOSSES = 12  # in the small line of the live view
 PAGE_WIDTH, PAGE_HEIGHT, COLOURS = 1200, 1500, 256  # of a PNG
@@ -46,7 +45,7 @@ def main() -> None:
     ):
         try:
             make_terminal_pictures(folder)
-            finish_runs(folder)
+            finish_run(folder)
             make_pages(folder, Path(scratch) / "browser")
         except BaseException:
             subprocess.run(["tfdeploy", "stop"], cwd=folder, check=False)
@@ -118,15 +117,9 @@ def status(folder: Path) -> list[dict[str, Any]]:
     return json.loads(tfdeploy(folder, "status", "--json"))["tasks"]
 
 
-def finish_runs(folder: Path) -> None:
-    """Follow the long run to its end, then do the runs that are compared."""
+def finish_run(folder: Path) -> None:
+    """Follow the long run to its end."""
     tfdeploy(folder, "attach")
-    for number in (1, 2, 3):
-        for name, rate in REPEATS.items():
-            tfdeploy(folder, "run", "--name", f"{name}-{number}", "--", "--learning_rate", rate)
-    file = str(PICTURES / COMPARE[0])
-    tfdeploy(folder, "compare", "slow=slow-*", "fast=fast-*", "--picture", file)
-    say(COMPARE[0])
 
 
 def tfdeploy(folder: Path, *words: str) -> str:

@@ -25,9 +25,4 @@ REPORT = (
     "The page of a report: the result, the tasks on three hosts, a timeline with a "
     "restart of worker:1, and its changes of states.",
 )
-COMPARE = (
-    "compare.svg",
-    "A plot of tfdeploy compare: the loss of two groups of three runs over steps and over time, "
-    "each a median with a band.",
-)
-ALL = (SESSION, WATCH, PLAN, STATUS, REPORT, COMPARE)
+ALL = (SESSION, WATCH, PLAN, STATUS, REPORT)

@@ -37,7 +37,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.documents import Failure
-    from tfdeploy.experiments.comparing.document import CompareDocument
+    from tfdeploy.experiments.compare import Comparison
     from tfdeploy.experiments.speed.document import SweepDocument
     from tfdeploy.output.watch_document import WatchDocument
 
@@ -59,7 +59,7 @@ def classes() -> dict[str, type]:
         "stop": StopResult,
         "runs": ProjectRuns,
         "prune": PruneDocument,
-        "compare": CompareDocument,
+        "compare": Comparison,
         "sweep": SweepDocument,
         "error": Failure,
     }

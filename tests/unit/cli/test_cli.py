@@ -374,7 +374,6 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     ("extra", "arguments"),
     [
         ("plots", ("report",)),
-        ("plots", ("compare", "a", "b")),
         ("plots", ("sweep", "--workers", "1")),
         ("tensorboard", ("tensorboard",)),
     ],

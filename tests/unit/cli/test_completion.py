@@ -149,4 +149,4 @@ def test_without_a_readable_record_nothing_is_proposed(propose, folder):
 
 
 def test_names_of_files_are_left_to_the_shell(propose, folder):
-    assert propose("tfdeploy compare --picture x") == []
+    assert propose("tfdeploy report -o x") == []

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
     from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast, WorkerVerdict
@@ -45,8 +44,6 @@ class SweepCell:
     price_per_million: float | None
     """The price of a million examples, or of steps (`synchronous`: batches) if examples are not
     counted; null without --price-per-hour."""
-    load: Load
-    """What the tasks used."""
     runs: tuple[Result, ...]
     """The runs."""
 
@@ -106,7 +103,6 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         speedup_range=_range(speedup),
         efficiency=sweep.efficiency(results),
         price_per_million=_median(price.per_million(sweep, results)),
-        load=results.load,
         runs=results.runs,
     )
 

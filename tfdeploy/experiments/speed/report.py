@@ -10,7 +10,7 @@ from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.repeats import MIN_RUNS
 from tfdeploy.experiments.speed import price, verdicts
 from tfdeploy.experiments.speed.results import ENDED, Cell
-from tfdeploy.formatting.humanize import KILO, format_count, format_size
+from tfdeploy.formatting.humanize import KILO, format_count
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
@@ -26,17 +26,9 @@ PICTURE = "speedup.svg"
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
-LOAD_COLUMNS = (
-    *("PS", "WORKERS", "PS CORES", "WORKER CORES", "ALL CORES"),
-    *("OTHERS", "PS NETWORK", "NETWORK"),
-)
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
     "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
-)
-LOAD_EXPLANATION = (
-    "cores and TCP bytes of the run's own processes: the busiest ps and worker, and all tasks.",
-    "OTHERS are cores that a host used for anything else: if they are many, the speeds say little",
 )
 
 
@@ -67,20 +59,6 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
         _price_column(sweep): _median(price.per_million(sweep, results)),
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
-    }
-
-
-def load_row(results: CellResults) -> dict[str, str]:
-    used = results.load
-    return {
-        "PS": str(results.cell.ps),
-        "WORKERS": str(results.cell.workers),
-        "PS CORES": figure(used.ps_cores),
-        "WORKER CORES": figure(used.worker_cores),
-        "ALL CORES": figure(used.cores),
-        "OTHERS": figure(used.other_cores),
-        "PS NETWORK": _per_second(used.ps_network_bytes_per_s),
-        "NETWORK": _per_second(used.network_bytes_per_s),
     }
 
 
@@ -141,10 +119,6 @@ def _price_column(sweep: Sweep) -> str:
 def _counted(results: CellResults) -> str:
     measured, runs = len(results.measured), len(results.runs)
     return f"{measured}" if measured == runs else f"{measured} of {runs}"
-
-
-def _per_second(bytes_per_s: float | None) -> str:
-    return UNKNOWN if bytes_per_s is None else f"{format_size(int(bytes_per_s))}/s"
 
 
 def _first_line(result: Result) -> str:

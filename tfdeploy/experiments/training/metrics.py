@@ -56,9 +56,7 @@ def metrics(found: Mapping[str, Series]) -> tuple[Metric, ...]:
 
 def of_run(found: Mapping[str, Series], log_losses: LogLosses) -> tuple[Metric, ...]:
     """Return the metrics of a run: of its scalars, or else the loss that its log has."""
-    unit, series = log_losses
-    name = f"epoch_{LOSS}" if unit == "epoch" else LOSS
-    return metrics(found or ({name: series} if series else {}))
+    return metrics(found or log_losses.scalars)
 
 
 def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:

@@ -6,7 +6,6 @@ import pytest
 
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.experiments.speed import report
-from tfdeploy.experiments.speed.load import Load
 from tfdeploy.experiments.speed.results import (
     ENDED,
     FAILED,
@@ -24,10 +23,10 @@ def series(*points):
     return tuple(Point(step, time_s, None) for step, time_s in points)
 
 
-def measured(ps, workers, steps_per_s, *, repeat=1, hosts=(), source="events", **load):
+def measured(ps, workers, steps_per_s, *, repeat=1, hosts=(), source="events"):
     speed = Rate(steps_per_s, 45.0, source)
     name = f"run-{ps}-{workers}"
-    return Result(Cell(workers, ps), name, MEASURED, "", speed, Load(**load), repeat, hosts)
+    return Result(Cell(workers, ps), name, MEASURED, "", speed, repeat, hosts)
 
 
 def failed(ps, workers, reason="worker:1 on b: it ended: exit 1\n  | Traceback", repeat=1):
@@ -159,14 +158,6 @@ def test_each_cell_has_a_row():
         ("1", "2", "0 of 1", "failed", "-", "-", why),
         ("1", "4", "3", "3000 (2000-4000)", "2.43x", "61%", ""),
     ]
-
-
-def test_what_a_cell_used_has_a_row():
-    used = Load(0.456, 1.0, 3.5, 12_340_000.0, None, 0.1)
-    [results] = make_sweep(Result(Cell(2, 1), "r", MEASURED, "", Rate(1.0, 9.0), used))
-    row = report.load_row(results)
-    assert tuple(row) == report.LOAD_COLUMNS
-    assert tuple(row.values()) == ("1", "2", "0.456", "1", "3.5", "0.1", "-", "12.3 MB/s")
 
 
 def test_examples_and_prices_have_columns_if_they_are_known():
