@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast, WorkerVerdict
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,6 @@ class SweepDocument:
     """One verdict for each number of workers that was measured with several numbers of ps."""
     worker_verdicts: list[WorkerVerdict]
     """One verdict for each measured cell and the next larger one with as many ps."""
-    too_fast: list[TooFast]
-    """Speed-ups that can't be believed."""
     cheapest: Cheapest | None
     """The cheapest cell; null without --price-per-hour or with a single cell."""
 
@@ -85,7 +83,6 @@ def sweep_document(sweep: Sweep) -> SweepDocument:
         enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
         ps_verdicts=of_ps,
         worker_verdicts=list(verdicts.more_workers(sweep)),
-        too_fast=list(verdicts.too_fast(sweep)),
         cheapest=price.cheapest(sweep),
     )
 

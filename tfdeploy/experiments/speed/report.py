@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
+    from tfdeploy.experiments.speed.verdicts import PsVerdict
 
 PICTURE = "speedup.svg"
 UNKNOWN = "-"
@@ -76,7 +76,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    yield from map(_too_fast, verdicts.too_fast(sweep))
     cheapest = price.cheapest(sweep)
     if cheapest:
         yield _cheapest(sweep, cheapest)
@@ -153,14 +152,6 @@ def _enough_ps(verdict: PsVerdict) -> str:
     compared = " and ".join(map(str, verdict.ps))
     found = f"for {workers}: {verdict.reason} between {compared} ps"
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
-
-
-def _too_fast(found: TooFast) -> str:
-    return (
-        f"{found.cell}: {found.speedup:.2f} times as fast as {found.base} can't be believed: "
-        f"{found.ideal:.3g} is the most if its workers are alike and do the same work. Was the "
-        "smaller cell disturbed, or does a step mean less?"
-    )
 
 
 def _cheapest(sweep: Sweep, found: Cheapest) -> str:

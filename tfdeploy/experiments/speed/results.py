@@ -161,10 +161,9 @@ class Sweep:
     def batches_per_step(self, cell: Cell) -> int:
         return self.training_tasks(cell) if self.synchronous else 1
 
-    def speedup(self, results: CellResults, base: CellResults | None = None) -> Spread | None:
-        """Return the speed-up over another measured cell, by default the sweep's base: over itself
-        it is 1, by definition."""
-        over = base or self.base
+    def speedup(self, results: CellResults) -> Spread | None:
+        """Return the speed-up over the base: that of the base is 1, by definition."""
+        over = self.base
         speed, base_speed = self.batches_per_s(results), over and self.batches_per_s(over)
         if speed and over and over.cell == results.cell:
             return Spread(1.0, 1.0, 1.0, speed.n)
@@ -175,9 +174,9 @@ class Sweep:
         speedup = self.speedup(results)
         return speedup.median / self.ideal(results.cell) if speedup else None
 
-    def ideal(self, cell: Cell, base: Cell | None = None) -> float:
+    def ideal(self, cell: Cell) -> float:
         """Return the speed-up if each training task were as fast as one of the base."""
-        over = base or (self.base.cell if self.base else cell)
+        over = self.base.cell if self.base else cell
         return self.training_tasks(cell) / self.training_tasks(over)
 
     def training_tasks(self, cell: Cell) -> int:

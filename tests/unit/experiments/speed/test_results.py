@@ -198,11 +198,6 @@ def test_cells_with_few_runs_are_said_to_be_not_compared():
     assert "not compared" not in remarks(*thrice(1, 1, 10.0))
 
 
-def test_a_speed_up_above_the_ideal_is_said_to_be_not_believable():
-    found = remarks(*thrice(1, 1, 10.0), *thrice(1, 2, 24.9))
-    assert "1 ps, 2 workers: 2.49 times as fast as 1 ps, 1 worker can't be believed: 2 is" in found
-
-
 def test_steps_that_were_read_from_a_log_are_said_so():
     found = remarks(measured(1, 1, 10.0, source="log"), measured(1, 2, 10.0))
     assert "the steps of 1 run are those in the chief's log" in found
