@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import Unreachable
-from tfdeploy.transport.ssh import config_cache, config_inputs
+from tfdeploy.transport.ssh import config_cache
 
 if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
@@ -130,23 +130,6 @@ def certificates(text: str) -> list[str]:
     return [str(path) for path in paths if path.is_file()]
 
 
-def ciphers(host: Host, inventory: Inventory) -> str:
-    """Return the ciphers of connections to a host, the first one preferred. Raises Unreachable."""
-    return _find_ciphers(answer(host, inventory))
-
-
-def default_ciphers(inventory: Inventory, *options: str) -> str:
-    """Return the ciphers of ssh without any configuration but these options. Raises Unreachable,
-    also if ssh does not know them."""
-    argv = ["ssh", "-F", "none", *options, "-G", "--", "default"]
-    return _find_ciphers(_query_cached("default", argv, inventory))
-
-
-def _find_ciphers(text: str) -> str:
-    found = re.search(r"^ciphers (.*)$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
 def _config_file(inventory: Inventory) -> list[str]:
     return ["-F", str(inventory.absolute(inventory.ssh_config))] if inventory.ssh_config else []
 
@@ -155,14 +138,14 @@ def _query_cached(name: str, argv: list[str], inventory: Inventory) -> str:
     """Return the output of ssh, from the cache if it can't have changed."""
     program = shutil.which(argv[0]) or argv[0]
     config = next(iter(_config_file(inventory)[1:]), None)
-    cache = config_cache.open_cache(program, config)
-    text = cache.get(argv)
+    file = config_cache.answer_file(program, argv)
+    text = config_cache.read(file)
     if text is None:
         queried_ns = time.time_ns()
         text, messages = _query(name, argv)
-        states = config_inputs.find_inputs(program, config, text, messages, queried_ns)
+        states = config_cache.find_inputs(program, config, text, messages, queried_ns)
         if states is not None:
-            cache.put(argv, text, states)
+            config_cache.write(file, text, states)
     return text
 
 
