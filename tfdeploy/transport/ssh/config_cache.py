@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import functools
 import glob
-import hashlib
 import json
 import os
 import pwd
 import re
 import shlex
 import stat
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tfdeploy.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,10 +51,7 @@ SETTLED_NS = 2_000_000_000
 
 def answer_file(program: str, argv: Sequence[str]) -> Path:
     """Return the file for the answer of an ssh program to these arguments."""
-    key = json.dumps([program, *argv, os.uname().nodename, _user()])
-    name = hashlib.sha256(key.encode()).hexdigest()[:32]
-    cache = Path.home() / (os.environ.get("XDG_CACHE_HOME") or ".cache")
-    return cache / "tfdeploy" / "ssh-config" / f"{name}.json"
+    return cache_file("ssh-config", program, *argv, os.uname().nodename, _user())
 
 
 def read(file: Path) -> str | None:
@@ -70,16 +67,9 @@ def read(file: Path) -> str | None:
 
 def write(file: Path, text: str, states: States) -> None:
     """Store an answer that depends on these states, if that is possible."""
-    folder = file.parent
+    write_cache(file, [states, text])
     with suppress(OSError):
-        nearest = next(parent for parent in file.parents if parent.exists())
-        if nearest.stat().st_uid not in (0, os.geteuid()):
-            return  # for example root with another user's HOME
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as new:
-            json.dump([states, text], new)
-        Path(new.name).replace(file)
-        _delete_old(folder)
+        _delete_old(file.parent)
 
 
 @functools.cache

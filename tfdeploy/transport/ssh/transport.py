@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import Unreachable
 from tfdeploy.transport.rsync import RsyncTransfers
 from tfdeploy.transport.ssh import config
-from tfdeploy.transport.ssh.route import resolve_route
+from tfdeploy.transport.ssh.config import resolve_route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
