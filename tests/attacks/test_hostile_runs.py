@@ -165,13 +165,7 @@ def test_a_file_that_is_a_link_is_replaced_and_not_followed(clone, name):
 
 
 def test_a_large_log_does_not_come_through_a_link(clone):
-    """rsync writes it, not tfdeploy."""
     (clone.logs / "worker-0.log").write_bytes(bytes(range(256)) * 40_000)
-    clone.link(".incoming-logs", "../../../docs")
-    done = clone.tf("collect")
-    assert "it is a link" in done.stderr
-    (clone.run_folder / ".incoming-logs").unlink()
-    clone.link(".incoming-logs/worker-0/worker-0.log", clone.home / ".bashrc")
     clone.link("logs/worker-0.log", clone.home / "docs/worker-0.log")
     assert clone.tf("collect").returncode == 0
     assert clone.own_files() == clone.before
@@ -270,7 +264,7 @@ def test_a_sparse_file_without_end_takes_no_disk(clone):
     for file in (clone.work / EVENTS, clone.logs / "worker-0.log"):
         os.truncate(file, 20 << 30)
     done = clone.tf("collect")
-    assert "more than a collect takes" in done.stderr
+    assert "larger than a collect takes" in done.stderr
     used = sum(file.stat().st_blocks * 512 for file in clone.run_folder.rglob("*"))
     assert used < 100 << 20
     assert (clone.run_folder / "checkpoints/model.ckpt-1.index").exists()

@@ -19,7 +19,7 @@ from support.waiting import until
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.openssh import choice, master
 from tfdeploy.transport.openssh.transport import ALIVE_CACHE_S, OpenSshTransport
-from tfdeploy.transport.runtime_folder import socket_folder
+from tfdeploy.user_folders import socket_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
