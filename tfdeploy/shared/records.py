@@ -249,11 +249,11 @@ class LogProgress(Record):
     """What the end of a log says about the training; null if it does not."""
 
     epoch: Optional[int] = None
-    """The epoch of Keras."""
+    """The epoch, as the program numbers it."""
     epochs: Optional[int] = None
     """The number of epochs."""
     batch: Optional[int] = None
-    """The batch of this epoch."""
+    """The batch of this epoch, or how much it counts of a progress bar."""
     batches: Optional[int] = None
     """The number of batches of an epoch."""
     step: Optional[int] = None
