@@ -23,7 +23,7 @@ FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
 UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
-SERVER, PORT, PROCESS = "server", "port", "process"
+SERVER, PORT, PROCESS, RENDEZVOUS = "server", "port", "process", "rendezvous"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
 # can have this character.
@@ -152,7 +152,8 @@ class Launch(Record):
     - `outputs` are collected by the controller.
     - `notify` says who learns of the end of the run; only the chief has it.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
-      or its PROCESS runs.
+      its PROCESS runs, or at the RENDEZVOUS: the chief listens on its port, `master_port`, and each
+      other task has a connection to that port.
     - `secrets` are variables as `env` has them, but they are never shown.
     - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
       python.
@@ -191,11 +192,16 @@ class Launch(Record):
     environment: str = ""
     notify: Notification = field(default_factory=Notification, kind=Notification)
     age_s: float = 0.0
+    master_port: Optional[int] = None
 
     @property
     def health_port(self) -> Optional[int]:
         """Return the port to probe; None if only the process shows the task's health."""
-        return None if self.ready == PROCESS else self.port
+        return None if self.ready in (PROCESS, RENDEZVOUS) else self.port
+
+    @property
+    def is_ready_at_once(self) -> bool:
+        return self.health_port is None and self.master_port is None
 
     @property
     def leased_ports(self) -> List[int]:

@@ -152,7 +152,7 @@ class Supervisor:
         except OSError as error:
             return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
-        state = records.READY if self.launch.health_port is None else records.RUNNING
+        state = records.READY if self.launch.is_ready_at_once else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         order = self._order = self._watch(child)
         if order is None:
@@ -166,10 +166,10 @@ class Supervisor:
         return outcome, order.cause
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
-        def on_ready() -> None:
+        def on_ready(reason: str) -> None:
             self.attempts = restart.record_ready(self.attempts)
             if self.state.state != records.READY:
-                self.write(records.READY)
+                self.write(records.READY, reason=reason or self.state.reason)
 
         def on_exposed(ports: str) -> None:
             self._store(replace(self.state, exposed=ports))
@@ -220,7 +220,7 @@ class Supervisor:
         """Return why a restart would not help after this exit code; "" if it might."""
         if survivors:
             return "; processes {} could not be killed".format(survivors)
-        if self.launch.health_port is None and not any(attempt.ready for attempt in self.attempts):
+        if self.launch.is_ready_at_once and not any(attempt.ready for attempt in self.attempts):
             return " less than {:g} s after its start".format(SETTLED_S)
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
             return (

@@ -15,12 +15,12 @@ from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, 
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.agent_session import Query
 from tfdeploy.hosts.events import Listener
-from tfdeploy.planning import roles
+from tfdeploy.planning import frameworks, roles
 from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out
-from tfdeploy.shared.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import ENDED, READY, RENDEZVOUS, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import Launch
 
+RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 LEVEL = 9  # of the compression, once for all hosts
@@ -144,7 +145,7 @@ def wait_until_ready(
     Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
     training.ready_timeout_s.
     """
-    deadline = time.monotonic() + run.inventory.training.ready_timeout_s
+    deadline = time.monotonic() + _ready_limit_s(run)
     tasks = _Readiness(run, on_report)
     for host, event in following.events(deadline):
         tasks.dispatch(host, event)
@@ -155,6 +156,14 @@ def wait_until_ready(
             return True
     _raise_not_ready(fleet, run, tasks.waiting)
     return False
+
+
+def _ready_limit_s(run: Run) -> float:
+    """Return the seconds to wait. A task that meets no other at the chief's port is READY after
+    ready_timeout_s, as its supervisor decides."""
+    training, plan = run.inventory.training, run.plan
+    meet = any(frameworks.ready(training, plan, p) == RENDEZVOUS for p in plan.placements)
+    return training.ready_timeout_s + (RENDEZVOUS_MARGIN_S if meet else 0.0)
 
 
 class _Readiness(Listener):

@@ -60,7 +60,10 @@ def test_other_forms_of_keras(line, epoch_and_batch):
         ("45it [00:01, 30.12it/s]", (None, None, 45, None)),
         ("Epoch 2:  45%|███▌  | 45/100 [00:01<00:01, 30it/s, loss=0.3]", (2, None, 45, 100)),
         ("Epoch 2/9 ━━━━━━ 45/100 0:00:01 • 0:00:01 30.1it/s", (2, 9, 45, 100)),
-        ("Epoch 2/9: 45%|███| 45/100 [00:01<00:01]\nValidation: 3/7 [00:01<00:02]", (2, 9, 45, 100)),
+        (
+            "Epoch 2/9: 45%|███| 45/100 [00:01<00:01]\nValidation: 3/7 [00:01<00:02]",
+            (2, 9, 45, 100),
+        ),
         (BAR + "\nEpoch 1: val_loss improved from inf to 0.5\n", (1, 2, 80, 80)),
         (BAR + "Restoring model weights from the end of the best epoch: 3.\n", (1, 2, 80, 80)),
         ("Downloading: 45%|████▌     | 45/100 [00:01<00:01, 30MB/s]", (None, None, None, None)),
