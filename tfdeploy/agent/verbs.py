@@ -54,6 +54,9 @@ VERBS = {
     "explore": ("preflight.Explore", "preflight.machine_facts.explore"),
     "listen_on_ports": ("preflight.ListenOnPorts", "preflight.port_check.listen_on_ports"),
     "try_ports": ("preflight.TryPorts", "preflight.port_check.try_ports"),
+    "live_tasks": ("preflight.FindLiveTasks", "preflight.links.live_tasks"),
+    "listen_for_links": ("preflight.ListenForLinks", "preflight.links.listen_for_links"),
+    "measure_link": ("preflight.MeasureLink", "preflight.links.measure_link"),
     "holders": ("preflight.FindHolders", "preflight.port_check.holders"),
     "ports": ("preflight.Ports", "preflight.port_check.free_ports"),
     "start": ("runs.Start", "runs.start_and_follow.start_and_follow"),
@@ -78,7 +81,7 @@ VERBS = {
     "deliver": ("outputs.DeliverUnits", "outputs.install.deliver"),
     "replicated": (
         "outputs.ListReplicas",
-        "supervision.replication.output_replicas.replicated_outputs",
+        "supervision.replication.offered_files.replicated_outputs",
     ),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
     "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),

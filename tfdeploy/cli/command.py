@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -69,6 +70,14 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with _reason_to_abort():
             return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Resolve as Typer does; of an unknown command suggest only the nearest one."""
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(args[0], self.commands, n=1)
+            suggestion = f" Did you mean {close[0]!r}?" if close else ""
+            raise WrongWords(f"No such command {args[0]!r}.{suggestion}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [each for each in self.commands.values() if isinstance(each, Command)]

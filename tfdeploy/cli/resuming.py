@@ -51,7 +51,7 @@ def resume(
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import resume as command
-    from tfdeploy.config.option_values import parse_wait
+    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
 

@@ -167,7 +167,7 @@ def logs(
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.commands import logs as command
-    from tfdeploy.config.option_values import parse_since
+    from tfdeploy.config.overrides import parse_since
     from tfdeploy.output.console import Console
 
     if explain and json:

@@ -40,6 +40,9 @@ class LastPushed:
             return
         self._releases = releases
         with suppress(OSError):
+            nearest = next(folder for folder in self._file.parents if folder.exists())
+            if nearest.stat().st_uid not in (0, os.geteuid()):
+                return  # for example root with another user's HOME
             self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
             new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             new.write_text(json.dumps(releases))

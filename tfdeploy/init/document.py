@@ -137,7 +137,7 @@ def _environment(proposal: Proposal) -> str:
     if proposal.requirements is None:
         return ""
     value, unpinned = proposal.requirements.value, proposal.requirements.unpinned
-    comments = [missing_packages(proposal.program.packages, proposal.machines)]
+    comments = [missing_packages(proposal.program, proposal.machines)]
     comments += [f"without versions: {unpinned}"] if unpinned else []
     line = f"requirements = {to_toml(value)}"
     if len(line) > MAX_COLUMNS and not isinstance(value, str):
@@ -210,7 +210,8 @@ def _patterns(names: Sequence[str], tables: Mapping[str, Keys]) -> Iterator[str]
         covered = expand_names(pattern)
         addresses = [tables[name].get("address") for name in covered]
         folded = fold_patterns([address for address in addresses if address])
-        if not folded or (len(folded) == 1 and expand_names(folded[0]) == addresses):
+        is_one = len({*addresses}) == 1
+        if is_one or (len(folded) == 1 and expand_names(folded[0]) == addresses):
             yield pattern
         else:
             yield from covered
@@ -220,7 +221,8 @@ def _merged(names: Sequence[str], tables: Mapping[str, Keys]) -> dict[str, Any]:
     """Return the keys of hosts that share a table: `address` with brackets."""
     keys = dict(tables[names[0]])
     if "address" in keys:
-        [keys["address"]] = fold_patterns([tables[name]["address"] for name in names])
+        addresses = dict.fromkeys(tables[name]["address"] for name in names)
+        [keys["address"]] = fold_patterns([*addresses])
     return keys
 
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
+from tfdeploy.formatting.humanize import (
+    format_bit_rate,
+    format_duration,
+    format_numbers,
+    format_size,
+    or_dash,
+)
 from tfdeploy.shared.records import READY, RUNNING, LogProgress
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.init.machine import Machine
+    from tfdeploy.planning.links import Link
     from tfdeploy.planning.plan import Placement
     from tfdeploy.shared.records import TaskReport
 
@@ -24,7 +31,8 @@ COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
-MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
+MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON")
+LINK_COLUMNS = ("HOST", "PEER", "AT", "SENT", "RECEIVED", "ROUND TRIP", "INTERFACES")
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
@@ -107,6 +115,23 @@ def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
     return _alike([(each.host, each.free_bytes, _host_cells(each)) for each in hosts])
 
 
+def link_rows(links: Sequence[Link]) -> list[Row]:
+    """Return rows with cells of LINK_COLUMNS, the slowest link first. Of more than MAX_TASKS links
+    only the slowest are shown."""
+    by_speed = sorted(links, key=lambda each: each.slowest_bits_s)
+    return [_link_row(each) for each in by_speed[:MAX_TASKS]]
+
+
+def _link_row(link: Link) -> Row:
+    rates = {"SENT": link.sent_bits_s, "RECEIVED": link.received_bits_s}
+    return {
+        **{"HOST": link.host, "PEER": link.peer, "AT": link.address},
+        **{name: format_bit_rate(rate) if rate else "-" for name, rate in rates.items()},
+        "ROUND TRIP": "-" if link.round_trip_s is None else f"{link.round_trip_s * 1e3:.2f} ms",
+        "INTERFACES": " ".join(filter(None, (link.interface, link.peer_interface))) or "-",
+    }
+
+
 def _host_cells(facts: HostFacts) -> Row:
     return {
         "PYTHON": facts.python_version,
@@ -116,10 +141,11 @@ def _host_cells(facts: HostFacts) -> Row:
     }
 
 
-def machine_rows(machines: Sequence[Machine]) -> list[Row]:
-    """Return rows with cells of MACHINE_COLUMNS: machines that are alike share a row, with the
-    smallest free space among them."""
-    return _alike([(each.name, each.free_bytes, _machine_cells(each)) for each in machines])
+def machine_rows(machines: Sequence[Machine], framework: str) -> list[Row]:
+    """Return rows with cells of MACHINE_COLUMNS and of the framework: machines that are alike share
+    a row, with the smallest free space among them."""
+    cells = [(each, {framework: each.framework or "missing"}) for each in machines]
+    return _alike([(m.name, m.free_bytes, {**_machine_cells(m), **own}) for m, own in cells])
 
 
 def _alike(hosts: Sequence[tuple[str, int, Row]]) -> list[Row]:
@@ -227,5 +253,4 @@ def _machine_cells(machine: Machine) -> Row:
         "CPUS": str(machine.cpus),
         "MEMORY": format_size(machine.memory_bytes),
         "PYTHON": f"{machine.python} ({machine.python_version})",
-        "TENSORFLOW": machine.tensorflow or "missing",
     }

@@ -14,3 +14,14 @@ from pathlib import Path
 def config_folder() -> Path:
     """Return the folder of tfdeploy in the user's configuration."""
     return Path.home() / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "tfdeploy"
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder of the configuration, for this user alone. Raises PermissionError in the home
+    of another user, as root with `sudo` may have: that user could not store anything in a folder of
+    root."""
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    allowed = (os.geteuid(),) if nearest == folder else (0, os.geteuid())
+    if nearest.stat().st_uid not in allowed:
+        raise PermissionError(1, "its folder belongs to another user")
+    folder.mkdir(0o700, parents=True, exist_ok=True)

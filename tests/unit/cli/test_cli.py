@@ -119,6 +119,8 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
 @pytest.mark.parametrize(
     ("command", "message"),
     [
+        ("colect", "No such command 'colect'. Did you mean 'collect'?"),
+        ("xyz", "No such command 'xyz'."),
         ("fetch", "Missing argument 'TASK'. For example: tfdeploy fetch worker:1 tuner.csv"),
         ("sweep", "Missing option '--workers'. For example: tfdeploy sweep --workers 1,2,4"),
         ("forward", "Missing argument 'TASK'. For example: tfdeploy forward worker:0 6006"),

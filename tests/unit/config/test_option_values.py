@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tfdeploy.config.option_values import parse_since
+from tfdeploy.config.overrides import parse_since
 from tfdeploy.errors import InventoryError
 
 ZONE = timezone(timedelta(hours=2))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from support.builders import make_inventory
+from support.builders import NOBODY_UID, make_inventory
 
 from tfdeploy.hosts.last_pushed import LastPushed
 
@@ -43,3 +45,10 @@ def test_a_damaged_file_is_no_hint(cache):
 def test_a_cache_folder_that_cannot_be_written_is_ignored(cache):
     (cache / "tfdeploy").write_text("")
     last().record(["a"], "new")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_root_creates_no_cache_in_the_home_of_another_user(cache):
+    os.chown(cache, NOBODY_UID, -1)
+    last().record(["a"], "new")
+    assert [*cache.iterdir()] == []

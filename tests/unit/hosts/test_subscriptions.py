@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfdeploy.errors import AgentError
-from tfdeploy.hosts.subscriptions import Subscription
+from tfdeploy.hosts.following import Subscription
 from tfdeploy.shared.protocol.reports import (
     Follow,
     LogLines,

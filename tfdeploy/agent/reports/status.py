@@ -6,10 +6,9 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, parallel, records
-from ...shared.health import FROZEN, PAUSED
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
-from ...shared.records import ENDED, LOST, Launch, TaskReport, TaskState
+from ...shared.records import ENDED, FROZEN, LOST, PAUSED, Launch, TaskReport, TaskState
 from .. import paths
 from ..machine import lock
 

@@ -7,7 +7,7 @@ from ..records import OPEN
 from .message import Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Dict, List, Optional, Tuple
 
 
 class ImportFacts(Message):
@@ -83,11 +83,11 @@ class Survey(Request[SurveyAnswer]):
 
 class PythonFound(Message):
     """A Python of a host: its `path`, absolute or "~/…", or "python3" for the one on the PATH; its
-    `version`; and the version of the `tensorflow` that is installed for it, "" if none is."""
+    `version`; and the version of the `framework` that is installed for it, "" if none is."""
 
     path: str
     version: str
-    tensorflow: str
+    framework: str
 
 
 class MachineFacts(Message):
@@ -105,10 +105,12 @@ class MachineFacts(Message):
 
 
 class Explore(Request[MachineFacts]):
-    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
+    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
+    `framework` is the module that tasks need, such as tensorflow."""
 
     REPEATABLE = True
     pythons: List[str]
+    framework: str
 
 
 class TriedPorts(Message):
@@ -221,3 +223,60 @@ class ListenOnPorts(Request[OpenPorts]):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
     wanted: Dict[str, int]
+
+
+class LiveTasks(Message):
+    """What has ports or GPUs of the host, in words such as `worker:0 of run x of digits`."""
+
+    holders: List[str]
+
+
+class FindLiveTasks(Request[LiveTasks]):
+    """Ask which tasks of any user run on the host."""
+
+    VERB = "live_tasks"
+    REPEATABLE = True
+
+
+class Interface(Message):
+    """One end of a connection: the interface's `name`, "" for loopback, and the speed at which its
+    card runs, None if it does not say."""
+
+    name: str
+    megabits_per_s: Optional[int] = None
+
+
+class LinkPort(Message):
+    """The port on which a host listens for the measurement of links."""
+
+    port: int
+
+
+class ListenForLinks(Request[LinkPort]):
+    """Listen on the first of these ports that is free, until the controller hangs up. `secrets` are
+    those of the clients that may connect, once each."""
+
+    ports_wanted: List[int]
+    secrets: Dict[str, str]
+
+
+class MeasuredLink(Message):
+    """How many bytes a second a host sent to another one, and received from it, and the seconds of
+    a round trip. `own` and `peer` are the ends of the connection."""
+
+    sent: float
+    received: float
+    round_trip_s: float
+    own: Interface
+    peer: Interface
+
+
+class MeasureLink(Request[MeasuredLink]):
+    """Measure the link to a host that listens for `client`, for `seconds` in each direction."""
+
+    address: str
+    port: int
+    client: str
+    secret: str
+    seconds: float
+    max_bytes: int
