@@ -23,6 +23,7 @@ TENSORFLOW = "tensorflow"
 FRAMEWORKS = {
     **{name: name for name in (TENSORFLOW, "jax", "torch")},
     **dict.fromkeys(("lightning", "pytorch_lightning", "accelerate", "deepspeed"), "torch"),
+    **dict.fromkeys(("torchvision", "transformers"), "torch"),
     **dict.fromkeys(("flax", "haiku", "equinox"), "jax"),
 }
 # Programs that start PyTorch's processes, by the modules that they run.
