@@ -247,7 +247,13 @@ class Supervisor:
             return True
         fetching = threading.Thread(target=fetch, daemon=True)
         fetching.start()
-        return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if self.attempts:
+            return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
+        goes_on = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if goes_on:
+            self.write(records.STARTING, reason="")
+        return goes_on
 
     def _wait(self, left_s: Callable[[], float]) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""
