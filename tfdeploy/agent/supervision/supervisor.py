@@ -247,11 +247,10 @@ class Supervisor:
             return True
         fetching = threading.Thread(target=fetch, daemon=True)
         fetching.start()
-        if self.attempts:
-            return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
-        self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
+        if not self.attempts:
+            self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
         goes_on = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
-        if goes_on:
+        if goes_on and not self.attempts:
             self.write(records.STARTING, reason="")
         return goes_on
 
