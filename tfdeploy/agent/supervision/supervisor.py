@@ -206,8 +206,14 @@ class Supervisor:
             return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
-        error = restart.peer_error(tail)
-        return Exit(code, final=is_final, error=error, failed_task=failed, why_failed=why)
+        return Exit(
+            code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
+            why_failed=why, exception=self._exception(code),
+        )  # fmt: skip
+
+    def _exception(self, code: int) -> str:
+        """Return the exception after which Python has exited with 1."""
+        return restart.exception(self.log.tail) if code == 1 else ""
 
     def _memory_detail(self, code: int) -> str:
         """Return what else is known about a death by SIGKILL, as the end of a sentence."""
@@ -220,7 +226,8 @@ class Supervisor:
         if survivors:
             return "; processes {} could not be killed".format(survivors)
         if self.launch.is_ready_at_once and not any(attempt.ready for attempt in self.attempts):
-            return " less than {:g} s after its start".format(SETTLED_S)
+            start = " less than {:g} s after its start".format(SETTLED_S)
+            return ": ".join(filter(None, (start, self._exception(code))))
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
             return (
                 ": the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
