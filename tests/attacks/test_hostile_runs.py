@@ -34,7 +34,7 @@ EVIL = "evil\n"
 READS = ("runs --html", f"report {RUN} --offline")  # they write a page
 LINKS = (
     *("outputs", "outputs/sub", "logs", "events", "checkpoints"),
-    *(".incoming", ".incoming-outputs", ".incoming-outputs/worker-0"),
+    *(".incoming", ".incoming-outputs-worker-0", ".incoming-outputs-worker-0/sub"),
 )
 
 
@@ -167,11 +167,11 @@ def test_a_file_that_is_a_link_is_replaced_and_not_followed(clone, name):
 def test_a_large_log_does_not_come_through_a_link(clone):
     """rsync writes it, not tfdeploy."""
     (clone.logs / "worker-0.log").write_bytes(bytes(range(256)) * 40_000)
-    clone.link(".incoming-logs", "../../../docs")
+    clone.link(".incoming-logs-worker-0", "../../../docs")
     done = clone.tf("collect")
     assert "it is a link" in done.stderr
-    (clone.run_folder / ".incoming-logs").unlink()
-    clone.link(".incoming-logs/worker-0/worker-0.log", clone.home / ".bashrc")
+    (clone.run_folder / ".incoming-logs-worker-0").unlink()
+    clone.link(".incoming-logs-worker-0/worker-0.log", clone.home / ".bashrc")
     clone.link("logs/worker-0.log", clone.home / "docs/worker-0.log")
     assert clone.tf("collect").returncode == 0
     assert clone.own_files() == clone.before

@@ -64,6 +64,15 @@ def training_parts(watched: WatchedRun, now: float) -> list[str]:
     return [part for part in parts if part]
 
 
+def fit(parts: Sequence[str], width: int) -> str:
+    """Return the first part, and those of the others that fit the line with it."""
+    line = "".join(parts[:1])
+    for part in parts[1:]:
+        if len(line) + len(part) + 2 <= width:
+            line += f"  {part}"
+    return line
+
+
 def _step(step: int | None) -> str:
     return "" if step is None else f"step {step}"
 

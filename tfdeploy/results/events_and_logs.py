@@ -3,10 +3,16 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
+<<<<<<< HEAD
                                   <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
                                   its steps, and its host's counters
 runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
 runs/<run>/.incoming-logs/        the same, by the first task of a host
+=======
+                                  and <task>.gpus.jsonl: the use of its GPUs
+runs/<run>/.incoming-events-*/    large ones on their way, by task; the next collect continues them
+runs/<run>/.incoming-logs-*/      the same, by the first task of a host
+>>>>>>> 7eba53f11be44a561c62d0bdb71c37c24556d5bd
 """
 
 from __future__ import annotations
@@ -48,7 +54,7 @@ def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[in
         return 0
     folder, task = run.open(), placement.task.file_name
     dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
-    staging = folder / f".incoming-events/{task}"
+    staging = folder / f".incoming-events-{task}"
     return (yield from fetch_all_events(pipeline, run, placement, dest, staging))
 
 
@@ -97,7 +103,7 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     present = [name for name in wanted if name in answer.names]
     fetch = FileFetch(pipeline, answer.folder, dest, present)
     yield
-    staging = folder / f".incoming-logs/{tasks[0]}"
+    staging = folder / f".incoming-logs-{tasks[0]}"
     pull_files(pipeline.agent, answer.folder, dest, staging, fetch.receive())
     return len({*present} & {*names})
 

@@ -86,8 +86,8 @@ def test_the_states_after_a_stop_are_stored_for_the_launch_of_the_record(tmp_pat
     run = replace(run, inventory=inventory, launched="second")
     run.folder.mkdir(parents=True)
     stop_reachable(FleetThatGoesOn(), run)
-    assert run_end.read(run)[1] == {"worker:0": "STOPPED"}
-    assert run_end.read(replace(run, launched="third"))[1] == {}
+    assert run_end.read(run.open(), "second")[1] == {"worker:0": "STOPPED"}
+    assert run_end.read(run.open(), "third")[1] == {}
 
 
 def test_each_task_that_may_still_run_is_named_with_the_command_for_later():

@@ -20,7 +20,16 @@ from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
 from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out
-from tfdeploy.shared.records import ENDED, READY, RENDEZVOUS, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import (
+    ENDED,
+    GETS_CHECKPOINTS,
+    READY,
+    RENDEZVOUS,
+    STARTING,
+    STOPPED,
+    SUCCEEDED,
+    TaskReport,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,12 +152,11 @@ def wait_until_ready(
     change of a task's state. Return False if the chief has succeeded before that.
 
     Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
-    training.ready_timeout_s.
+    training.ready_timeout_s, not counting the time in which workers get the chief's checkpoints.
     """
-    deadline = time.monotonic() + _ready_limit_s(run)
     tasks = _Readiness(run, on_report)
-    for host, event in following.events(deadline):
-        tasks.dispatch(host, event)
+    while event := next(following.events(tasks.deadline), None):
+        tasks.dispatch(*event)
         if tasks.ended:
             _raise_unless_succeeded(fleet, run, tasks.ended)
             return False
@@ -172,13 +180,25 @@ class _Readiness(Listener):
     def __init__(self, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
         self.waiting = {str(p.task) for p in run.plan.placements}
         self.ended: TaskReport | None = None
+        self._limit_s = _ready_limit_s(run)
+        self._deadline = time.monotonic() + self._limit_s
+        self._fetching: set[str] = set()
         self._on_report = on_report
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self._fetching else self._deadline
 
     def on_error(self, error: HostError) -> None:
         raise error
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
+        if report.state == STARTING and report.reason == GETS_CHECKPOINTS:
+            self._fetching.add(report.task)
+        elif report.task in self._fetching:
+            self._fetching.discard(report.task)
+            self._deadline = time.monotonic() + self._limit_s
         if report.state in (READY, SUCCEEDED):
             self.waiting.discard(report.task)
         elif report.state in ENDED:

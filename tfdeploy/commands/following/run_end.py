@@ -13,6 +13,7 @@ from tfdeploy.shared.records import ENDED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tfdeploy.own_folder import OwnFolder
     from tfdeploy.run import Run
 
 FILE = "stopped.json"
@@ -27,12 +28,12 @@ def save(run: Run, states: Mapping[str, str]) -> None:
         run.open().write(FILE, [f"{json.dumps(document)}\n".encode()])
 
 
-def read(run: Run) -> tuple[float, dict[str, str]]:
-    """Return when the run was last stopped, by the controller's clock, and the states of its tasks
-    that had ended; none if it was not stopped, or was started again."""
+def read(folder: OwnFolder, launched: str) -> tuple[float, dict[str, str]]:
+    """Return when the run of a folder was last stopped, by the controller's clock, and the states
+    of its tasks that had ended; none if it was not stopped, or `launched` again."""
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-        document: dict[str, Any] = json.loads(run.open().read(FILE, MAX_BYTES))
-        if document["launched"] == run.launched:
+        document: dict[str, Any] = json.loads(folder.read(FILE, MAX_BYTES))
+        if document["launched"] == launched:
             states = {task: state for task, state in document["states"].items() if state in ENDED}
             return float(document["at"]), states
     return 0.0, {}

@@ -84,7 +84,7 @@ class Course:
 def read(run: Run, status: RunStatus | None) -> Course:
     """Read the run's folder and add what its hosts answered. Raises OSError."""
     now, histories = time.time(), {}
-    stopped_s, stopped = run_end.read(run)
+    stopped_s, stopped = run_end.read(run.open(), run.launched)
     for placement in run.plan.placements:
         task = str(placement.task)
         report = status.report(task) if status else None
