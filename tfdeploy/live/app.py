@@ -176,15 +176,10 @@ class WatchApp(App[Ending]):
     def _show(self, name: str, text: Text) -> None:
         self.query_one(f"#{name}", Static).update(text)
 
-<<<<<<< HEAD
-    def _training(self, now: float) -> Text:
-        text = Text("  ".join(summary.training_parts(self._watched, now)))
-        for slow in self._watched.slow:
-            text.append(f"\n{slow}", "yellow")
-=======
     def _training(self, now: float, width: int) -> Text:
         text = Text(summary.fit(summary.training_parts(self._watched, now), width))
->>>>>>> 7eba53f11be44a561c62d0bdb71c37c24556d5bd
+        for slow in self._watched.slow:
+            text.append(f"\n{slow}", "yellow")
         end = self._end_line(self._watched)
         if end:
             style = "bold green" if self._watched.exit_code == 0 else "bold red"

@@ -3,16 +3,10 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
-<<<<<<< HEAD
                                   <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
                                   its steps, and its host's counters
-runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
-runs/<run>/.incoming-logs/        the same, by the first task of a host
-=======
-                                  and <task>.gpus.jsonl: the use of its GPUs
 runs/<run>/.incoming-events-*/    large ones on their way, by task; the next collect continues them
 runs/<run>/.incoming-logs-*/      the same, by the first task of a host
->>>>>>> 7eba53f11be44a561c62d0bdb71c37c24556d5bd
 """
 
 from __future__ import annotations
