@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tfdeploy.commands.following import run_end
 from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.own_folder import OwnFolder
 from tfdeploy.results.outputs import SavedElsewhere
 from tfdeploy.results.stored_results import StoredResult, stored_results
 from tfdeploy.run import FOLDER, ID, open_runs, run_json
@@ -212,14 +210,7 @@ def _summarize(
     # A run that was resumed without a host, or with fewer tasks, left older ones there.
     newest_last = sorted(parts.values(), key=lambda run: -run.age_s)
     current = [run for run in newest_last if run.launch == newest_last[-1].launch]
-    launch = newest_last[-1].launch
-    _, stopped = run_end.read(OwnFolder.named(folder), launch) if launch else (0.0, {})
-    tasks = {
-        # A host that could not write the end, because its disk is read-only for example.
-        task: stopped.get(task, state) if state == LOST else state
-        for run in current
-        for task, state in run.tasks.items()
-    }
+    tasks = {task: state for run in current for task, state in run.tasks.items()}
     chief = newest_last[-1].chief
     in_folder = [result for result in results if not result.outside]
     outside = [result for result in results if result.outside and not result.collected]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.commands.following import run_end
 from tfdeploy.commands.prune import choose_removals
 from tfdeploy.commands.runs import HostDisk, run_result, summarize_runs
 from tfdeploy.environments.wheelhouse import PLACE
@@ -259,19 +257,6 @@ def test_a_run_whose_chiefs_host_is_gone_succeeded_if_its_other_tasks_learned_so
     left = run(1, tasks={"ps:0": "STOPPED", "worker:1": "STOPPED"}, chief_end="SUCCEEDED")
     (summary,) = summarize_runs({"a": disk(left)}, tmp_path)
     assert (summary.result, set(summary.tasks)) == ("succeeded", {"ps:0", "worker:1"})
-
-
-def test_a_run_that_was_stopped_is_not_lost_because_its_host_could_not_write_that(tmp_path):
-    left = run(1, tasks={"worker:0": "LOST", "worker:1": "LOST"}, launch="second")
-    summaries = []
-    for launched in ("first", "second"):
-        (tmp_path / left.run).mkdir(exist_ok=True)
-        states = {"worker:0": "STOPPED", "worker:1": "STOPPED"}
-        document = {"at": 1.0, "launched": launched, "states": states}
-        (tmp_path / left.run / run_end.FILE).write_text(json.dumps(document))
-        summaries += summarize_runs({"a": disk(left)}, tmp_path)
-    assert [summary.result for summary in summaries] == ["lost", "stopped"]
-    assert summaries[1].tasks == {"worker:0": "STOPPED", "worker:1": "STOPPED"}
 
 
 def test_the_parts_of_a_run_are_summarized_as_one(tmp_path):
