@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -34,6 +34,7 @@ from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
+from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.records import BACKOFF, ENDED, READY, RUNNING, STARTING, SUCCEEDED
@@ -232,9 +233,10 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
     found = status(old_fleet, remaining)
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
+        is_here = has_end_of(old, "")
         raise RunError(
             f"run {old.id} has succeeded: nothing to resume",
-            f"tfdeploy collect {old.flags}",
+            f"its results are in {old.folder}" if is_here else f"tfdeploy collect {old.flags}",
         )
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:
@@ -294,12 +296,4 @@ def _send_release(
             f"since: it is release {current.id} now",
             "restore the files as they were at the start, or start a new run",
         )
-    with ExitStack() as stack:
-        progress = {
-            host: stack.enter_context(fleet.transfers.begin(f"to {host}", current.size))
-            for host in lacking
-        }
-        send(
-            fleet, project, current, lacking,
-            lambda host, release, arrived: progress[host]("", arrived),
-        )  # fmt: skip
+    send(fleet, project, current, lacking)

@@ -12,9 +12,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
+from tfdeploy.shared.log_patterns import ESCAPE, KERAS_BATCH, KERAS_EPOCH, LOSS, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
 class LogSteps:
     """The steps so far, rising, each with the time at which its line arrived.
 
-    With a `pattern` they are those of its group "step"; else those of lines such as `step = 120`,
-    or if there are none, the batches of Keras' progress bar: of all epochs, counted through.
+    They are those of lines such as `step = 120`, or if there are none, the batches of Keras'
+    progress bar: of all epochs, counted through.
     """
 
-    def __init__(self, pattern: re.Pattern[str] | None) -> None:
+    def __init__(self) -> None:
         self.points: list[Point] = []
-        self._pattern = pattern
         self._names_steps = False
         self._epoch = 0
 
@@ -44,9 +42,6 @@ class LogSteps:
         return bool(self.points)
 
     def _steps(self, text: str) -> Iterator[int]:
-        if self._pattern:
-            yield from (point.step for point in scalars.parse_log(text, self._pattern))
-            return
         for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
             step = self._read_line(line)
             if step is not None:
@@ -54,7 +49,7 @@ class LogSteps:
 
     def _read_line(self, line: str) -> int | None:
         """Return the step of a line. The batches before the first named step are dropped."""
-        named, epoch, batch = STEP.search(line), EPOCH.match(line), BATCH.match(line)
+        named, epoch, batch = STEP.search(line), KERAS_EPOCH.match(line), KERAS_BATCH.match(line)
         if named:
             if not self._names_steps:
                 self.points.clear()
@@ -72,6 +67,12 @@ class LogLosses(NamedTuple):
     unit: str
     series: Series
 
+    @property
+    def scalars(self) -> dict[str, Series]:
+        """Return them as a scalar by its name, as event files have it; none if there are none."""
+        name = "epoch_loss" if self.unit == "epoch" else "loss"
+        return {name: self.series} if self.series else {}
+
 
 NO_LOSSES = LogLosses("step", ())
 
@@ -82,12 +83,12 @@ def parse_losses(text: str) -> LogLosses:
     epochs: dict[int, float] = {}
     epoch = 0
     for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
-        begins, step, loss = EPOCH.match(line), STEP.search(line), LOSS.search(line)
+        begins, step, loss = KERAS_EPOCH.match(line), STEP.search(line), LOSS.search(line)
         epoch = int(begins[1]) if begins else epoch
         with suppress(ValueError):
             if loss and step:
                 steps[int(step[1])] = float(loss[1])
-            elif loss and epoch and BATCH.match(line):
+            elif loss and epoch and KERAS_BATCH.match(line):
                 epochs[epoch] = float(loss[1])
     if len(steps) > 1:
         return LogLosses("step", _series(steps.items()))

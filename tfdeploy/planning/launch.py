@@ -17,6 +17,7 @@ from tfdeploy.shared import records
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import (
     PEER_ERRORS,
+    RENDEZVOUS,
     HeartbeatSettings,
     Launch,
     Notification,
@@ -163,6 +164,8 @@ def _launch(
     own_heartbeat = heartbeat.of(str(placement.task))
     values = roles.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
+    ready = frameworks.ready(training, plan, placement)
+    meets = ready == RENDEZVOUS and placement.port is not None
     return Launch(
         project=inventory.project,
         run=names.run,
@@ -176,7 +179,8 @@ def _launch(
             for place, text in training.role_files.items()
         },
         links=_links(training, plan, placement),
-        ready=frameworks.ready(training, plan, job),
+        ready=ready,
+        master_port=plan.chief.port if meets else None,
         outputs=_outputs(training, plan, placement),
         name=values["task"],
         network=inventory.network,
@@ -239,6 +243,8 @@ def _argv(
     command, role_args = training.command_and_args(job)
     key = training.key_path(job, "command")
     first, *rest = [roles.fill_template(word, values, key) for word in command]
+    if first in frameworks.LAUNCHERS:  # it may be beside the python only, not on the PATH
+        first, rest = PYTHON_WORDS[0], ["-m", frameworks.LAUNCHERS[first], *rest]
     program = values["python"] if first in PYTHON_WORDS else first
     key = training.key_path(job, "role_args")
     filled_args = [roles.fill_template(word, values, key) for word in role_args]
