@@ -56,11 +56,11 @@ MAY_IMPORT = {
     "trust": ("cluster", "config", "environments", "errors", "user_folders"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
-        *("transport", "transport.daemon", "transport.openssh", "transport.ssh", "user_folders"),
+        *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
         *("shared", "config", "errors", "formatting", "hosts", "planning", "release", "run"),
-        "transport",
+        *("transport", "user_folders"),
     ),
     "results": (
         *("shared", "cluster", "errors", "hosts", "own_folder", "planning", "run", "transport"),
@@ -138,7 +138,7 @@ HOMES = {
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
     "toml": ("config/toml_text.py",),
-    "tomllib": ("config/toml_text.py", "release/by_products.py"),
+    "tomllib": ("config/toml_text.py", "release/snapshot.py"),
     "pydantic": ("config/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),
