@@ -210,9 +210,10 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
             return ", twice after a lost connection and with no progress in between; " + root
         if failure == describe_exit(ended.code):
             return ", twice with no progress in between"
-        exception = " ".join(filter(None, (failure.rpartition("\n")[2], history[-1].cause)))
-        return ", twice with the same traceback and no progress in between: {}".format(
-            exception[:MAX_EXCEPTION]
+        first = next(attempt for attempt in history if attempt.failure)
+        before = "; the first time: " + _exception(first) if first.failure != failure else ""
+        return ", twice with the same traceback and no progress in between: {}{}".format(
+            _exception(history[-1]), before
         )
     if policy.attempts == 0:
         return ""
@@ -221,6 +222,12 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
             policy.attempts, policy.window_s
         )
     return None
+
+
+def _exception(attempt: Attempt) -> str:
+    """Return the last line of what ended an attempt, and its cause."""
+    lines = (attempt.failure.rpartition("\n")[2], attempt.cause)
+    return " ".join(filter(None, lines))[:MAX_EXCEPTION]
 
 
 def _repeats(history: Sequence[Attempt]) -> bool:

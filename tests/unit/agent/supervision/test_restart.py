@@ -151,6 +151,14 @@ def test_the_same_traceback_twice_without_progress_is_not_retried():
     )
 
 
+def test_the_first_failure_is_named_if_restarts_fail_in_another_way():
+    """The first one left a folder, for example, and each restart fails because it is there."""
+    exists = "Traceback\nFileExistsError: '/tmp/worker_1'"
+    restarts = [Attempt(at, True, exists, progress=4) for at in (60.0, 70.0)]
+    reason = decision(Exit(1), [FIRST, *restarts]).reason
+    assert reason.endswith("FileExistsError: '/tmp/worker_1'; the first time: ValueError: boom")
+
+
 @pytest.mark.parametrize(
     "again",
     [
