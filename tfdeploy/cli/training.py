@@ -148,6 +148,7 @@ def start(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
@@ -165,7 +166,7 @@ def start(
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
@@ -180,6 +181,7 @@ def run(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
@@ -204,7 +206,7 @@ def run(
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
     console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     wait_s = parse_wait(wait)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfdeploy.formatting.humanize import format_count, format_job_counts, format_numbers
+from tfdeploy.formatting.humanize import format_count, format_job_counts
 
 if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement, Plan
@@ -88,7 +88,7 @@ def describe(plan: Plan) -> str:
 def task_note(placement: Placement) -> str:
     """Return the port and the GPUs of a task, such as "port 2222, GPU 0,1"."""
     port = "" if placement.port is None else f"port {placement.port or 'auto'}"
-    gpus = f"GPU {format_numbers(placement.gpus)}" if placement.gpus else ""
+    gpus = f"GPU {placement.gpu_names}" if placement.gpus else ""
     return ", ".join(filter(None, (port, gpus)))
 
 

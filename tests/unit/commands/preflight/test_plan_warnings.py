@@ -46,11 +46,12 @@ def test_a_plan_in_which_a_task_trains_gives_no_warning(tmp_path, hosts, text):
 @pytest.mark.parametrize(
     ("host", "warning"),
     [
-        ("gpus = 4\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = [0, 1, 2, 3]\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = 4\nworkers = 1", ""),
         ("gpus = [0, 5]\nworkers = 1", "w: no task uses its GPU 5"),
         ('gpus = 4\nworkers = "per-gpu"', ""),
         (
-            "gpus = 4\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
+            "gpus = [0, 1, 2, 3]\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
             "w: no task uses its GPUs 1, 2, 3",
         ),
     ],
