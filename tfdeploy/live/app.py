@@ -178,6 +178,8 @@ class WatchApp(App[Ending]):
 
     def _training(self, now: float) -> Text:
         text = Text("  ".join(summary.training_parts(self._watched, now)))
+        for slow in self._watched.slow:
+            text.append(f"\n{slow}", "yellow")
         end = self._end_line(self._watched)
         if end:
             style = "bold green" if self._watched.exit_code == 0 else "bold red"

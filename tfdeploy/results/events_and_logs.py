@@ -3,7 +3,8 @@
 runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
-                                  and <task>.gpus.jsonl: the use of its GPUs
+                                  <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
+                                  its steps, and its host's counters
 runs/<run>/.incoming-events/      large ones on their way, by task; the next collect continues them
 runs/<run>/.incoming-logs/        the same, by the first task of a host
 """
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
+HISTORIES = ("history", "gpus", "pace")
 PARTIAL = ".rsync-partial/"  # where rsync keeps the part of a file that has arrived
 
 
@@ -90,7 +92,7 @@ def fetch_logs(pipeline: Pipeline, run: Run, placements: Sequence[Placement]) ->
     dest = (folder / "logs").within(announced(limit))
     tasks = [placement.task.file_name for placement in placements]
     names = [f"{task}.log" for task in tasks]
-    histories = [f"{task}.{name}.jsonl" for task in tasks for name in ("history", "gpus")]
+    histories = [f"{task}.{name}.jsonl" for task in tasks for name in HISTORIES]
     wanted = [*(name for log in names for name in (f"{log}.1", log)), *histories]
     present = [name for name in wanted if name in answer.names]
     fetch = FileFetch(pipeline, answer.folder, dest, present)

@@ -56,7 +56,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     # `follow` needs none of them: their patterns alone take 5 ms to compile.
     from ..machine import grpc_health, process
     from ..outputs import event_files
-    from . import progress
+    from . import pace, progress
 
     launch = records.load(Launch, paths.launch(task_dir))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)
@@ -74,6 +74,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),
         log_progress=progress.read_log(log),
+        pace=pace.read(launch.project, launch.run, launch.task),
     )
 
 
