@@ -201,8 +201,8 @@ def load_intent(
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
+    from tfdeploy.commands.plan import with_hosts
     from tfdeploy.config.overrides import parse_counts, with_shared_gpus
-    from tfdeploy.planning.task_selection import with_hosts
 
     changed = parse_counts(counts or (), "--with")
     inventory = load_inventory(hosts)

@@ -14,7 +14,6 @@ from tfdeploy.formatting.hostlist import expand_list, fold_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdeploy.config.inventory import Inventory
     from tfdeploy.planning.plan import Placement, Plan
 
 
@@ -60,13 +59,6 @@ def select_hosts(known: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
         if host not in hosts:
             raise PlanError(f'there is no host "{host}"', f"the hosts are {fold_names(hosts)}")
     return tuple(host for host in hosts if host in wanted)
-
-
-def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
-    """Return the inventory with only the named hosts. Raises PlanError."""
-    chosen = select_hosts([host.name for host in inventory.hosts], names)
-    hosts = tuple(host for host in inventory.hosts if host.name in chosen)
-    return inventory.copy_with({"hosts": hosts})
 
 
 def _tasks(plan: Plan, name: str) -> list[Task]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.builders import make_inventory, make_plan
+from support.builders import make_plan
 
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import task_selection
@@ -91,11 +91,3 @@ def test_one_task_is_expected_where_several_make_no_sense():
 
 def test_a_plan_without_tasks_has_none_to_select():
     assert task_selection.select_placements(replace(PLAN, placements=())) == ()
-
-
-def test_an_inventory_is_limited_to_the_named_hosts():
-    inventory = make_inventory('[hosts."gpu-[01-04]"]\nworkers = 1')
-    limited = task_selection.with_hosts(inventory, ["gpu-[02-03]"])
-    assert [host.name for host in limited.hosts] == ["gpu-02", "gpu-03"]
-    with pytest.raises(PlanError, match='there is no host "gpu-05"'):
-        task_selection.with_hosts(inventory, ["gpu-05"])
