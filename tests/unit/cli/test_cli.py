@@ -235,7 +235,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert document["release"].keys() == {"id", "files", "bytes"}
     assert (document["release"]["files"], document["release"]["bytes"]) == (1, 5)
     worker = document["tasks"][1]
-    placed = ["task", "host", "address", "port", "gpus"]
+    placed = ["task", "host", "address", "port", "gpus", "gpu_choice"]
     assert list(worker) == [*placed, "argv", "env", "files", "ready"]
     assert (worker["files"], worker["ready"]) == ({}, "server")
     assert (worker["task"], worker["host"], worker["port"]) == ("worker:0", "here", 2223)
