@@ -54,6 +54,8 @@ def _place_on_host(
     counts = count_tasks(host)
     if not inventory.trials.points:
         _refuse_few_ports(host, counts["ps"] + counts["worker"] + counts["chief"])
+    needed = sum(count * gpus_per_task(job, host) for job, count in counts.items())
+    is_choice = isinstance(host.gpus, range) and needed < len(host.gpus)
     for job, count in counts.items():
         for _ in range(count):
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
@@ -61,7 +63,8 @@ def _place_on_host(
             counters[job] += 1
             has_port = task.in_cluster and not inventory.trials.points
             port = _take_port(ports) if has_port else None
-            placements.append(Placement(task, host.name, address, port, tuple(task_gpus)))
+            choice = tuple(host.gpus) if is_choice and task_gpus else ()
+            placements.append(Placement(task, host.name, address, port, tuple(task_gpus), choice))
     return placements
 
 
