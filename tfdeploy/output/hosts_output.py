@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import escape_line, format_numbers, format_size
+from tfdeploy.formatting.humanize import escape_line, format_duration, format_numbers, format_size
 from tfdeploy.output.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("HOST", "FREE", "LOAD", "MEM", "DISK", "GPUS IN USE")
 CLEAR = "\033[H\033[2J"  # ECMA-48: the cursor home, then erase the screen
-UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
 class HostsOutput(Terminal):
@@ -32,11 +31,12 @@ class HostsOutput(Terminal):
             rows = [{**row, COLUMNS[-1]: _cut(row[COLUMNS[-1]], width)} for row in rows]
         cells: list[dict[str, Cell]] = [{**row} for row in rows]
         self._out.print_table(COLUMNS, cells)
-        unseen = [
-            (text, each.host) for each in seen.hosts if each.state for text in each.state.unseen
-        ]
-        for text in dict.fromkeys(text for text, _ in unseen):
-            self.print_text(f"{fold_names(host for t, host in unseen if t == text)}: {text}")
+        unseen: dict[str, list[str]] = {}
+        for each in seen.hosts:
+            for text in each.state.unseen if each.state else ():
+                unseen.setdefault(text, []).append(each.host)
+        for text, hosts in unseen.items():
+            self.print_text(f"{fold_names(hosts)}: {text}")
 
     def clear_screen(self) -> None:
         """Clear a terminal, before what changes is printed again."""
@@ -60,24 +60,23 @@ def _row(seen: SeenHost, error: str) -> dict[str, str]:
 
 def _uses(gpus: Sequence[GpuState]) -> str:
     """Return who uses which GPUs; those that one user has for the same run or program together."""
-    groups: dict[tuple[str, ...], list[tuple[GpuState, GpuUser]]] = {}
+    groups: dict[tuple[str, ...], tuple[list[GpuState], list[GpuUser]]] = {}
     for gpu in gpus:
         for user in gpu.users:
             key = (user.user, user.project, user.run, user.program)
-            groups.setdefault(key, []).append((gpu, user))
-    hidden = [gpu for gpu in gpus if not gpu.free and not gpu.users]
-    texts = [
-        _use([gpu for gpu, _ in group], [user for _, user in group]) for group in groups.values()
-    ]
-    return "; ".join([*texts, *([_use(hidden, [])] if hidden else [])])
+            used, users = groups.setdefault(key, ([], []))
+            used.append(gpu)
+            users.append(user)
+        if not gpu.free and not gpu.users:
+            groups.setdefault((), ([], []))[0].append(gpu)
+    return "; ".join(_use(used, users) for used, users in groups.values())
 
 
 def _use(gpus: Sequence[GpuState], users: Sequence[GpuUser]) -> str:
     busy = [gpu.busy_percent for gpu in gpus if gpu.busy_percent is not None]
     mean = [f"{sum(busy) / len(busy):.0f}%"] if busy else []
-    memory = (
-        f"{sum(gpu.used_bytes for gpu in gpus) >> 30}/{sum(g.total_bytes for g in gpus) >> 30}G"
-    )
+    used, total = sum(gpu.used_bytes for gpu in gpus), sum(gpu.total_bytes for gpu in gpus)
+    memory = f"{used >> 30}/{total >> 30}G"
     ages = [user.age_s for user in users if user.age_s is not None]
     since = [_age(max(ages))] if ages else []
     name = users[0].user or "?" if users else "hidden"
@@ -96,9 +95,8 @@ def _what(users: Sequence[GpuUser]) -> list[str]:
 
 
 def _age(seconds: float) -> str:
-    return next(
-        f"{int(seconds // size)}{unit}" for unit, size in UNITS if seconds >= size or size == 1
-    )
+    """Return the age in its largest unit, such as `3h`."""
+    return format_duration(seconds).split()[0]
 
 
 def _cut(text: str, width: int) -> str:
