@@ -84,6 +84,7 @@ VERBS = {
         "supervision.replication.offered_files.replicated_outputs",
     ),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
+    "look": ("reports.LookAtHost", "reports.host_state.look"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),
