@@ -20,13 +20,13 @@ FILES = sorted(file.relative_to(PACKAGE) for file in PACKAGE.rglob("*.py"))
 HOST_SIDE = [file for file in FILES if file.parts[0] in ("agent", "inside", "shared")]
 # Modules that use no host, network, clock or disk, as docs/architecture.md says.
 PURE = (
-    *("init.document", "init.machine", "init.placement", "init.strategy"),
+    *("init.document", "init.machine", "init.placement", "init.script_role", "init.strategy"),
     *("release.gitignore", "release.syntax"),
     *("environments.packages", "cluster", "errors", "formatting", "planning", "config"),
     "output.status_table",
     "commands.following.training_history",
     *("documents", "experiments.repeats", "experiments.run_report.redact"),
-    *("experiments.speed.document", "experiments.speed.price"),
+    "experiments.speed.document",
     *("experiments.speed.results", "experiments.speed.verdicts"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
