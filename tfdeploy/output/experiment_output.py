@@ -52,16 +52,13 @@ class ExperimentOutput(Terminal):
 
         self.print_text(report.line(result))
 
-    def print_sweep(self, sweep: Sweep, picture: Path) -> None:
+    def print_sweep(self, sweep: Sweep) -> None:
         from tfdeploy.experiments.speed import report
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
         self._out.print_table(report.columns(sweep), rows)
         self.print_text(*report.remarks(sweep))
-        if not sweep.base:
-            return
-        self.print_text(f"picture: {picture}")
 
     def print_comparison(self, comparison: Comparison) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
