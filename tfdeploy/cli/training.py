@@ -147,6 +147,7 @@ def start(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
@@ -164,7 +165,7 @@ def start(
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
@@ -179,6 +180,7 @@ def run(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
@@ -198,7 +200,7 @@ def run(
     from tfdeploy.output.console import Console
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
