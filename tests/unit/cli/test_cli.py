@@ -131,6 +131,7 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
             "plan --lr",
             "--lr; words for the program follow --: tfdeploy plan -- --lr",
         ),
+        ("plan --lr=0.1 --hosts x", "words for the program follow --: tfdeploy plan -- --lr=0.1"),
     ],
 )
 def test_a_usage_error_shows_a_whole_command(tfdeploy, folder, command, message):
@@ -368,7 +369,6 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     ("extra", "arguments"),
     [
         ("plots", ("report",)),
-        ("plots", ("sweep", "--workers", "1")),
         ("tensorboard", ("tensorboard",)),
     ],
 )
