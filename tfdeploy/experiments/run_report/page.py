@@ -61,6 +61,11 @@ class RunView:
         return self.facts.run
 
     @property
+    def source_diff(self) -> str:
+        """Return what was not committed, with secrets hidden."""
+        return escape_control(self.facts.redact(self.facts.run.source.get("diff", "")))
+
+    @property
     def summary(self) -> tuple[tuple[str, str], ...]:
         return summary(self.facts)
 

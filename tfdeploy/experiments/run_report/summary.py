@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from tfdeploy.experiments.run_report import redact
 from tfdeploy.experiments.scalars import of_same_clock, step_times
 from tfdeploy.experiments.training import history, metrics
-from tfdeploy.formatting.humanize import escape_line, format_duration, format_job_counts
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_duration,
+    format_job_counts,
+)
+from tfdeploy.release import git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MAX_METRICS = 4
+MAX_COMMIT = 12
 HOSTS_FILE = "hosts.toml"
 
 
@@ -40,9 +47,20 @@ def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
         ("Restarts", str(sum(restarts_of(facts).values()))),
         *_last_scalars(facts),
         ("Release", run.release),
+        ("Commit", _commit(run)),
         *((f"Data {place}", release) for place, release in run.data.items()),
     )
     return tuple((name, value) for name, value in values if value)
+
+
+def _commit(run: Run) -> str:
+    """Return the commit, its branch, and how many files differ from it; "" if git says nothing."""
+    if not run.source:
+        return ""
+    branch = f" on {run.source['branch']}" if run.source.get("branch") else ""
+    changed = format_count(len(git.changed_files(run.source)), "file")
+    more = f", {changed} not committed" if run.source.get("diff") else ""
+    return escape_line(f"{run.source.get('commit', '')[:MAX_COMMIT]}{branch}{more}")
 
 
 def format_time(seconds: float) -> str:
