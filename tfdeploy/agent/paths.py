@@ -11,7 +11,6 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/agent/<hash>/                          one version of the agent
 <root>/<project>/removals.jsonl               which runs were deleted, when, by whom
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
-<root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
 <root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time

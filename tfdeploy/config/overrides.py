@@ -1,11 +1,10 @@
-"""What the command line says for one run: words for the program, variables, counts, a name; and the
-values of --since and --wait."""
+"""What the command line says for one run: words for the program, variables, counts, a name, and
+how long to wait."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -142,37 +141,3 @@ def parse_wait(written: str | None) -> float:
             f'--wait: found "{written}"; expected a duration such as 90s, 30m or 1h, or forever'
         )
     return float(match[1]) * SECONDS[match[2]]
-
-
-def parse_since(written: str | None, now: datetime) -> timedelta | datetime | None:
-    """Return the duration or the time of --since; None without the option.
-
-    A time without a date is of the last 24 hours; one without a zone has the controller's, with its
-    daylight saving time of that day. Raises InventoryError.
-    """
-    if written is None:
-        return None
-    match = re.fullmatch(DURATION, written)
-    try:
-        if match:
-            return timedelta(seconds=float(match[1]) * SECONDS[match[2]])
-        since = _parse_time(written, now)
-        is_future = since > now
-    except (ValueError, OverflowError):
-        raise InventoryError(
-            f'--since: found "{written:.40}"; expected a duration such as 90s, 10m, 2h or 1d, or a '
-            "time such as 14:30 or 2026-05-01T14:30"
-        ) from None
-    if is_future:
-        raise InventoryError(f"--since: found {written}, which is in the future")
-    return since
-
-
-def _parse_time(written: str, now: datetime) -> datetime:
-    if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", written):
-        clock = datetime.strptime(written, "%H:%M:%S" if written.count(":") > 1 else "%H:%M")
-        today = datetime.combine(now.astimezone().date(), clock.time())
-        since = today.astimezone()
-        return since if since <= now else (today - timedelta(days=1)).astimezone()
-    since = datetime.fromisoformat(written)
-    return since if since.tzinfo else since.astimezone()

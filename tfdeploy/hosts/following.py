@@ -78,8 +78,8 @@ class Subscription:
         if self._request.samples and not isinstance(event, HostSample):
             hint = "tfdeploy status and tfdeploy logs -f show it"
             raise AgentError(host, f"{OLDER} be watched", hint)
-        if self._request.selects and isinstance(event, LogLines) and not event.selected:
-            hint = "leave out --grep and --since: tfdeploy logs | grep PATTERN"
+        if self._request.grep and isinstance(event, LogLines) and not event.selected:
+            hint = "leave out --grep: tfdeploy logs | grep PATTERN"
             raise AgentError(host, f"{OLDER} select lines", hint)
 
 

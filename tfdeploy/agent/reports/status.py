@@ -101,6 +101,6 @@ def read_state(task_dir: str) -> TaskState:
 
 def last_lines(path: str, count: int) -> List[str]:
     """Return the last lines of a log, including those from before its rotation."""
-    from .logs.tail import Tail  # most calls report no log
+    from .tail import Tail  # most calls report no log
 
     return [line for lines in Tail("", path, count).read(True) for line in lines]
