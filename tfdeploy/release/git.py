@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from tfdeploy.formatting.humanize import format_count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 TIMEOUT_S = 10.0
 MAX_CHANGES = 50  # files that are compared
 MAX_FILE_BYTES = 1 << 18
 MAX_DIFF = 10_000  # characters; each host stores it with the run's record
-OTHER = ": another content"
 LFS = b"version https://git-lfs"  # stands for a file that git does not store
 # Objects that a partial clone lacks are not fetched: that would start what its configuration says.
 COMMAND = ("git", "-c", "protocol.allow=never", "--no-optional-locks")
@@ -43,13 +42,6 @@ def describe(root: Path, paths: Collection[str]) -> dict[str, str]:
     more = len(diff) - MAX_DIFF
     text = f"{diff[:MAX_DIFF]}\n… {format_count(more, 'more character')}\n" if more > 0 else diff
     return {"commit": head, "branch": "" if branch == "HEAD" else branch, "diff": text}
-
-
-def changed_files(source: Mapping[str, str]) -> list[str]:
-    """Return the files that `describe` found not committed."""
-    lines = source.get("diff", "").splitlines()
-    other = [line[: -len(OTHER)] for line in lines if line.endswith(OTHER)]
-    return [line[len("+++ b/") :].rstrip() for line in lines if line.startswith("+++ b/")] + other
 
 
 def _git(root: Path, *words: str) -> bytes:
@@ -76,10 +68,11 @@ def _diff(root: Path, paths: Collection[str], blobs: dict[str, str]) -> Iterator
         if old.startswith(LFS):
             continue
         if b"\0" in old + new or max(len(old), len(new)) > MAX_FILE_BYTES:
-            yield f"{path}{OTHER}\n"
+            yield f"--- a/{path}\n+++ b/{path}\n"
             continue
-        lines = (text.decode(errors="replace").splitlines(keepends=True) for text in (old, new))
-        yield from difflib.unified_diff(*lines, f"a/{path}", f"b/{path}")
+        before, after = (each.decode(errors="replace").splitlines() for each in (old, new))
+        lines = difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm="")
+        yield from (f"{line}\n" for line in lines)
 
 
 def _is_committed(file: Path, blob: str) -> bool:

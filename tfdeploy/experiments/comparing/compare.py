@@ -17,6 +17,7 @@ from tfdeploy.experiments import scalars
 from tfdeploy.experiments.comparing.collected_runs import find_groups, read_scalars
 from tfdeploy.experiments.comparing.comparison import Comparison, Group, RunSeries
 from tfdeploy.experiments.run_report.redact import show_words
+from tfdeploy.experiments.run_report.side_by_side import different_settings
 from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series
 from tfdeploy.experiments.training import metrics
 from tfdeploy.experiments.training.history import steps_per_s, trained_seconds
@@ -74,7 +75,10 @@ def compare(
     if examples:
         compared = examples.count(compared)
     rises = is_rising(chosen, [each.smoothed for group in compared for each in group.runs])
-    return Comparison(chosen, window, rises, target, compared)
+    records = [each.record for each in runs if each.record]
+    rows = different_settings(records, lambda text: text) if records else ()
+    differs_in = tuple(row.key for row in rows if row.differs)
+    return Comparison(chosen, window, rises, target, compared, differs_in)
 
 
 def _choose_tag(runs: Sequence[tuple[str, Mapping[str, Series]]], wanted: str | None) -> str:

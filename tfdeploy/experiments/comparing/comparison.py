@@ -74,7 +74,8 @@ class Group:
 @dataclass(frozen=True)
 class Comparison:
     """A smoothed value is the mean over `smooth` steps. If `rises`, higher values are better, as
-    for an accuracy."""
+    for an accuracy. `differs_in` are the release, the commit, or the keys of hosts.toml in which
+    the runs differ."""
 
     __repr__ = short_repr
 
@@ -83,6 +84,7 @@ class Comparison:
     rises: bool
     target: float | None
     groups: tuple[Group, ...]
+    differs_in: tuple[str, ...] = ()
 
     @property
     def runs(self) -> tuple[RunSeries, ...]:

@@ -147,6 +147,9 @@ class CompareDocument:
     """The lines of the plot."""
     runs: list[ComparedRun]
     """The runs."""
+    differs_in: tuple[str, ...]
+    """What the runs were started with and differ in: the release, the commit, or keys of
+    hosts.toml."""
 
 
 def compare_document(comparison: Comparison, picture: Path) -> CompareDocument:
@@ -159,6 +162,7 @@ def compare_document(comparison: Comparison, picture: Path) -> CompareDocument:
         picture=picture,
         lines=[_line(group, comparison) for group in groups],
         runs=[_run(run, group.label, comparison) for group in groups for run in group.runs],
+        differs_in=comparison.differs_in,
     )
 
 

@@ -13,7 +13,7 @@ from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
 from tfdeploy.experiments.run_report import gpus
 from tfdeploy.experiments.run_report.redact import Redactor
-from tfdeploy.experiments.training import course
+from tfdeploy.experiments.training import course, history
 from tfdeploy.experiments.training.course import Course
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
@@ -104,7 +104,9 @@ def _previous(run: Run) -> Run | None:
         with suppress(OSError, TfdeployError):
             found = runs.read_folder(base / run_id)
             if found.inventory.file.name == run.inventory.file.name and not found.of_sweep:
-                if last_state(found) == records.SUCCEEDED:
+                name = f"{found.plan.chief.task.file_name}.history.jsonl"
+                changes = history.read(found.folder / "logs" / name)
+                if changes and changes[-1].state == records.SUCCEEDED:
                     return found
                 newest = newest or found
     return newest

@@ -23,7 +23,7 @@ from tfdeploy.experiments.run_report.summary import (
     sort_key,
     summary,
 )
-from tfdeploy.formatting.humanize import escape_line, format_count, format_size
+from tfdeploy.formatting.humanize import escape_control, escape_line, format_count, format_size
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:

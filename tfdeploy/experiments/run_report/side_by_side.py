@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
-from tfdeploy.experiments.run_report.summary import summary
-from tfdeploy.release import git
+from tfdeploy.experiments.run_report.summary import MAX_COMMIT, not_committed, summary
 from tfdeploy.shared import uv_and_pip
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ IN_OTHER_ROWS = ("Release", "Project")
 VARIABLES = ("env", "role_env")
 WORDS = ("command", "role_args")
 MAX_VALUE = 400
-MAX_COMMIT = 12
 ABSENT = "–"
 
 
@@ -109,7 +107,7 @@ def _settings(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
     source = run.source
     for key in ("commit", "branch"):
         yield key, (source.get(key, ""), source.get(key, "")[:MAX_COMMIT] or ABSENT)
-    changed = ", ".join(git.changed_files(source)) or ABSENT
+    changed = ", ".join(not_committed(run)) or ABSENT
     yield "not committed", (source.get("diff", ""), changed[:MAX_VALUE])
     environments = ", ".join(sorted({*run.environments.values()}))
     yield "environment", (environments, environments or ABSENT)

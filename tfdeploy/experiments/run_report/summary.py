@@ -17,7 +17,6 @@ from tfdeploy.formatting.humanize import (
     format_duration,
     format_job_counts,
 )
-from tfdeploy.release import git
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +52,18 @@ def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in values if value)
 
 
+def not_committed(run: Run) -> list[str]:
+    """Return the files that differed from the commit when the run started."""
+    start, lines = "+++ b/", run.source.get("diff", "").splitlines()
+    return [line[len(start) :] for line in lines if line.startswith(start)]
+
+
 def _commit(run: Run) -> str:
     """Return the commit, its branch, and how many files differ from it; "" if git says nothing."""
     if not run.source:
         return ""
     branch = f" on {run.source['branch']}" if run.source.get("branch") else ""
-    changed = format_count(len(git.changed_files(run.source)), "file")
+    changed = format_count(len(not_committed(run)), "file")
     more = f", {changed} not committed" if run.source.get("diff") else ""
     return escape_line(f"{run.source.get('commit', '')[:MAX_COMMIT]}{branch}{more}")
 
