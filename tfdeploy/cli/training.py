@@ -20,6 +20,7 @@ from tfdeploy.cli.options import (
     RunArgument,
     RunId,
     RunName,
+    ShareGpus,
     WaitTime,
     With,
     Words,
@@ -152,6 +153,7 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -163,7 +165,8 @@ def start(
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
     console.print_started(started.run)
@@ -186,6 +189,7 @@ def run(
     watch: Annotated[bool, typer.Option("--watch",
                      help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -200,7 +204,8 @@ def run(
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
     console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     wait_s = parse_wait(wait)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
         console.print_started(current)

@@ -69,15 +69,18 @@ def draft(
     none can."""
     hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
-        explored = explore.explore(fleet, _local_pythons(), program)
+        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
+        more = (strategy.LEGACY_KERAS,) if recognized.legacy_keras else ()
+        explored = explore.explore(fleet, _local_pythons(), program, more)
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
         if not machines:
             raise_all(errors)
-        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
         placed = placement.place(recognized.tasks, machines, recognized.most_workers)
         machines, notes = _with_network(fleet, machines, placed.keys)
-    needed = requirements.choose(program, machines, legacy_keras=recognized.legacy_keras)
+    needed = requirements.choose(
+        program, machines, file.absolute().parent, legacy_keras=recognized.legacy_keras
+    )
     proposal = document.Proposal(
         project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config,
         needed,
@@ -87,6 +90,7 @@ def draft(
     notes += [*_import_errors(program.framework, machines)]
     notes += _without_environment(file, program.framework, machines)
     notes += requirements.lacking(program, loaded, machines)
+    notes += requirements.with_cuda(program, machines) if needed else ()
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 

@@ -12,6 +12,7 @@ from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.shared.protocol.preflight import Explore, ImportFacts, Statement, Survey
+from tfdeploy.shared.records import GpuNeed
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
@@ -29,15 +30,17 @@ MAX_IMPORTS = 3  # of different Pythons on one host
 
 
 def explore(
-    fleet: Fleet, local_pythons: Sequence[str], program: Program
+    fleet: Fleet, local_pythons: Sequence[str], program: Program, more: Sequence[str] = ()
 ) -> dict[str, Machine | TfdeployError]:
     """Return what each host of the fleet is, and what it lacks for the program; or why that is
-    unknown. `local_pythons` are Pythons of this machine to look at first."""
+    unknown. `local_pythons` are Pythons of this machine to look at first; `more` are modules that
+    the program needs and does not import."""
     statements = [
         Statement(file, each.line, f"import {each.module}")
         for package, (file, each) in packages.find(program.files).items()
         if package != program.framework
     ]
+    statements += [Statement(program.script, 0, f"import {module}") for module in more]
 
     def ask(agent: Agent) -> MachineFacts:
         more = local_pythons if fleet.inventory.host(agent.host).is_local else ()
@@ -109,7 +112,7 @@ def _confirm(
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
     tried: list[tuple[str, SurveyAnswer]] = []
     for path in [python.path for python in ranked] or [without]:
-        survey = Survey(path, {}, gpus, [framework], {}, statements=statements)
+        survey = Survey(path, {}, GpuNeed(gpus, 0), [framework], {}, statements=statements)
         tried.append((path, agent.ask(survey, SURVEY_S)))
         seen = _imported(tried[-1][1])
         if seen.version and (seen.gpus >= len(gpus) or framework != TENSORFLOW):

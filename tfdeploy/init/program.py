@@ -102,7 +102,8 @@ def _script(folder: Path, wanted: Path | None) -> Path:
         if (folder / name).is_file():
             return folder / name
     files = [f for f in sorted(folder.glob("*.py")) if not NO_SCRIPT.fullmatch(f.stem)]
-    found = [file for file in files if MAIN.search(modules.text(file))] or _not_imported(files)
+    files = _not_imported(files) or files
+    found = [file for file in files if MAIN.search(modules.text(file))] or files
     if len(found) == 1:
         return found[0]
     names = fold_names(each.name for each in found)

@@ -25,6 +25,8 @@ def write(folder, **files):
         ({"main": "", "other": MAIN}, "main.py"),
         ({"fit": MAIN, "library": ""}, "fit.py"),
         ({"mnist": "import tensorflow"}, "mnist.py"),
+        ({"digits": "import helpers", "helpers": MAIN}, "digits.py"),
+        ({"a": f"import b\n{MAIN}", "b": f"import a\n{MAIN}", "c": ""}, "c.py"),
         ({"mnist": "import model", "model": "", "test_model": MAIN, "setup": MAIN}, "mnist.py"),
     ],
 )

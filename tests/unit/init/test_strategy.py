@@ -93,6 +93,16 @@ def test_a_script_written_elsewhere_gets_the_role_that_it_reads(script, role, ro
         ("dist.init_process_group('gloo')", "torch", ()),
         ("rank = int(os.environ['RANK'])\nn = os.environ['WORLD_SIZE']", "torch", ()),
         ("from lightning import Trainer\nTrainer(num_nodes=2)", "torch", ()),
+        ("from accelerate import Accelerator\nAccelerator()", "torch", ()),
+        ("from transformers import Trainer\nTrainer(model)", "torch", ()),
+        ("import deepspeed\ndeepspeed.initialize(model=m)", "torch", ()),
+        (
+            "f('--world_size')\nf('--rank')\nf('--master_addr')\nf('--master_port')\n"
+            "rpc.init_rpc('trainer')",
+            "torch",
+            ("--world_size={num_workers}", "--rank={index}", "--master_addr={chief_address}",
+             "--master_port={chief_port}"),
+        ),
         ("import jax\njax.distributed.initialize(os.environ['COORDINATOR_ADDRESS'])", "jax", ()),
         (
             "f('--dist-url')\nf('--rank')\nf('--world-size')\ndist.init_process_group('gloo')",
@@ -133,6 +143,11 @@ def test_a_program_of_another_framework_gets_its_role(text, role, role_args):
         ("import torch\ntorch.distributed.init_process_group('nccl')", strategy.WORKERS),
         ("import jax\njax.distributed.initialize()", strategy.WORKERS),
         ("import jax\ndistribution.initialize()", strategy.ONE),
+        ("import transformers\ntransformers.pipeline('x')", strategy.ONE),
+        ("import keras_tuner\nkeras_tuner.Hyperband(build)", strategy.CHIEF_AND_WORKERS),
+        ("import kerastuner\nMirroredStrategy()", strategy.CHIEF_AND_WORKERS),
+        ("TF_CONFIG; tf.data.experimental.service.DispatchServer(c)", strategy.ONE),
+        ("j = os.environ['TF_CONFIG']\nDispatchServer(c)", strategy.DATA_SERVICE),
         ("import torch\nparser.add_argument('--rank')\nlora(rank)", strategy.ONE),
     ],
 )

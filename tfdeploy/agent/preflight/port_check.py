@@ -10,7 +10,7 @@ import time
 
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.preflight import FreePorts, Holders, OpenPorts, Taken, TriedPorts
-from ..machine import leases, nvidia, ports
+from ..machine import gpus, leases, nvidia, ports
 from ..machine.sockets import connect, listen
 from ..refusal import Refusal
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List
 
     from ...shared.protocol.preflight import Address
+    from ...shared.records import GpuNeed
 
 OPEN_S = 60.0
 MAX_THREADS = 32
@@ -87,9 +88,11 @@ def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
     return TriedPorts(parallel.each(failure, at, MAX_THREADS))
 
 
-def holders(ports: Dict[str, List[int]], gpus: List[int]) -> Holders:
-    """Return which of the tasks' ports, and of the GPUs, are in use, in the words of `start`."""
-    refusals = [*_taken_ports(ports), *_taken_gpus(gpus)]
+def holders(ports: Dict[str, List[int]], need: GpuNeed) -> Holders:
+    """Return which of the tasks' ports are in use, and which GPUs if fewer than they need are free,
+    in the words of `start`."""
+    taken_gpus = gpus.refusals(need, nvidia.gpu_resources()) if need.count else []
+    refusals = [*_taken_ports(ports), *taken_gpus]
     return Holders([Taken(each.message, each.hint, each.held_by) for each in refusals])
 
 
@@ -104,21 +107,7 @@ def _taken_ports(ports: Dict[str, List[int]]) -> Iterator[Refusal]:
 
 
 def _require_free(port: int, task: str) -> None:
-    resource = "port/{}".format(port)
-    holder = leases.holder(resource)
+    holder = leases.holder("port/{}".format(port))
     if holder is not None:
-        raise leases.taken_refusal(resource, holder)
+        raise leases.taken_refusal("port {}".format(port), holder)
     ports.require_free(port, task)
-
-
-def _taken_gpus(gpus: List[int]) -> Iterator[Refusal]:
-    resources = nvidia.gpu_resources() if gpus else {}
-    unleased: Dict[int, str] = {}
-    for gpu in gpus:
-        holder = leases.holder(resources[gpu]) if gpu in resources else None
-        if holder is not None:
-            yield leases.taken_refusal(resources[gpu], holder)
-        elif gpu in resources:
-            unleased[gpu] = resources[gpu]
-    if unleased:
-        yield from nvidia.filled_refusals(unleased)

@@ -15,6 +15,7 @@ from tfdeploy.errors import HostError, LeaseConflict, TfdeployError, individual_
 from tfdeploy.formatting.humanize import format_duration
 from tfdeploy.hosts.events import may_return
 from tfdeploy.shared.protocol.preflight import FindHolders
+from tfdeploy.shared.records import gpu_need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 POLL_S = 3.0
-AGE = re.compile(r" \d+[smhd] ago$")
+# What changes while somebody holds a GPU or a port.
+CHANGING = re.compile(r" \d+[smhd] ago|: [\d.]+ of its [\d.]+ GiB")
 
 
 def start_when_free(
@@ -82,7 +84,7 @@ def _wait(
 def _holder(error: TfdeployError) -> tuple[str, ...]:
     """Return what is equal for all that a run holds on a host, and stays equal while it does."""
     run = error.run if isinstance(error, LeaseConflict) else ""
-    return (*error.names, run or AGE.sub("", error.message))
+    return (*error.names, run or CHANGING.sub("", error.message))
 
 
 def find_conflicts(fleet: Fleet, plan: Plan, launches: Sequence[Launch]) -> list[TfdeployError]:
@@ -108,4 +110,4 @@ def find_conflicts(fleet: Fleet, plan: Plan, launches: Sequence[Launch]) -> list
 def _request(launches: Sequence[Launch]) -> FindHolders:
     """Ports that are chosen at the start are not among them."""
     ports = {launch.task: [port for port in launch.leased_ports if port] for launch in launches}
-    return FindHolders(ports, [gpu for launch in launches for gpu in launch.gpus])
+    return FindHolders(ports, gpu_need(launches))

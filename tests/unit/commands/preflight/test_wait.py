@@ -83,7 +83,7 @@ def test_a_run_that_holds_a_port_is_waited_for_and_shown_once(shown):
     fleet = FakeFleet(later, later, [])
     assert start_when_free(fleet, shown, conflict(), "run") == "run"
     assert shown == [[MINE.format(5)]]
-    assert (fleet.requests[0].ports, fleet.requests[0].gpus) == ({"worker:0": [2222]}, [1])
+    assert (fleet.requests[0].ports, fleet.requests[0].need.gpus) == ({"worker:0": [2222]}, [1])
 
 
 def test_another_holder_is_shown(shown):
