@@ -214,3 +214,11 @@ def test_a_signal_ends_the_view_of_run_and_no_task(by_ssh, number):
 def test_without_a_terminal_run_watch_prints_lines(by_ssh):
     project = by_ssh.pushed("--steps=3")
     assert "worker:0 step 3" in project.ok("run", "--watch")
+
+
+def test_metrics_have_the_tasks_and_the_host(world):
+    project = world.started("--hold")
+    lines = project.ok("metrics").splitlines()
+    for task in ("ps:0", "worker:0", "worker:1"):
+        assert any(f'task="{task}"' in line and 'state="READY"' in line for line in lines)
+    assert sum(line.startswith("tfdeploy_host_up{") for line in lines) == len(project.hosts)
