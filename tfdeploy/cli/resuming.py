@@ -66,7 +66,7 @@ def resume(
     watcher = ShownStart(console)
 
     def try_to_resume(run: Run, changes: Changes) -> ResumeResult:
-        with watcher.starting(), console.fetch_progress(transfers):
+        with watcher.starting(), console.show_transfers(transfers):
             return command.resume(run, changes, console.print_report, transfers)
 
     resumed = command.resume_when_free(lost_run, changes, wait_s, watcher.waiting, try_to_resume)
@@ -94,7 +94,7 @@ def scale(
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    with ShownStart(console).starting(), console.fetch_progress(transfers):
+    with ShownStart(console).starting(), console.show_transfers(transfers):
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
     if json:

@@ -111,9 +111,8 @@ def _training(proposal: Proposal) -> str:
     lines += [_key(key, value) for key, value in recognized.keys.items() if key != "chief"]
     if recognized.checkpoint_dir:
         lines.append(f"checkpoint_dir = {to_toml(recognized.checkpoint_dir)}")
-    if recognized.legacy_keras:
-        why = "fit of Keras 3 fails under this strategy; needs tf_keras on the hosts"
-        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', why))
+    if recognized.keras_2:
+        lines.append(_aligned(f'env = {{ {LEGACY_KERAS} = "1" }}', recognized.keras_2))
     if "chief" in recognized.keys:
         lines += ["", _table("training.chief", recognized.keys["chief"]).rstrip("\n")]
     return _lines(lines)

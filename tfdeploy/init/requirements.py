@@ -32,16 +32,16 @@ CPU_HINT = (
 
 
 def choose(
-    program: Program, machines: Sequence[Machine], folder: Path, *, legacy_keras: bool
+    program: Program, machines: Sequence[Machine], folder: Path, *, keras_2: bool
 ) -> FoundRequirements | None:
     """Return the requirements for these machines; None if they have all that the program needs.
     `folder` is that of hosts.toml."""
     if not missing_packages(program, machines):
         return None
     if program.requirements:
-        setup = _setup_for_keras_2(folder / program.requirements) if legacy_keras else ()
+        setup = _setup_for_keras_2(folder / program.requirements) if keras_2 else ()
         return FoundRequirements(program.requirements, setup=setup)
-    names = (*program.packages, *((LEGACY_KERAS,) if legacy_keras else ()))
+    names = (*program.packages, *((LEGACY_KERAS,) if keras_2 else ()))
     hosts = [(_platform(machine), bool(machine.gpus)) for machine in machines]
     try:
         return FoundRequirements(tuple(pin(names, hosts)))

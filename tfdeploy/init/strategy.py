@@ -71,6 +71,8 @@ JOINED_BY = {
     "transformers": {"Trainer", "Seq2SeqTrainer"},
 }
 LEGACY_KERAS = "tf_keras"  # the package with Keras 2
+NOT_IN_KERAS_3 = {"reset_states", "fit_generator", "evaluate_generator", "predict_generator"}
+RECURRENT = {"LSTM", "GRU", "SimpleRNN", "RNN"}  # layers that have reset_states in Keras 3, too
 KERAS_TUNER = {"keras_tuner", "kerastuner"}
 CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
@@ -86,8 +88,9 @@ class Recognized:
 
     `checkpoint_flag` is the flag for the folder of its checkpoints, `checkpoint_dir` the folder if
     that is fixed; "" if it has none. `keys` are those of KEYS, `required` are further flags without
-    which it exits. `most_workers` is the number of workers that it lists, 0 if it takes any.
-    `reasons` are for the user: what it uses, and what follows from it.
+    which it exits. `keras_2` says why it needs Keras 2, "" if it does not. `most_workers` is the
+    number of workers that it lists, 0 if it takes any. `reasons` are for the user: what it uses,
+    and what follows from it.
     """
 
     tasks: str
@@ -97,7 +100,7 @@ class Recognized:
     checkpoint_dir: str = ""
     keys: Mapping[str, Any] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    legacy_keras: bool = False
+    keras_2: str = ""
     most_workers: int = 0
     reasons: tuple[str, ...] = ()
 
@@ -121,7 +124,6 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
     flags = _flags(files)
     checkpoint_flag = _checkpoint_flag(flags)
     used = {*role.flags, checkpoint_flag}
-    legacy = tasks in (PS_AND_CHIEF, ALL_GPUS_EACH) and _uses_fit(files.values())
     reasons = [reason, role.reason] if role.reason and role.reason not in reason else [reason]
     return Recognized(
         tasks,
@@ -131,7 +133,7 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
         "" if checkpoint_flag else _checkpoint_dir(files.values()),
         KEYS.get(tasks, {}),
         tuple(flag for flag, required in flags.items() if required and flag not in used),
-        legacy,
+        _keras_2(tasks, files.values()),
         max((syntax.workers for syntax in files.values()), default=0),
         tuple(reasons),
     )
@@ -311,6 +313,12 @@ def _checkpoint_dir(files: Iterable[Syntax]) -> str:
     return "" if is_outside or found in (".", USUAL_CHECKPOINT_DIR) else found
 
 
-def _uses_fit(files: Iterable[Syntax]) -> bool:
+def _keras_2(tasks: str, files: Iterable[Syntax]) -> str:
+    """Return why the program needs Keras 2, "" if it does not."""
     names = {name for syntax in files for name in syntax.names}
-    return "fit" in names and "keras" in names
+    if "keras" not in names:
+        return ""
+    if "fit" in names and tasks in (PS_AND_CHIEF, ALL_GPUS_EACH):
+        return "fit of Keras 3 fails under this strategy"
+    removed = names & NOT_IN_KERAS_3 if not names & RECURRENT else ()
+    return f"Keras 3 has no {min(removed)}" if removed else ""

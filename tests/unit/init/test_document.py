@@ -62,6 +62,11 @@ def test_equal_hosts_share_a_table_and_defaults_are_not_written():
         ("TF_CONFIG", "json.loads(os.environ['TF_CONFIG'])"),
         ("Flags", "f('--job_name')\nf('--task_index')\nf('--worker_hosts')"),
         ("MASTER_ADDR and RANK", "import torch\ntorch.distributed.init_process_group('gloo')"),
+        (
+            "Ranks as flags",
+            "f('--rank')\nf('--world_size')\nf('--master_addr')\nf('--master_port')\n"
+            "import torch\nrpc.init_rpc('trainer')",
+        ),
         ("COORDINATOR_ADDRESS and PROCESS_ID", "import jax\njax.distributed.initialize()"),
         ("KERASTUNER_TUNER_ID", "import keras_tuner\nkeras_tuner.RandomSearch(build)"),
         ("tf.data's service", "os.environ['TF_CONFIG']\nservice.DispatchServer(config)"),

@@ -98,6 +98,21 @@ def test_a_script_that_is_no_python_is_found(tmp_path):
     assert program.find(tmp_path, None).unreadable.startswith("line 2: ")
 
 
+def test_data_outside_of_the_folder_is_named_if_it_is_there(tmp_path, home):
+    project = tmp_path / "project"
+    (tmp_path / "data/mnist").mkdir(parents=True)
+    (home / "datasets").mkdir()
+    write(project, train="MNIST('../data/mnist'), '../none', '..', '/dev/null', '~'\nimport own",
+          own='"""~/datasets"""\nopen("~/datasets/")')  # fmt: skip
+    notes = [*program.data_outside(program.find(project, None), project)]
+    assert [note.message for note in notes] == [
+        "train.py names ../data/mnist, which is not sent to the hosts",
+        "own.py names ~/datasets/, which is not sent to the hosts",
+    ]
+    hint = "if it is data: name it mnist in the script, and add [data.mnist] with path = "
+    assert notes[0].hint == f'{hint}"../data/mnist"'
+
+
 @pytest.mark.parametrize(
     ("text", "packages"),
     [

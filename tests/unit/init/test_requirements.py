@@ -23,7 +23,7 @@ def test_keras_2_is_installed_beside_the_projects_own_requirements(tmp_path, lis
     (tmp_path / "train.py").write_text("import tensorflow")
     (tmp_path / "requirements.txt").write_text(listed)
     found = requirements.choose(
-        find(tmp_path, None), [machine("a", missing=("tf_keras",))], tmp_path, legacy_keras=True
+        find(tmp_path, None), [machine("a", missing=("tf_keras",))], tmp_path, keras_2=True
     )
     assert found == FoundRequirements("requirements.txt", setup=setup)
 

@@ -58,6 +58,12 @@ def torch(env, argv):
     return int(env["RANK"]), int(env["WORLD_SIZE"]), master
 
 
+def ranks(env, argv):
+    given = dict(word.removeprefix("--").split("=") for word in argv[2:])
+    master = f"{given['master_addr']}:{given['master_port']}"
+    return int(given["rank"]), int(given["world_size"]), master
+
+
 def jax(env, argv):
     coordinator = f"{env['COORDINATOR_ADDRESS']}:{env['COORDINATOR_PORT']}"
     assert coordinator == env["JAX_COORDINATOR_ADDRESS"]
@@ -80,6 +86,7 @@ def slurm(env, argv):
         ("TF_CONFIG", tf_config),
         ("Flags", flags),
         ("MASTER_ADDR and RANK", torch),
+        ("Ranks as flags", ranks),
         ("COORDINATOR_ADDRESS and PROCESS_ID", jax),
         ("AIP_MODEL_DIR", tf_config),
         ("SM_HOSTS", sagemaker),
@@ -133,6 +140,7 @@ def test_each_section_is_tried():
         "AIP_MODEL_DIR",
         "SM_HOSTS",
         "SLURM_PROCID",
+        "Ranks as flags",
         "KERASTUNER_TUNER_ID",
         "tf.data's service",
     }
