@@ -13,9 +13,19 @@ from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, 
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener
+from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
-from tfdeploy.shared.records import ENDED, READY, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import (
+    ENDED,
+    GETS_CHECKPOINTS,
+    READY,
+    RENDEZVOUS,
+    STARTING,
+    STOPPED,
+    SUCCEEDED,
+    TaskReport,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from tfdeploy.shared.protocol.reports import RunEvent
     from tfdeploy.shared.records import Launch
 
+RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 LOG_LINES = 20  # of each log that an error shows
@@ -109,12 +120,11 @@ def wait_until_ready(
     change of a task's state. Return False if the chief has succeeded before that.
 
     Raises HostError if a host is lost, TaskFailed if a task ends, and TaskNotReady after
-    training.ready_timeout_s.
+    training.ready_timeout_s, not counting the time in which workers get the chief's checkpoints.
     """
-    deadline = time.monotonic() + run.inventory.training.ready_timeout_s
     tasks = _Readiness(run, on_report)
-    for host, event in following.events(deadline):
-        tasks.dispatch(host, event)
+    while event := next(following.events(tasks.deadline), None):
+        tasks.dispatch(*event)
         if tasks.ended:
             _raise_unless_succeeded(fleet, run, tasks.ended)
             return False
@@ -124,19 +134,39 @@ def wait_until_ready(
     return False
 
 
+def _ready_limit_s(run: Run) -> float:
+    """Return the seconds to wait. A task that meets no other at the chief's port is READY after
+    ready_timeout_s, as its supervisor decides."""
+    training, plan = run.inventory.training, run.plan
+    meet = any(frameworks.ready(training, plan, p) == RENDEZVOUS for p in plan.placements)
+    return training.ready_timeout_s + (RENDEZVOUS_MARGIN_S if meet else 0.0)
+
+
 class _Readiness(Listener):
     """The tasks that are waited for, and the first one that has ended badly."""
 
     def __init__(self, run: Run, on_report: Callable[[str, TaskReport], None]) -> None:
         self.waiting = {str(p.task) for p in run.plan.placements}
         self.ended: TaskReport | None = None
+        self._limit_s = _ready_limit_s(run)
+        self._deadline = time.monotonic() + self._limit_s
+        self._fetching: set[str] = set()
         self._on_report = on_report
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self._fetching else self._deadline
 
     def on_error(self, error: HostError) -> None:
         raise error
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
+        if report.state == STARTING and report.reason == GETS_CHECKPOINTS:
+            self._fetching.add(report.task)
+        elif report.task in self._fetching:
+            self._fetching.discard(report.task)
+            self._deadline = time.monotonic() + self._limit_s
         if report.state in (READY, SUCCEEDED):
             self.waiting.discard(report.task)
         elif report.state in ENDED:
