@@ -20,7 +20,7 @@ from tfdeploy.experiments.history import steps_per_s, trained_seconds
 from tfdeploy.experiments.metrics import LOSS, is_rising
 from tfdeploy.experiments.repeats import spread_of
 from tfdeploy.experiments.run_report.redact import show_words
-from tfdeploy.experiments.run_report.side_by_side import different_settings
+from tfdeploy.experiments.run_report.summary import different_settings
 from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series, values_of
 from tfdeploy.formatting.short_repr import short_repr
 
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.collected_runs import CollectedRun
     from tfdeploy.experiments.metrics import Metric
     from tfdeploy.experiments.scalars import Series
-<<<<<<< HEAD
-    from tfdeploy.experiments.training.metrics import Metric
     from tfdeploy.run import Run
-=======
->>>>>>> trunk
 
     BestIs = Literal["highest", "lowest"]
 

@@ -15,18 +15,13 @@ from tfdeploy.experiments import history, metrics
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import of_same_clock, step_times
-<<<<<<< HEAD
-from tfdeploy.experiments.training import history, metrics
 from tfdeploy.formatting.humanize import (
     escape_line,
     format_count,
     format_duration,
     format_job_counts,
 )
-=======
-from tfdeploy.formatting.humanize import escape_line, format_duration, format_job_counts
 from tfdeploy.shared import uv_and_pip
->>>>>>> trunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -232,6 +227,13 @@ def _settings(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
     yield "release", (run.release, run.release)
     for place, release in run.data.items():
         yield f"data {place}", (release, release)
+    source = run.source
+    for key in ("commit", "branch"):
+        yield key, (source.get(key, ""), source.get(key, "")[:MAX_COMMIT] or ABSENT)
+    changed = ", ".join(not_committed(run)) or ABSENT
+    yield "not committed", (source.get("diff", ""), changed[:MAX_VALUE])
+    environments = ", ".join(sorted({*run.environments.values()}))
+    yield "environment", (environments, environments or ABSENT)
     inventory = run.inventory
     table = inventory.to_values({"file", "hosts"})
     yield from _flatten(table, ())
