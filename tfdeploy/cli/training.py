@@ -147,6 +147,7 @@ def start(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
@@ -164,7 +165,7 @@ def start(
     from tfdeploy.output.console import Console, print_json
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
@@ -179,6 +180,7 @@ def run(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
@@ -198,13 +200,13 @@ def run(
     from tfdeploy.output.console import Console
 
     wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
-        finished = _finish(fleet, current, ended, console)
+        finished = finish(fleet, current, ended, console)
     _exit_with_end(console, current, finished, json)
 
 
@@ -230,7 +232,7 @@ def attach(
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
-        finished = _finish(fleet, attached, ended, console)
+        finished = finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
 
 
@@ -253,12 +255,15 @@ def _follow(
         exit_from_following(console, current_run)
 
 
-def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:
-    from tfdeploy.commands.run import finish
+def finish(
+    fleet: Fleet, current_run: Run, ended: RunEnd, console: Console, *, every: bool = False
+) -> FinishedRun:
+    """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
+    from tfdeploy.commands import run as command
 
     try:
         with console.show_transfers(fleet.transfers):
-            return finish(fleet, current_run, ended)
+            return command.finish(fleet, current_run, ended, every=every)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)

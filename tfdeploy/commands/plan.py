@@ -111,7 +111,9 @@ class Intent:
         names = self.names
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
         launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets, placements)
-        return tuple(each.in_directory(SET_AT_START) for each in launches)
+        has_trials = bool(self.inventory.trials.points)
+        examples = (each.of_trial(0) if has_trials else each for each in launches)
+        return tuple(each.in_directory(SET_AT_START) for each in examples)
 
     @property
     def names(self) -> RunNames:
@@ -134,6 +136,13 @@ class Intent:
         """Return the hosts that get a data set: those of its tasks, and the spare hosts."""
         spares = [host.name for host in self.inventory.hosts if host.spare]
         return [*readers(self.inventory, self.plan, place), *spares]
+
+
+def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
+    """Return the inventory with only the named hosts. Raises PlanError."""
+    chosen = select_hosts([host.name for host in inventory.hosts], names)
+    hosts = tuple(host for host in inventory.hosts if host.name in chosen)
+    return inventory.copy_with({"hosts": hosts})
 
 
 def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent:

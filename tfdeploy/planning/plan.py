@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import format_numbers
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.cluster import ClusterSpec
 
 PORT_PENDING = 0
@@ -34,6 +37,21 @@ class Placement:
     """Its port; null for a task without one; 0 in a plan if the start chooses it."""
     gpus: tuple[int, ...]
     """The indices of its GPUs; without any, it sees none."""
+    gpu_choice: tuple[int, ...] = ()
+    """The GPUs of which its host chooses free ones when it starts, as many as `gpus` has; empty if
+    they are fixed, or chosen already."""
+
+    @property
+    def gpu_names(self) -> str:
+        """Return for example `0,1`, or `one of 0-3` if its host chooses; "" without GPUs."""
+        if not self.gpu_choice:
+            return format_numbers(self.gpus)
+        count = len(self.gpus)
+        return f"{'one' if count == 1 else count} of {format_numbers(self.gpu_choice)}"
+
+    def with_gpus(self, chosen: Sequence[int] | None) -> Placement:
+        """Return it with the GPUs that its host reports, if it reports any."""
+        return self if chosen is None else replace(self, gpus=tuple(chosen), gpu_choice=())
 
     @property
     def endpoint(self) -> str:
@@ -60,7 +78,7 @@ class Plan:
         return {
             job: tuple(p.endpoint for p in self.placements if p.task.job == job)
             for job in JOBS
-            if any(p.task.job == job and p.task.in_cluster for p in self.placements)
+            if any(p.task.job == job and p.port is not None for p in self.placements)
         }
 
     @cached_property
@@ -94,10 +112,11 @@ class Plan:
     @cached_property
     def essential(self) -> tuple[Placement, ...]:
         """Return the tasks without which training can't continue: the chief and every ps; without
-        a ps, every worker."""
-        return tuple(
-            p for p in self.placements if p.task.job in self._serving_jobs or p == self.chief
-        )
+        a ps, every worker to which others connect."""
+        return tuple(p for p in self.placements if self._is_serving(p) or p == self.chief)
+
+    def _is_serving(self, placement: Placement) -> bool:
+        return placement.task.job in self._serving_jobs and placement.port is not None
 
     @property
     def _serving_jobs(self) -> tuple[str, ...]:
@@ -119,7 +138,8 @@ class Plan:
         """Return the tasks to which `host` tries to connect, in a check of the network: those that
         its workers talk to, at most MAX_TARGETS. Hosts start at different ones, so that several
         try each task, and the number of tries grows only linearly with the hosts."""
-        if not any(p.task.job in ("worker", "chief") for p in self.placements_on(host)):
+        has_worker = any(p.task.job in ("worker", "chief") for p in self.placements_on(host))
+        if not has_worker or not self._serving:
             return ()
         first = self._positions[host] % len(self._serving)
         in_turn = self._serving[first:] + self._serving[:first]
@@ -128,7 +148,7 @@ class Plan:
 
     @cached_property
     def _serving(self) -> tuple[Placement, ...]:
-        return tuple(p for p in self.placements if p.task.job in self._serving_jobs)
+        return tuple(filter(self._is_serving, self.placements))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
