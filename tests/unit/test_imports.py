@@ -113,7 +113,7 @@ AGENT_MAY_IMPORT = {
     "outputs": ("machine",),
     "reports": ("machine", "outputs"),
     "releases": ("machine",),
-    "supervision": ("machine", "outputs", "reports"),
+    "supervision": ("machine", "outputs", "releases", "reports"),
     "runs": (
         *("environments", "machine", "outputs", "releases", "reports"),
         "supervision",
@@ -143,6 +143,7 @@ HOMES = {
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),
         "commands/following/tensorboard/board.py",
+        "release/git.py",
     ),
     "tensorboard": ("commands/following/tensorboard/process.py",),
     "uv": ("environments/wheelhouse.py",),
