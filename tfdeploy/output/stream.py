@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 from tfdeploy.formatting.humanize import escape_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console as RichConsole
 
@@ -91,14 +92,11 @@ class TextStream:
 
         self.rich.print(Text("\n").join(Text.assemble(*line) for line in lines))
 
-    @contextmanager
-    def status(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show `text` beside a spinner on a terminal, until the context ends. Yield a function
-        that replaces the text."""
+    def status(self, text: str) -> AbstractContextManager[object]:
+        """Return a context that shows `text` beside a spinner on a terminal."""
         from rich.text import Text
 
-        with self.rich.status(Text(escape_line(text))) as status:
-            yield lambda text: status.update(Text(escape_line(text)))
+        return self.rich.status(Text(escape_line(text)))
 
     @property
     def _is_plain(self) -> bool:
