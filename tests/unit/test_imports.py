@@ -113,7 +113,7 @@ AGENT_MAY_IMPORT = {
     "outputs": ("machine",),
     "reports": ("machine", "outputs"),
     "releases": ("machine",),
-    "supervision": ("machine", "outputs", "reports"),
+    "supervision": ("machine", "outputs", "releases", "reports"),
     "runs": (
         *("environments", "machine", "outputs", "releases", "reports"),
         "supervision",

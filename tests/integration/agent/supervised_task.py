@@ -26,6 +26,7 @@ sys.path.insert(0, package)
 sys.argv[0] = root + "/agent/abc.pyz"
 from tfdeploy.agent.machine import guard, leases, lock, nvidia, process
 from tfdeploy.agent.reports import history
+from tfdeploy.agent.runs import supervise
 from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
@@ -40,7 +41,7 @@ history.EVERY_S, history.TICK_S = 0.1, 0.05
 heartbeat.INTERVAL_S = 0.05
 termination.PS_MARGIN_S = 60.0
 inherited = [lock.acquire(task_dir), *leases.acquire([lease] if lease else [])]
-supervisor.supervise(task_dir, os.dup(1), *inherited)
+supervise.supervise(task_dir, os.dup(1), *inherited)
 """
 # Functions for the scripts of tasks. A task is READY when its port answers with its own name.
 SCRIPT = """
