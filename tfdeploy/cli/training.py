@@ -13,9 +13,11 @@ from tfdeploy.cli.options import (
     AcceptNew,
     Env,
     Hosts,
+    InQueue,
     Json,
     OlderRelease,
     OnHosts,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
@@ -29,6 +31,7 @@ from tfdeploy.cli.options import (
     find_run,
     load_intent,
     open_fleet,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
@@ -145,21 +148,26 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
-    console.print_started(started.run)
+        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
+    if queue:
+        console.print_queued(started.run)
+    else:
+        console.print_started(started.run)
     if json:
         print_json(started)
 
@@ -179,23 +187,30 @@ def run(
     watch: Annotated[bool, typer.Option("--watch",
                      help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.option_values import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output.console import Console, print_json
 
     if watch and resilient:
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
     console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
-    wait_s = parse_wait(wait)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
     intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
-        current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
+        current = started.run
+        if queue:
+            console.print_queued(current)
+            if json:
+                print_json(started)
+            return
         console.print_started(current)
         if cancel and not json and _has_screen(console):
             current, ended = _follow_on_screen(fleet, current, console, cancel)

@@ -141,14 +141,18 @@ def holder(resource: str) -> Optional[Holder]:
 def taken_refusal(resource: str, holder: Holder) -> Refusal:
     """Return the refusal for a task that needs `resource` while `holder` has it."""
     stop = ", stop it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""
-    name = resource.replace("port/", "port ").replace("gpu/", "GPU ")
     return Refusal(
-        "{} is taken by {}".format(name, holder.description),
+        "{} is taken by {}".format(title(resource), holder.description),
         "wait until it ends{}, or give the host other ports or GPUs "
         '(ports = "auto" finds free ports)'.format(stop),
         held_by=holder.run,
         busy=True,
     )
+
+
+def title(resource: str) -> str:
+    """Return a resource in words, for example `port 2222`."""
+    return resource.replace("port/", "port ").replace("gpu/", "GPU ")
 
 
 def _take(resource: str) -> socket.socket:

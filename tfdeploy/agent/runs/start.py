@@ -12,7 +12,7 @@ from functools import partial
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
 from .. import paths
-from ..machine import leases, lock, logind, nvidia, ports
+from ..machine import leases, lock, logind, nvidia, ports, queue
 from ..refusal import Refusal
 from . import run_record, start_checks, work_directory
 
@@ -37,6 +37,8 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
     gpus = nvidia.gpu_resources() if any(launch.gpus for launch in launches) else {}
     for launch in launches:
         start_checks.check(launch, gpus)
+    if launches[0].submitted:
+        launches = [replace(each, waits_for=_waited_for(each, gpus)) for each in launches]
     task_leases = _acquire_leases(launches, gpus)
     started: List[Launch] = []
     try:
@@ -88,17 +90,22 @@ def _in_environment(launch: Launch) -> Launch:
 
 
 def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
-    """Acquire the leases of every task, or none; return their descriptors by task.
+    """Acquire the leases of every task, or none; return their descriptors by task. A queued task
+    gets the rest, for which it waits, when its turn has come.
 
     Checks the ports and GPUs afterwards, when no other tfdeploy run can take them any more.
     """
     wanted = {launch.task: _resources(launch, gpus) for launch in launches}
-    descriptors = _acquire([resource for names in wanted.values() for resource in names])
+    needed = [resource for names in wanted.values() for resource in names]
+    queue.require_none_waits(needed)
+    descriptors = _acquire(needed)
     try:
         for launch in launches:
             for port in launch.leased_ports:
-                ports.require_free(port, launch.task)
-        nvidia.require_free({gpu: gpus[gpu] for launch in launches for gpu in launch.gpus})
+                if "port/{}".format(port) in needed:
+                    ports.require_free(port, launch.task)
+        using = [launch for launch in launches if not launch.submitted]
+        nvidia.require_free({gpu: gpus[gpu] for launch in using for gpu in launch.gpus})
     except Refusal:
         leases.release(descriptors)
         raise
@@ -107,8 +114,16 @@ def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, L
 
 
 def _resources(launch: Launch, gpus: Dict[int, str]) -> List[str]:
+    """Return what a task takes at the start, a chief's heartbeat port first."""
     ports = ["port/{}".format(port) for port in launch.leased_ports]
-    return [*ports, *(gpus[gpu] for gpu in launch.gpus)]
+    needed = [*ports, *(gpus[gpu] for gpu in launch.gpus)]
+    return [each for each in needed if each not in launch.waits_for]
+
+
+def _waited_for(launch: Launch, gpus: Dict[int, str]) -> List[str]:
+    """Return what a queued task waits for: all but a chief's heartbeat port, which it needs to wait
+    together with the others."""
+    return _resources(launch, gpus)[int(launch.is_chief) :]
 
 
 def _acquire(resources: List[str]) -> List[int]:

@@ -169,6 +169,7 @@ class Question(Message):
     backup: bool = False
     file: str = ""
     offset: int = 0
+    holds: bool = False
 
 
 class End(Message):
@@ -203,6 +204,8 @@ class Answer(Message):
     sources: List[str] = field(default_factory=list)
     advance: int = 0
     backup: Optional[Offer] = None
+    turn: str = ""
+    priority: int = 0
 
 
 def read(kind: Type[T], body: Any) -> T:

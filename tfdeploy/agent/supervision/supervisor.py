@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from ...shared import TYPE_CHECKING, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
-from ...shared.records import BACKOFF, FAILED, STRICT, Launch, TaskState
+from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
 from ..machine import leases, lock, process
 from ..machine.guard import source_ports
@@ -23,6 +24,7 @@ from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
+from .turn import Turn
 from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
 
 if TYPE_CHECKING:
@@ -41,11 +43,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
     """
     launch = records.load(Launch, paths.launch(task_dir))
-    _record_gpus(launch, task_dir)  # first: that process is none of the task's
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # Processes that the task leaves behind become children of the supervisor instead of init's, so
-    # that all of them can be found.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
     supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
@@ -85,8 +83,8 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
 class Supervisor:
     """Runs the attempts of one task. `state` is what state.json contains; `attempts` all of them.
 
-    `lease_descriptors` are those of the task's port, for a chief also its heartbeat port, and the
-    task's GPUs, in this order.
+    `lease_descriptors` are those of a chief's heartbeat port, the task's port and its GPUs, in this
+    order; a queued task gets those that it waits for when its turn has come.
     """
 
     def __init__(self, launch: Launch, task_dir: str, lease_descriptors: List[int]) -> None:
@@ -95,7 +93,8 @@ class Supervisor:
         self.mark = process.mark(launch.project, launch.run, launch.task)
         self.attempts: List[Attempt] = []
         self._history = History(paths.history(launch.project, launch.run, launch.task))
-        self.state = TaskState(records.STARTING, time.time(), boot=paths.boot_id())
+        first = QUEUED if launch.submitted else STARTING
+        self.state = TaskState(first, time.time(), boot=paths.boot_id())
         self._leases = lease_descriptors
         self._oom_kills = 0  # of the machine, at the start of the last attempt
         self._order: Optional[Order] = None  # the last one that ended the task
@@ -104,10 +103,17 @@ class Supervisor:
         ports = source_ports.hold(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self.write(records.STARTING)
+        self.write(first)
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
+        if not self._wait_for_turn():
+            self.leave()
+            return
+        _record_gpus(self.launch, self.task_dir)  # first: that process is none of the task's
+        # Processes that the task leaves behind become children of the supervisor instead of init's,
+        # so that all of them can be found.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         while self._wait_for_backup():
             outcome, cause = self._run_attempt()
             decision = self._decide(outcome)
@@ -235,6 +241,21 @@ class Supervisor:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
         return restart.decide(self.launch.policy, self.attempts, outcome, now, jitter)
 
+    def _wait_for_turn(self) -> bool:
+        """Wait in the queue, if the run was queued. Return False if an order has ended that."""
+        if not self.launch.submitted:
+            return True
+        turn = Turn(self.launch, self.task_dir, self.membership)
+        try:
+            has_come = self._wait(turn.left_s, math.inf)
+        finally:
+            turn.leave_queue()
+        self._leases += turn.leases
+        if has_come:
+            self.membership.begin()
+            self.write(STARTING)
+        return has_come
+
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
         deadline = time.monotonic() + delay_s
@@ -250,10 +271,11 @@ class Supervisor:
         fetching.start()
         return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
 
-    def _wait(self, left_s: Callable[[], float]) -> bool:
+    def _wait(self, left_s: Callable[[], float], tick_s: float = TICK_S) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""
+        left = left_s()
         while True:  # at least once: an order may have arrived while the last attempt ended
-            caught = signal.sigtimedwait(SIGNALS, min(TICK_S, max(0.0, left_s())))
+            caught = signal.sigtimedwait(SIGNALS, min(tick_s, max(0.0, left)))
             order = self._order = (
                 order_of_signal(caught) or self._run_order() or self.membership.end_order()
             )
@@ -262,7 +284,8 @@ class Supervisor:
                     order.state, reason=order.reason, cause=order.cause, planned=order.planned
                 )
                 return False
-            if left_s() <= 0:
+            left = left_s()
+            if left <= 0:
                 return True
 
     def leave(self) -> None:
@@ -271,8 +294,7 @@ class Supervisor:
         The chief keeps the lease of its heartbeat port until it has reported the end of the run. A
         task that was stopped alone leaves at once: the command that stopped it handles the others.
         """
-        count = len(self.launch.leased_ports)
-        heartbeat_lease = self._leases[count - 1 : count] if self.launch.is_chief else []
+        heartbeat_lease = self._leases[:1] if self.launch.is_chief else []
         leases.release([lease for lease in self._leases if lease not in heartbeat_lease])
         self.log.close()
         if self._order is not STOP:

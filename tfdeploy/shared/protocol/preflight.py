@@ -132,37 +132,18 @@ class TryPorts(Request[TriedPorts]):
 
 
 class FreePorts(Message):
-    """TCP ports that nothing uses or has leased."""
+    """TCP ports that nothing uses or has leased, and the host's clock in seconds since 1970."""
 
     ports: List[int]
+    time: float
 
 
 class Ports(Request[FreePorts]):
-    """Ask for `count` free ports."""
+    """Ask for `count` free ports, of any or `among` these."""
 
     REPEATABLE = True
     count: int
-
-
-class Taken(Message):
-    """A port or GPU that is in use, and `run`, which holds it; "" if no run does."""
-
-    message: str
-    hint: str
-    run: str
-
-
-class Holders(Message):
-    taken: List[Taken]
-
-
-class FindHolders(Request[Holders]):
-    """Ask which of the ports of these tasks, and of these GPUs, are in use. Nothing is taken."""
-
-    VERB = "holders"
-    REPEATABLE = True
-    ports: Dict[str, List[int]]
-    gpus: List[int]
+    among: List[int] = []  # noqa: RUF012 - as above
 
 
 class Peer(Message):
