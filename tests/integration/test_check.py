@@ -392,3 +392,24 @@ def test_a_missing_key_of_ssh_config_is_noted_once(by_ssh, tmp_path):
     by_ssh.ssh_config.write_text(f"{config}\nHost *\n  IdentityFile {tmp_path}/absent\n")
     notes = check(by_ssh.project(), 1)["notes"]
     assert notes == [f"{tmp_path}/absent, an IdentityFile of ssh_config, does not exist"]
+
+
+def test_links_between_the_hosts_of_tasks_are_measured(by_ssh):
+    project = by_ssh.project(training={"imports": []})
+    document = json.loads(project.ok("check", "--network", "--yes", "--json"))
+    [link] = document["links"]
+    assert {link["host"], link["peer"]} == {*project.hosts}
+    assert min(link["sent_bits_s"], link["received_bits_s"], link["round_trip_s"]) > 0
+    assert (link["error"], link["interface"]) == (None, None)
+    table = project.ok("check", "--network", "--yes").splitlines()
+    assert any(re.match(r"HOST +PEER +AT +SENT +RECEIVED +ROUND TRIP", line) for line in table)
+
+
+def test_the_network_is_not_measured_beside_a_live_run_without_being_asked(by_ssh):
+    project = by_ssh.started("--hold", training={"imports": []})
+    done = project.tf("check", "--network")
+    assert done.returncode == 1
+    assert "it runs " in done.stderr
+    assert "--yes measures beside them" in done.stderr
+    assert json.loads(project.tf("check", "--network", "--yes", "--json").stdout)["links"]
+    assert set(project.status()) == {"ps:0", "worker:0", "worker:1"}

@@ -1,4 +1,4 @@
-"""The queue of the hosts: runs that wait for the ports that another run, or another program, has."""
+"""The queue of the hosts: runs that wait for ports that another run, or a program, has."""
 
 from __future__ import annotations
 
@@ -56,8 +56,12 @@ def test_queued_runs_start_in_their_order_without_their_controllers(local):
         assert states(project) == {"QUEUED"}
     found = waiting(third)
     assert [run["run"] for run in found] == [second.runs[-1], third.runs[-1]]
-    assert f" is taken by ps:0 of run {holder.runs[-1]} of {holder.name}" in found[0]["hosts"]["here"]
-    assert f", behind {found[0]['user']}'s run {second.runs[-1]}; port " in found[1]["hosts"]["here"]
+    assert (
+        f" is taken by ps:0 of run {holder.runs[-1]} of {holder.name}" in found[0]["hosts"]["here"]
+    )
+    assert (
+        f", behind {found[0]['user']}'s run {second.runs[-1]}; port " in found[1]["hosts"]["here"]
+    )
     assert "second for port " in third.tf("status").stdout
     holder.ok("stop")
     until(lambda: states(second) == {"READY"}, "the second run is READY")

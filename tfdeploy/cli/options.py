@@ -147,7 +147,10 @@ InQueue = Annotated[
 Priority = Annotated[
     int,
     typer.Option(
-        "--priority", metavar="N", min=-99, max=99,
+        "--priority",
+        metavar="N",
+        min=-99,
+        max=99,
         help="The place in the queue: higher numbers come first.",
     ),
 ]

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import typer
 
 from tfdeploy.api.opening import Questions
+from tfdeploy.errors import FleetError
 from tfdeploy.output.console import Console
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.commands.following.recover_record import RecoveredRun
     from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import NotTrusted
+    from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
 
 
@@ -52,6 +56,20 @@ class AskedUser(Questions):
 
 
 USER = AskedUser()
+
+
+def allow_beside_live_tasks(fleet: Fleet, hosts: Sequence[str]) -> None:
+    """Ask whether to measure the network although tasks run on these hosts, if any do. Without a
+    terminal, raise FleetError."""
+    from tfdeploy.commands.preflight.links import refuse_live_tasks
+
+    try:
+        refuse_live_tasks(fleet, hosts)
+    except FleetError as error:
+        if not has_terminal():
+            raise
+        Console().print_error(error)
+        require_yes("measure the network beside them?", "the network was not measured")
 
 
 def has_terminal() -> bool:

@@ -87,14 +87,19 @@ def trust(hosts: Hosts = HOSTS, run_id: RunId = None) -> None:
     Console().print_text(*(lines if values else [f"nothing in {name} needs your trust"]))
 
 
-@add_command(PREPARE, "check", "check --on gpu-[01-04]")
+@add_command(PREPARE, "check", "check --on gpu-[01-04]", "check --network")
 def check(
     hosts: Hosts = HOSTS,
     on: OnHosts = None,
+    network: Annotated[bool, typer.Option("--network",
+        help="Also measure how fast hosts reach each other whose tasks will talk.")] = False,
+    yes: Annotated[bool, typer.Option("--yes",
+        help="Do not ask: measure the network beside live runs, too.")] = False,
     json: Json = False,
     accept_new_host_keys: AcceptNew = False,
-) -> None:
+) -> None:  # fmt: skip
     """Check the framework, GPUs, ports, disk and network of every host. Starts nothing."""
+    from tfdeploy.cli.questions import allow_beside_live_tasks
     from tfdeploy.commands import check as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output import documents
@@ -102,11 +107,13 @@ def check(
 
     intent, console = load_intent(hosts), Console()
     chosen = intent.hosts_on(on or ())
-    with (
-        console.check_progress(intent, chosen),
-        Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet,
-    ):
-        checked = command.check(fleet, intent, chosen)
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
+        if network and not yes:
+            allow_beside_live_tasks(fleet, chosen)
+        with console.check_progress(intent, chosen):
+            checked = command.check(fleet, intent, chosen)
+            if network:
+                command.check_network(fleet, intent, checked)
     if json:
         print_json(documents.check_document(checked))
     else:

@@ -14,6 +14,7 @@ from tfdeploy.commands.preflight.host_facts import (
     launches_by_python,
     needed_gpus,
 )
+from tfdeploy.commands.preflight.links import measure_links
 from tfdeploy.commands.preflight.plan_warnings import (
     connection_notes,
     plan_warnings,
@@ -26,6 +27,7 @@ from tfdeploy.formatting.humanize import format_count, format_duration, format_s
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
+from tfdeploy.planning.links import slow_links
 from tfdeploy.transfer.shared_directory import DirectoryClaims, errors_of_sharing, group_by_store
 from tfdeploy.transport import rsync
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.planning.links import Link
     from tfdeploy.shared.records import Launch
 
 MAX_CLOCK_OFFSET_S = 5.0
@@ -45,13 +48,15 @@ MIN_FREE_BYTES = 1 << 30  # for checkpoints and logs
 
 @dataclass
 class CheckResult:
-    """The hosts that answered; `errors` would make a start fail, `notes` may matter."""
+    """The hosts that answered; `errors` would make a start fail, `notes` may matter. `links` are
+    those that were measured."""
 
     __repr__ = short_repr
 
     hosts: tuple[HostFacts, ...] = ()
     errors: list[TfdeployError] = field(default_factory=list)
     notes: list[TfdeployError] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
 
 
 def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> CheckResult:
@@ -85,6 +90,16 @@ def check(fleet: Fleet, intent: Intent, hosts: Sequence[str] | None = None) -> C
     else:  # a port is only open while its host is connected
         result.notes.append(TfdeployError("ports are not checked with this number of hosts"))
     return result
+
+
+def check_network(fleet: Fleet, intent: Intent, result: CheckResult) -> None:
+    """Measure the links between the hosts that answered, and add them to the result, with notes
+    about slow ones."""
+    if fleet.stays_connected:
+        result.links += measure_links(fleet, intent, [facts.host for facts in result.hosts])
+        result.notes += slow_links(result.links)
+    else:
+        result.notes.append(TfdeployError("links are not measured with this number of hosts"))
 
 
 def _check_host(

@@ -1,4 +1,4 @@
-"""`tfdeploy queue`: which runs of all users wait on the hosts, in their order; and move one's own."""
+"""`tfdeploy queue`: which runs of all users wait on the hosts, in order; and move one's own."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def list_queue(fleet: Fleet) -> QueueResult:
 
 
 def move(fleet: Fleet, run: Run, priority: int) -> None:
-    """Give a run that waits another priority: its chief's supervisor passes it on. Raises AgentError
-    if it does not wait."""
+    """Give a run that waits another priority; its chief's supervisor passes it on. Raises
+    AgentError if the run does not wait."""
     chief = run.plan.chief
     request = Move(run.inventory.project, run.id, str(chief.task), priority)
     fleet.agents[chief.host].ask(request)

@@ -99,7 +99,8 @@ def resume(
     """Stop what is left of the run, plan it with the `changes`, bring the newest checkpoint to its
     chief, and start it again under the same id.
 
-    With `queue` and `waiting`, it waits as `launch` does. If another thread sets `cancel`, raise Cancelled: the run is as it was, or stopped on all hosts.
+    With `queue` and `waiting`, it waits as `launch` does. If another thread sets `cancel`, raise
+    Cancelled: the run is as it was, or stopped on all hosts.
     Raises RunError if the run has succeeded, or is well and nothing changes; PlanError if the hosts
     can't run it, and what `stop` and `start` raise.
     """

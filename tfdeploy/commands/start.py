@@ -113,9 +113,7 @@ def start(
     with watcher.starting():
         require_environments(fleet, intent.plan, intent.environment_ids)
         planned = plan_run(fleet, intent)
-        run = launch(
-            fleet, planned, watcher.on_report, watcher.on_notes, queue, watcher.waiting
-        )
+        run = launch(fleet, planned, watcher.on_report, watcher.on_notes, queue, watcher.waiting)
     return StartResult(run, warnings)
 
 

@@ -81,6 +81,15 @@ def format_size(count: int) -> str:
     return f"{value:.1f} {unit}"
 
 
+def format_bit_rate(bits_s: float) -> str:
+    """Return what a network moves in a second, such as `94 Mbit/s` or `9.4 Gbit/s`."""
+    for unit in ("kbit/s", "Mbit/s"):
+        bits_s /= KILO
+        if bits_s < KILO:
+            return f"{bits_s:.{0 if bits_s >= 10 else 1}f} {unit}"
+    return f"{bits_s / KILO:.1f} Gbit/s"
+
+
 def format_duration(seconds: float) -> str:
     """Return `42s`, `3m 05s`, `2h 10m` or `4d 3h`."""
     whole = int(seconds)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
     from tfdeploy.formatting.fold_lines import Block
+    from tfdeploy.planning.links import Link
 
 
 def classes() -> dict[str, type]:
@@ -261,11 +262,13 @@ class CheckDocument:
     """What would make a start fail."""
     notes: Sequence[TfdeployError]
     """What may matter."""
+    links: Sequence[Link]
+    """With `--network` the measured links between hosts whose tasks talk to each other."""
 
 
 def check_document(checked: CheckResult) -> CheckDocument:
     hosts = {facts.host: _host_check(facts) for facts in checked.hosts}
-    return CheckDocument(hosts, checked.errors, checked.notes)
+    return CheckDocument(hosts, checked.errors, checked.notes, checked.links)
 
 
 def _host_check(facts: HostFacts) -> HostCheck:

@@ -129,6 +129,9 @@ class PlanOutput(Terminal):
         if checked.hosts:
             columns = status_table.host_columns(intent.inventory.training.imports)
             self._out.print_table(columns, status_table.host_rows(checked.hosts))
+        if checked.links:
+            rows = status_table.link_rows(checked.links)
+            self._out.print_table(status_table.LINK_COLUMNS, rows)
         self.print_notes(checked.notes)
         hosts = format_count(len(checked.hosts), "host")
         if not checked.errors and len(checked.hosts) < len(intent.hosts):

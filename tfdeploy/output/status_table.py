@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.commands.following.training_history import is_healthy, is_stalled
 from tfdeploy.formatting.hostlist import MAX_LISTED, fold_names
-from tfdeploy.formatting.humanize import format_duration, format_numbers, format_size, or_dash
+from tfdeploy.formatting.humanize import (
+    format_bit_rate,
+    format_duration,
+    format_numbers,
+    format_size,
+    or_dash,
+)
 from tfdeploy.shared.records import READY, RUNNING, LogProgress
 
 if TYPE_CHECKING:
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.preflight.host_facts import HostFacts
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.init.machine import Machine
+    from tfdeploy.planning.links import Link
     from tfdeploy.planning.plan import Placement
     from tfdeploy.shared.records import TaskReport
 
@@ -25,6 +32,7 @@ COLUMNS = (
     *("TRAINING", "REASON"),
 )
 MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
+LINK_COLUMNS = ("HOST", "PEER", "AT", "SENT", "RECEIVED", "ROUND TRIP", "INTERFACES")
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
@@ -105,6 +113,23 @@ def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
     """Return rows with cells of `host_columns`: hosts that are alike share a row, with the
     smallest free space among them. A host whose environment is not built has imported nothing."""
     return _alike([(each.host, each.free_bytes, _host_cells(each)) for each in hosts])
+
+
+def link_rows(links: Sequence[Link]) -> list[Row]:
+    """Return rows with cells of LINK_COLUMNS, the slowest link first. Of more than MAX_TASKS links
+    only the slowest are shown."""
+    by_speed = sorted(links, key=lambda each: each.slowest_bits_s)
+    return [_link_row(each) for each in by_speed[:MAX_TASKS]]
+
+
+def _link_row(link: Link) -> Row:
+    rates = {"SENT": link.sent_bits_s, "RECEIVED": link.received_bits_s}
+    return {
+        **{"HOST": link.host, "PEER": link.peer, "AT": link.address},
+        **{name: format_bit_rate(rate) if rate else "-" for name, rate in rates.items()},
+        "ROUND TRIP": "-" if link.round_trip_s is None else f"{link.round_trip_s * 1e3:.2f} ms",
+        "INTERFACES": " ".join(filter(None, (link.interface, link.peer_interface))) or "-",
+    }
 
 
 def _host_cells(facts: HostFacts) -> Row:

@@ -73,9 +73,9 @@ def maker(
 
     Each task gets a secret of its own, made from `secret`, which the chief gets; `secrets` has the
     value of each of training.secrets by its name; `age_s` is the time since the run was first
-    started; `submitted` and `priority` are those of a queued run. The function raises PlanError for an unknown
-    {field}, this one for more replicas than other hosts, or for more tasks than a program can be
-    passed.
+    started; `submitted` and `priority` are those of a queued run. The function raises PlanError for
+    an unknown {field}, this one for more replicas than other hosts, or for more tasks than a
+    program can be passed.
     """
     heartbeat = _heartbeat(inventory.training, plan, secret)
     hosts = {host.name: host for host in inventory.hosts}

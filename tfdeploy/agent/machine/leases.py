@@ -138,6 +138,17 @@ def holder(resource: str) -> Optional[Holder]:
     return Holder(pid, process.user_name(uid), _process_age_s(pid), project, run, task)
 
 
+def holders() -> List[Holder]:
+    """Return the holders of all leases of this machine.
+
+    Source: proc(5), /proc/net/unix: an abstract name starts with @ there.
+    """
+    with open("/proc/net/unix", "rb") as table:
+        names = {line.split()[-1][len(PREFIX) :] for line in table if b" @tfdeploy/" in line}
+    found = (holder(name.decode(errors="replace")) for name in sorted(names))
+    return [each for each in found if each]
+
+
 def taken_refusal(resource: str, holder: Holder) -> Refusal:
     """Return the refusal for a task that needs `resource` while `holder` has it."""
     stop = ", stop it with tfdeploy stop --run {}".format(holder.run) if holder.run else ""

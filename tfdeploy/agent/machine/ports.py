@@ -42,9 +42,7 @@ def _describe_hidden_holder(port: int) -> str:
     return "a process of another user ({})".format(process.user_name(user))
 
 
-def choose(
-    count: int, among: Sequence[int] = (), awaited: Collection[str] = ()
-) -> List[int]:
+def choose(count: int, among: Sequence[int] = (), awaited: Collection[str] = ()) -> List[int]:
     """Return `count` ports of `among` (default: CANDIDATES) that are free now, that no run has a
     lease on, and that are not among the `awaited` resources.
 

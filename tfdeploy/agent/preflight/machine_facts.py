@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import json
 import os
 import shutil
-import socket
-import struct
 import subprocess
 
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import MachineFacts, PythonFound
 from ..environments.build import libc
-from ..machine import nvidia
+from ..machine import interfaces, nvidia
 from ..machine.logind import login_shell
 from .host_facts import GPU_NAME
 
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
 PYTHON_S = 20.0
 LOGIN_S = 10.0
 MAX_PYTHONS = 40
-SIOCGIFADDR = 0x8915  # netdevice(7)
-GLOBAL = "00"  # the scope of an IPv6 address in /proc/net/if_inet6
 # Where virtual environments and those of conda, mamba and pyenv are; ~ is the home directory.
 ENVIRONMENTS = (
     *("~/*", "~/.venv", "~/*/.venv", "~/*/venv", "~/.virtualenvs/*", "~/*/envs/*"),
@@ -54,7 +49,7 @@ def explore(pythons: List[str]) -> MachineFacts:
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         gpus=dict(GPU_NAME.findall(nvidia.run_nvidia_smi("-L"))),
-        addresses=[*_ipv4_addresses(), *_ipv6_addresses()],
+        addresses=[address for address, _ in interfaces.addresses()],
         pythons=[*_find_pythons(pythons)],
         machine=os.uname().machine,
         libc=libc(),
@@ -139,29 +134,3 @@ def _output(argv: List[str], timeout_s: float) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace")
-
-
-def _ipv4_addresses() -> Iterator[str]:
-    """Yield the IPv4 address of each interface except loopback."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode()[:15])
-            try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
-            except OSError:  # it has none
-                continue
-            address = socket.inet_ntoa(answer[20:24])
-            if not address.startswith("127."):
-                yield address
-
-
-def _ipv6_addresses() -> Iterator[str]:
-    """Yield the global IPv6 addresses of all interfaces. Source: proc(5), /proc/net/if_inet6."""
-    try:
-        with open("/proc/net/if_inet6") as table:
-            rows = [line.split() for line in table]
-    except OSError:  # the kernel has no IPv6
-        return
-    for address, _, _, scope, *_ in rows:
-        if scope == GLOBAL:
-            yield socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))

@@ -7,7 +7,7 @@ from ..records import OPEN
 from .message import Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Dict, List, Optional, Tuple
 
 
 class ImportFacts(Message):
@@ -202,3 +202,60 @@ class ListenOnPorts(Request[OpenPorts]):
     """Listen on the ports that tasks will have (0: a free one), until the controller hangs up."""
 
     wanted: Dict[str, int]
+
+
+class LiveTasks(Message):
+    """What has ports or GPUs of the host, in words such as `worker:0 of run x of digits`."""
+
+    holders: List[str]
+
+
+class FindLiveTasks(Request[LiveTasks]):
+    """Ask which tasks of any user run on the host."""
+
+    VERB = "live_tasks"
+    REPEATABLE = True
+
+
+class Interface(Message):
+    """One end of a connection: the interface's `name`, "" for loopback, and the speed at which its
+    card runs, None if it does not say."""
+
+    name: str
+    megabits_per_s: Optional[int] = None
+
+
+class LinkPort(Message):
+    """The port on which a host listens for the measurement of links."""
+
+    port: int
+
+
+class ListenForLinks(Request[LinkPort]):
+    """Listen on the first of these ports that is free, until the controller hangs up. `secrets` are
+    those of the clients that may connect, once each."""
+
+    ports_wanted: List[int]
+    secrets: Dict[str, str]
+
+
+class MeasuredLink(Message):
+    """How many bytes a second a host sent to another one, and received from it, and the seconds of
+    a round trip. `own` and `peer` are the ends of the connection."""
+
+    sent: float
+    received: float
+    round_trip_s: float
+    own: Interface
+    peer: Interface
+
+
+class MeasureLink(Request[MeasuredLink]):
+    """Measure the link to a host that listens for `client`, for `seconds` in each direction."""
+
+    address: str
+    port: int
+    client: str
+    secret: str
+    seconds: float
+    max_bytes: int
