@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.shared.protocol.reports import ListQueue, Move, WaitingTask
-from tfdeploy.shared.protocol.reports import Queue as HostQueue
+from tfdeploy.shared.protocol.reports import HostQueue, ListQueue, Move, WaitingTask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

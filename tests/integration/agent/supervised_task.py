@@ -27,7 +27,7 @@ sys.argv[0] = root + "/agent/abc.pyz"
 from tfdeploy.agent.machine import leases, lock, nvidia, process
 from tfdeploy.agent.machine.guard import source_ports
 from tfdeploy.agent.reports import gpu_history
-from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, watch
+from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, turn, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
 watch.READY_TICK_S = float(os.environ.get("READY_TICK_S", 0.03))
@@ -38,7 +38,8 @@ watch.EXPOSED_CHECK_EVERY_S = 0.1
 source_ports.LOWEST, source_ports.HIGHEST = 20_000, 32_767  # no other test has a port there
 nvidia.SAMPLE_CPU_SHARE = 1.0
 gpu_history.EVERY_S, gpu_history.TICK_S = 0.1, 0.05
-heartbeat.INTERVAL_S = 0.05
+heartbeat.INTERVAL_S, turn.POLL_S = 0.05, 0.2
+heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S = 60.0
 inherited = [lock.acquire(task_dir), *leases.acquire([lease] if lease else [])]
 supervisor.supervise(task_dir, os.dup(1), *inherited)

@@ -15,7 +15,7 @@ from ..refusal import Refusal
 
 if TYPE_CHECKING:
     import socket
-    from typing import Dict, Iterator, List, Optional
+    from typing import Dict, Iterator, List
 
     from ...shared.protocol.preflight import Address
 
@@ -23,10 +23,10 @@ OPEN_S = 60.0
 MAX_THREADS = 32
 
 
-def free_ports(count: int, among: Optional[List[int]] = None) -> FreePorts:
+def free_ports(count: int, among: List[int]) -> FreePorts:
     """Choose free ports as `start` does. Raises Refusal if there are not enough."""
     awaited = {place.resource for place in queue.all_places()}
-    return FreePorts(ports.choose(count, among or (), awaited), time.time())
+    return FreePorts(ports.choose(count, among, awaited), time.time())
 
 
 def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:

@@ -9,7 +9,7 @@ import time
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.message import Done
 from ...shared.protocol.record import replace
-from ...shared.protocol.reports import Queue, WaitingTask
+from ...shared.protocol.reports import HostQueue, WaitingTask
 from ...shared.records import Launch
 from .. import paths
 from ..machine import leases, lock, nvidia, process, queue
@@ -36,7 +36,7 @@ def explain(launch: Launch) -> str:
     return other.message if other else reason
 
 
-def list_queue() -> Queue:
+def list_queue() -> HostQueue:
     """List the tasks of all users that wait here, first come first."""
     places = queue.all_places()
     by_task: Dict[str, List[Place]] = {}
@@ -44,7 +44,7 @@ def list_queue() -> Queue:
         by_task.setdefault("{0.run} {0.task}".format(place), []).append(place)
     titles = _all_titles(places)
     found = (_waiting(own, places, titles) for own in by_task.values())
-    return Queue([task for task in found if task])
+    return HostQueue([task for task in found if task])
 
 
 def move(project: str, run: str, task: str, priority: int) -> Done:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
     from ...shared.records import Launch, TaskState
+    from .heartbeat import Report
     from .termination import Order
 
     GetState = Callable[[], TaskState]
@@ -143,7 +144,8 @@ class ChiefMembership:
         now = time.monotonic()
         received = self._server.reports
         reports = {
-            task: (now - last.at, last.state, last.reason) for task, last in received.items()
+            task: (self._silent_s(last, now), last.state, last.reason)
+            for task, last in received.items()
         }
         age_s = now - self._started_at
         for task, last in received.items():
@@ -151,6 +153,13 @@ class ChiefMembership:
                 return termination.reported_stop(task, silent=last.silent)
         launch = self._queued if self._get_state().state == QUEUED else self._launch
         return termination.chief_order(launch, reports, age_s)
+
+    def _silent_s(self, last: Report, now: float) -> float:
+        """Return for how long a task has been silent. One in the queue sends few messages, and may
+        not know yet that the run has started."""
+        silent_s = now - last.at
+        is_usual = last.state == QUEUED and silent_s <= _patience_s(self._launch)
+        return 0.0 if is_usual else silent_s
 
     def progress_count(self) -> Optional[int]:
         """Return how often the run was found to have progressed."""

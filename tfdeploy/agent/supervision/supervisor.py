@@ -103,6 +103,7 @@ class Supervisor:
         ports = source_ports.hold(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
+        self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None
         self.write(first)
 
     def run(self) -> None:
@@ -243,14 +244,11 @@ class Supervisor:
 
     def _wait_for_turn(self) -> bool:
         """Wait in the queue, if the run was queued. Return False if an order has ended that."""
-        if not self.launch.submitted:
+        if not self._turn:
             return True
-        turn = Turn(self.launch, self.task_dir, self.membership)
-        try:
-            has_come = self._wait(turn.left_s, math.inf)
-        finally:
-            turn.leave_queue()
-        self._leases += turn.leases
+        has_come = self._wait(self._turn.left_s, math.inf)
+        self._turn.leave_queue()
+        self._leases += self._turn.leases
         if has_come:
             self.membership.begin()
             self.write(STARTING)

@@ -43,6 +43,7 @@ class Turn:
         self._place_leases: List[int] = []
         self._changed_at = time.monotonic()
         self._retry_at = 0.0
+        self._enter_queue()
 
     def left_s(self) -> float:
         """Take, keep or give back what the task needs. Return the seconds until the next call, 0 if

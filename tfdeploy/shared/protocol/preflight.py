@@ -135,7 +135,7 @@ class FreePorts(Message):
     """TCP ports that nothing uses or has leased, and the host's clock in seconds since 1970."""
 
     ports: List[int]
-    time: float
+    time: float = 0.0
 
 
 class Ports(Request[FreePorts]):

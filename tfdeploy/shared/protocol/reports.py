@@ -39,13 +39,13 @@ class WaitingTask(Message):
     reason: str
 
 
-class Queue(Message):
+class HostQueue(Message):
     """The tasks of all users that wait on a host, first come first."""
 
     tasks: List[WaitingTask]
 
 
-class ListQueue(Request[Queue]):
+class ListQueue(Request[HostQueue]):
     """Ask which tasks wait on a host."""
 
     REPEATABLE = True
