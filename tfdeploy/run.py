@@ -33,8 +33,8 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
 from tfdeploy.planning import placing
-from tfdeploy.planning.fields import RunNames
 from tfdeploy.planning.plan import Placement, Plan
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.trust import signature, store
 
 if TYPE_CHECKING:

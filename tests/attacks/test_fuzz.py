@@ -31,7 +31,7 @@ from tfdeploy.errors import PlanError, TfdeployError
 from tfdeploy.experiments import scalars
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.agent_session import AgentExited, Query, Session
-from tfdeploy.hosts.subscriptions import Subscription
+from tfdeploy.hosts.following import Subscription
 from tfdeploy.release import gitignore
 from tfdeploy.shared import state_file
 from tfdeploy.shared.protocol.record import field_types

@@ -34,7 +34,7 @@ NOT_NEEDED = {
         "agent.outputs.checkpoints",
         "agent.outputs.event_files",
         "agent.outputs.listing",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
         "agent.reports.progress",
         "agent.supervision.supervisor",
     },
@@ -54,7 +54,7 @@ NOT_NEEDED = {
         "agent.reports.progress",
         "agent.runs.start",
         "agent.reports.status",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
     },
     "runs.start": {
         "agent.outputs.checkpoints",
@@ -72,7 +72,7 @@ NOT_NEEDED = {
         "agent.runs.start",
         "agent.reports.status",
         "agent.runs.stop",
-        "agent.reports.logs.tail",
+        "agent.reports.tail",
     },
 }
 

@@ -15,7 +15,7 @@ from support.sshd import Sshd, public, write_ssh_config
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.agent.reports.logs.tail import LINES_LOST
+from tfdeploy.agent.reports.tail import LINES_LOST
 from tfdeploy.commands.logs import Selection, logs
 from tfdeploy.errors import AgentError, HostError, Unreachable
 from tfdeploy.hosts.events import HostIsBack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -74,6 +75,17 @@ def home(base):
 
 
 @pytest.fixture
+def jax(home):
+    """A Python of the hosts that has a JAX in it."""
+    without_tensorflow(home / "other")
+    [packages] = home.glob("other/lib/python3*/site-packages")
+    (packages / "jax").mkdir()
+    (packages / "jax/__init__.py").write_text("__version__ = '0.10.1'")
+    yield
+    shutil.rmtree(home / "other")
+
+
+@pytest.fixture
 def folder(tmp_path, home, ssh_config):
     path = tmp_path / "project"
     path.mkdir()
@@ -95,6 +107,16 @@ def test_hosts_get_what_they_need_and_nothing_else(folder):
     assert loaded.training.role == "flags"
     assert "train.py defines --job_name and --task_index: ps and workers" in done.stdout
     assert done.stdout.endswith("wrote hosts.toml. Next:\n  tfdeploy check\n  tfdeploy run\n")
+
+
+@pytest.mark.usefixtures("jax")
+def test_a_jax_program_gets_the_python_that_has_jax(folder):
+    (folder.path / "train.py").write_text("import jax\njax.distributed.initialize()")
+    done = folder.init("one", "two")
+    assert re.search(r"JAX *\n.*  0\.10\.1 *\n", done.stdout)
+    loaded = folder.inventory
+    assert (loaded.training.role, loaded.env) == ("jax", None)
+    assert [(host.python, host.workers) for host in loaded.hosts] == [("~/other/bin/python", 1)] * 2
 
 
 def test_what_init_wrote_needs_no_trust_and_passes_the_check(folder):

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,13 +81,12 @@ def test_no_line_of_a_flood_is_lost_or_reordered(by_ssh):
 
 @pytest.fixture(scope="module")
 def project(base, ssh_config):
-    """Four workers that have written 200 lines, and later a few more. `since` is between."""
+    """Four workers that have written 200 lines, and later a few more."""
     world = World("ssh", base, ssh_config)
     project = flooded(world, 4, 200, 10_000)
     touch(project, "begin")
     until(lambda: project.ok("logs").count("early: ") == 4, "the early lines")
     time.sleep(2.5)  # times of lines are known to a second
-    project.since = datetime.now().isoformat()
     touch(project, "go")
     until(lambda: project.ok("logs").count("aaaa!") == 4, "the late lines")
     yield project
@@ -114,16 +112,8 @@ def test_hosts_select_the_lines_that_match(project):
     assert project.ok("logs", "--grep", "no such line") == ""
 
 
-def test_lines_since_a_moment_are_printed(project):
-    for since in (project.since, "1h"):
-        found = by_task(project.ok("logs", "--since", since, "--on", "one"))
-        assert len(found) == 2
-        assert all(("late: the file exists" in lines) for lines in found.values())
-        assert all((numbered(lines) == []) == (since != "1h") for lines in found.values())
-
-
 def test_everything_can_be_combined(project):
-    words = ("logs", "-f", "--json", "--grep", "late|waits", "--since", "1h", "--tail", "1")
+    words = ("logs", "-f", "--json", "--grep", "late|waits", "--tail", "1")
     with project.start_command(*words, "--task", "worker:2") as following:
         following.wait_for_output("late: the file exists")
         assert following.interrupt() == 130
@@ -180,23 +170,8 @@ def test_a_known_message_is_explained_on_request(project):
     assert "↳" not in project.ok("logs", "worker:1")
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--grep", "(a"), "expected a regular expression: missing )"),
-        (("--since", "soon"), '--since: found "soon"; expected a duration such as 90s'),
-        (("--since", "2999-01-01"), "which is in the future"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence(project, words, part):
-    done = project.tf("logs", *words)
+def test_a_wrong_pattern_is_one_sentence(project):
+    done = project.tf("logs", "--grep", "(a")
     assert (done.returncode, done.stdout) == (2, "")
-    assert part in done.stderr
+    assert "expected a regular expression: missing )" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_collect_does_not_fetch_the_times_of_lines(project):
-    project.ok("collect")
-    names = {file.name for file in (project.run_folder / "logs").iterdir()}
-    assert "worker-0.log" in names
-    assert not [name for name in names if "times" in name]

@@ -25,7 +25,7 @@ WRITERS = {
     "transport/file_stream.py": "temporary files without a name",
     "transport/local.py": "a host's folders, and where OwnFolder has checked the path",
     "transport/openssh/master.py": "the daemon's folder, and temporary files without a name",
-    "transport/openssh/sessions.py": "temporary files without a name",
+    "transport/openssh/transport.py": "temporary files without a name",
     "transport/openssh/terminal.py": "the terminal",
     "transport/rsync.py": "temporary files without a name",
     "transport/runtime_folder.py": "the daemon's folder",

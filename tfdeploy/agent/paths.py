@@ -11,11 +11,10 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/agent/<hash>/                          one version of the agent
 <root>/<project>/removals.jsonl               which runs were deleted, when, by whom
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
-<root>/<project>/runs/<run>/logs/<task>.log.times  when its lines were written
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
-<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (output_replicas.py)
+<root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
 <root>/<project>/runs/<run>/replica.json      which checkpoints it has
 <root>/<project>/runs/<run>/record.json       the run's record, see runs/run_record.py
 <root>/<project>/runs/<run>/verified.json     which checkpoints TensorFlow has read to their end
@@ -234,7 +233,7 @@ def notice(task_dir: str) -> str:
 
 
 def given(task_dir: str) -> str:
-    """Return the file that lists which files the task got from the chief, see outputs/given.py."""
+    """Return the file that lists what the task got from the chief, see outputs/listing.py."""
     return os.path.join(task_dir, "given.json")
 
 

@@ -82,7 +82,7 @@ VERBS = {
     "deliver": ("outputs.DeliverUnits", "outputs.install.deliver"),
     "replicated": (
         "outputs.ListReplicas",
-        "supervision.replication.output_replicas.replicated_outputs",
+        "supervision.replication.offered_files.replicated_outputs",
     ),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
     "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),

@@ -247,7 +247,7 @@ def parse_queue(wait: str | None, *, queued: bool = False, priority: int = 0) ->
     """Return how a run waits in the queue of its hosts; None if it does not. Raises
     InventoryError."""
     from tfdeploy.commands.start import Queue
-    from tfdeploy.config.option_values import parse_wait
+    from tfdeploy.config.overrides import parse_wait
 
     if queued and wait:
         raise typer.BadParameter("--queue returns at once and --wait waits; expected one of them")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -139,7 +138,7 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     "logs -f",
     "logs worker:[0-3] ps:0 -n 20",
     "logs --on gpu-03",
-    "logs --grep 'Error|nan' --since 10m",
+    "logs --grep 'Error|nan' -n 20",
     "logs --fold",
 )
 def logs(
@@ -155,9 +154,6 @@ def logs(
     grep: Annotated[str, typer.Option("--grep", metavar="PATTERN",
                     help="Only lines that this regular expression matches. Hosts select them.",
                     show_default=False)] = "",
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME",
-                     help="Only lines written since: 90s, 10m, 2h, 1d, 14:30, 2026-05-01T14:30.")]
-    = None,
     fold: Annotated[bool, typer.Option("--fold",
                     help="Print lines that tasks have in common once.")] = False,
     explain: Annotated[bool, typer.Option("--explain",
@@ -167,12 +163,11 @@ def logs(
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.commands import logs as command
-    from tfdeploy.config.option_values import parse_since
     from tfdeploy.output.console import Console
 
     if explain and json:
         raise typer.BadParameter("--explain adds text for people; expected it without --json")
-    selection = command.Selection(lines, grep, parse_since(since, datetime.now().astimezone()))
+    selection = command.Selection(lines, grep)
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
     console.explains = explain

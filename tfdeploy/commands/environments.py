@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import spec, wheelhouse
-from tfdeploy.environments.comparison import differences
+from tfdeploy.environments.packages import differences
 from tfdeploy.errors import (
     AgentError,
     Cancelled,

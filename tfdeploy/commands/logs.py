@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError, raise_all
@@ -37,15 +36,13 @@ class NewLines:
 @dataclass(frozen=True)
 class Selection:
     """The last `lines` existing lines of each log (None: all), of those that the regular expression
-    `grep` matches ("": all) and that were written since `since`: a time of the host's clock, or a
-    duration until now (None: all).
+    `grep` matches ("": all).
 
     Raises PlanError if the pattern is invalid.
     """
 
     lines: int | None = None
     grep: str = ""
-    since: timedelta | datetime | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -122,7 +119,6 @@ def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> lis
 def _follow(
     fleet: Fleet, run: Run, placements: Sequence[Placement], selection: Selection, *, follow: bool
 ) -> Following:
-    since = selection.since
     return fleet.follow(
         run,
         placements,
@@ -131,6 +127,4 @@ def _follow(
         forever=follow,
         chief="",
         grep=selection.grep,
-        since_s=since.total_seconds() if isinstance(since, timedelta) else None,
-        since_at=since.timestamp() if isinstance(since, datetime) else None,
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy import run as runs
 from tfdeploy.errors import prefix_plan_errors
 from tfdeploy.formatting.short_repr import short_repr
-from tfdeploy.planning import checks, fields, frameworks, launch, placing
-from tfdeploy.planning.fields import RunNames
-from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.planning import checks, frameworks, launch, placing, roles
+from tfdeploy.planning.replanning import describe, with_counts
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.planning.task_selection import select_hosts
 from tfdeploy.release import gitignore, snapshot
 from tfdeploy.release.snapshot import Release
@@ -159,7 +159,7 @@ def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent
     has_own = "imports" in inventory.training.given
     intent = Intent(resolved, placed, source, data, environments, options, has_own)
     # An unknown {field} is found now, not after the push.
-    fields.check_words(resolved, placed, intent.names, options.words)
+    roles.check_word_fields(resolved, placed, intent.names, options.words)
     with prefix_plan_errors(file):
         intent.examples()
     return intent

@@ -29,9 +29,9 @@ from tfdeploy.formatting.hostlist import expand_list, fold_names
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning import failover, placing
 from tfdeploy.planning import launch as launches
-from tfdeploy.planning.task_counts import describe, with_counts
+from tfdeploy.planning import placing, replanning
+from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
@@ -152,7 +152,7 @@ def _without_hosts(run: Run, without: Sequence[str]) -> Inventory:
     """Return the run's inventory without some hosts; "auto" ports will be chosen again."""
     inventory = run.inventory
     for host in without:
-        inventory = failover.remove_host(inventory, host)
+        inventory = replanning.remove_host(inventory, host)
     hosts = (
         host.copy_with({"ports": AUTO_PORTS}) if host.name in run.auto_ports else host
         for host in inventory.hosts
@@ -171,7 +171,7 @@ def _with_counts(inventory: Inventory, changes: Changes) -> Inventory:
     larger = inventory.copy_with({"hosts": (*inventory.hosts, *added)})
     with prefix_plan_errors(describe(changes.counts)):
         changed = with_counts(larger, changes.counts, [host.name for host in changes.on])
-    return failover.limit_replicas(changed)
+    return replanning.limit_replicas(changed)
 
 
 def _restrict(run: Run, hosts: Sequence[str]) -> Run:
@@ -230,7 +230,7 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
 def _plan_again(fleet: Fleet, inventory: Inventory, old: Run, *, on_other_hosts: bool) -> Run:
     """Return the run as it will be started again."""
     if on_other_hosts:
-        inventory = failover.rotate_ports(inventory, old.plan)
+        inventory = replanning.rotate_ports(inventory, old.plan)
     auto_ports = tuple(host.name for host in inventory.hosts if host.ports == AUTO_PORTS)
     inventory = with_free_ports(fleet, inventory, placing.make_plan_from_addresses(inventory))
     plan = placing.make_plan_from_addresses(inventory)

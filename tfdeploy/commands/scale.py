@@ -16,7 +16,7 @@ from tfdeploy.commands.status import status
 from tfdeploy.errors import PlanError, RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import Fleet
-from tfdeploy.planning.task_counts import JOBS, describe, describe_counts, without_tasks
+from tfdeploy.planning.replanning import JOBS, describe, describe_counts, without_tasks
 from tfdeploy.planning.task_selection import select_hosts
 
 if TYPE_CHECKING:

@@ -1,7 +1,9 @@
-"""What the command line adds to hosts.toml for one run: words for the program, and variables."""
+"""What the command line says for one run: words for the program, variables, counts, a name, and
+how long to wait."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from tfdeploy.config.inventory import Inventory
+
 
 T = TypeVar("T", Host, JobTraining, Training)
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -119,3 +122,19 @@ def _parse(variables: Sequence[str]) -> dict[str, str]:
         reason = error.errors()[0].get("ctx", {}).get("error", "expected NAME=VALUE")
         raise InventoryError(f"--env: {reason}") from None
     return checked
+
+
+DURATION = r"(\d{1,9}(?:\.\d{1,9})?)([smhd])"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_wait(written: str) -> float:
+    """Return the seconds of --wait: infinity for "forever". Raises InventoryError."""
+    match = re.fullmatch(DURATION, written)
+    if written == "forever":
+        return math.inf
+    if not match:
+        raise InventoryError(
+            f'--wait: found "{written}"; expected a duration such as 90s, 30m or 1h, or forever'
+        )
+    return float(match[1]) * SECONDS[match[2]]

@@ -11,7 +11,7 @@ from tfdeploy.commands.plan import Intent
 from tfdeploy.errors import PlanError
 from tfdeploy.experiments.speed.results import Cell
 from tfdeploy.planning import placing
-from tfdeploy.planning.task_counts import JOBS, with_counts
+from tfdeploy.planning.replanning import JOBS, with_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,9 +12,8 @@ from tfdeploy.errors import OutdatedRecord, TfdeployError, raise_all
 from tfdeploy.hosts import parallel
 from tfdeploy.hosts.agent_client import Agent
 from tfdeploy.hosts.byte_progress import Transfers
-from tfdeploy.hosts.following import Following
+from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.hosts.parallel import Cancellation, Waiting
-from tfdeploy.hosts.subscriptions import Subscription
 from tfdeploy.hosts.transports import has_daemon, make_transport
 from tfdeploy.shared.protocol.reports import Follow
 

@@ -137,7 +137,7 @@ def _environment(proposal: Proposal) -> str:
     if proposal.requirements is None:
         return ""
     value, unpinned = proposal.requirements.value, proposal.requirements.unpinned
-    comments = [missing_packages(proposal.program.packages, proposal.machines)]
+    comments = [missing_packages(proposal.program, proposal.machines)]
     comments += [f"without versions: {unpinned}"] if unpinned else []
     line = f"requirements = {to_toml(value)}"
     if len(line) > MAX_COLUMNS and not isinstance(value, str):

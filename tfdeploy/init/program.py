@@ -51,12 +51,16 @@ class Program:
         return next((module.unreadable for module in self.files.values()), "")
 
     @property
+    def framework(self) -> str:
+        """Return the module of its framework: TensorFlow, unless it imports only others."""
+        tops = (each.top for module in self.files.values() for each in module.foreign)
+        found = [FRAMEWORKS[top] for top in tops if top in FRAMEWORKS]
+        return TENSORFLOW if TENSORFLOW in found or not found else found[0]
+
+    @property
     def packages(self) -> tuple[str, ...]:
-        """Return the names of its packages. TensorFlow is the first, unless the program imports
-        only other frameworks."""
-        tops = {each.top for module in self.files.values() for each in module.foreign}
-        first = [TENSORFLOW] if TENSORFLOW in tops or not tops & {*FRAMEWORKS} else []
-        return tuple(dict.fromkeys([*first, *packages.find(self.files)]))
+        """Return the names of its packages; that of its framework is the first."""
+        return tuple(dict.fromkeys([self.framework, *packages.find(self.files)]))
 
 
 def find(folder: Path, wanted: Path | None) -> Program:

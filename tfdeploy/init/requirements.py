@@ -26,7 +26,7 @@ def choose(
     program: Program, machines: Sequence[Machine], *, legacy_keras: bool
 ) -> FoundRequirements | None:
     """Return the requirements for these machines; None if they have all that the program needs."""
-    if not missing_packages(program.packages, machines):
+    if not missing_packages(program, machines):
         return None
     if program.requirements:
         return FoundRequirements(program.requirements)

@@ -93,7 +93,7 @@ class PlanOutput(Terminal):
 
         self._print_machines(draft)
         proposal = draft.proposal
-        missing = missing_packages(proposal.program.packages, proposal.machines)
+        missing = missing_packages(proposal.program, proposal.machines)
         for reason in (*reasons(proposal), missing):
             if reason:
                 self.print_text(reason)
@@ -106,8 +106,9 @@ class PlanOutput(Terminal):
         self.print_notes(draft.notes)
 
     def _print_machines(self, draft: Draft) -> None:
-        rows = status_table.machine_rows(draft.proposal.machines)
-        self._out.print_table(status_table.MACHINE_COLUMNS, rows)
+        framework = draft.proposal.program.framework.upper()
+        rows = status_table.machine_rows(draft.proposal.machines, framework)
+        self._out.print_table((*status_table.MACHINE_COLUMNS, framework), rows)
         self.print_text("")
 
     def print_init_written(self, draft: Draft, flags: str) -> None:

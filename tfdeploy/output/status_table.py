@@ -31,7 +31,7 @@ COLUMNS = (
     *("TASK", "HOST", "PORT", "GPUS", "PID", "STATE", "SINCE", "RESTARTS", "HEALTH"),
     *("TRAINING", "REASON"),
 )
-MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON", "TENSORFLOW")
+MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON")
 LINK_COLUMNS = ("HOST", "PEER", "AT", "SENT", "RECEIVED", "ROUND TRIP", "INTERFACES")
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
@@ -141,10 +141,11 @@ def _host_cells(facts: HostFacts) -> Row:
     }
 
 
-def machine_rows(machines: Sequence[Machine]) -> list[Row]:
-    """Return rows with cells of MACHINE_COLUMNS: machines that are alike share a row, with the
-    smallest free space among them."""
-    return _alike([(each.name, each.free_bytes, _machine_cells(each)) for each in machines])
+def machine_rows(machines: Sequence[Machine], framework: str) -> list[Row]:
+    """Return rows with cells of MACHINE_COLUMNS and of the framework: machines that are alike share
+    a row, with the smallest free space among them."""
+    cells = [(each, {framework: each.framework or "missing"}) for each in machines]
+    return _alike([(m.name, m.free_bytes, {**_machine_cells(m), **own}) for m, own in cells])
 
 
 def _alike(hosts: Sequence[tuple[str, int, Row]]) -> list[Row]:
@@ -246,5 +247,4 @@ def _machine_cells(machine: Machine) -> Row:
         "CPUS": str(machine.cpus),
         "MEMORY": format_size(machine.memory_bytes),
         "PYTHON": f"{machine.python} ({machine.python_version})",
-        "TENSORFLOW": machine.tensorflow or "missing",
     }

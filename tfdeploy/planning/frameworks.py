@@ -27,7 +27,7 @@ IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.M
 SESSION = re.compile(r"\bMonitored(?:Training)?Session\b")
 JOIN = re.compile(r"server\w*(?:\(.*\))?\.join\(\)", re.IGNORECASE)
 FIT = re.compile(r"\.fit\(")
-TITLES = {TENSORFLOW: "TensorFlow"}
+TITLES = {TENSORFLOW: "TensorFlow", "torch": "PyTorch", "jax": "JAX"}
 
 
 def scripts(training: Training) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import fields, frameworks, roles
+from tfdeploy.planning import frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
 from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
-    from tfdeploy.planning.fields import RunNames
     from tfdeploy.planning.plan import Placement, Plan
+    from tfdeploy.planning.roles import RunNames
 
 NO_GPU = "-1"
 DEFAULT_ENV = {
@@ -166,7 +166,7 @@ def _launch(
 ) -> Launch:
     training, job = inventory.training, placement.task.job
     own_heartbeat = heartbeat.of(str(placement.task))
-    values = fields.values_of(inventory, plan, placement, names)
+    values = roles.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
     return Launch(
         project=inventory.project,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.hosts import parallel
 from tfdeploy.results.fetch import check_free_space, difference
-from tfdeploy.shared import hashing
+from tfdeploy.shared import filesystem
 from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class HeldFiles:
         found = parallel.each(
             lambda file: difference(self.folder, file, self.hashes.get(file.path)),
             expected,
-            hashing.THREADS,
+            filesystem.HASH_THREADS,
         )
         damaged = {file.path: text for file, text in zip(expected, found, strict=True) if text}
         for name in damaged:

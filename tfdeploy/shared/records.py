@@ -24,6 +24,14 @@ FAILED = "FAILED"
 STOPPED = "STOPPED"
 LOST = "LOST"
 UNKNOWN = "UNKNOWN"  # its host never had the task, or does not have it any more
+# What a probe of a task's port finds, besides READY.
+NOT_LISTENING = "NOT_LISTENING"
+UNREACHABLE = "UNREACHABLE"
+NOT_GRPC = "NOT_GRPC"
+FROZEN = "FROZEN"
+PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
+WRONG_TASK = "WRONG_TASK"
+HEALTHS = (READY, NOT_LISTENING, UNREACHABLE, NOT_GRPC, FROZEN, PAUSED, WRONG_TASK)
 SERVER, PORT, PROCESS = "server", "port", "process"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
@@ -226,6 +234,14 @@ class Launch(Record):
 
         argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
         return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
+
+
+class Health(Record):
+    """What a probe of a task's port found: one of HEALTHS, and a description for
+    people."""
+
+    verdict: str
+    detail: str = ""
 
 
 class TaskState(Record):

@@ -18,8 +18,7 @@ from support.waiting import until
 
 from tfdeploy.config import inventory as inventories
 from tfdeploy.transport.openssh import choice, master
-from tfdeploy.transport.openssh.sessions import ALIVE_CACHE_S
-from tfdeploy.transport.openssh.transport import OpenSshTransport
+from tfdeploy.transport.openssh.transport import ALIVE_CACHE_S, OpenSshTransport
 from tfdeploy.transport.runtime_folder import socket_folder
 
 if TYPE_CHECKING:

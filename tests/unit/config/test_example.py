@@ -12,7 +12,7 @@ from tfdeploy.cluster import JOBS
 from tfdeploy.config import inventory
 from tfdeploy.config import models as tables
 from tfdeploy.planning import launch, placing, roles
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 FILE = Path(__file__).parents[3] / "hosts.example.toml"
 LINES = FILE.read_text().splitlines()

@@ -10,8 +10,7 @@ from support.builders import eventually
 from tfdeploy.errors import CommandTimedOut, TfdeployError, Unreachable
 from tfdeploy.hosts import following as following_module
 from tfdeploy.hosts.events import EVENT_BYTES, MAX_WAITING_BYTES
-from tfdeploy.hosts.following import Following
-from tfdeploy.hosts.subscriptions import Subscription
+from tfdeploy.hosts.following import Following, Subscription
 from tfdeploy.shared.protocol.preflight import FreePorts, Ports
 from tfdeploy.shared.protocol.reports import Follow, StateChange
 from tfdeploy.shared.records import TaskReport

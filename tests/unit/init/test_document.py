@@ -12,7 +12,7 @@ from tfdeploy.init import document
 from tfdeploy.init.document import FoundRequirements, Proposal
 from tfdeploy.init.machine import missing_packages
 from tfdeploy.init.placement import place
-from tfdeploy.init.program import Program
+from tfdeploy.init.program import Program, find
 from tfdeploy.init.strategy import recognize
 from tfdeploy.release.modules import Module
 from tfdeploy.release.syntax import read
@@ -182,25 +182,27 @@ def test_an_ssh_config_is_named():
     ],
 )
 def test_requirements_are_a_file_or_a_list_that_fits_the_screen(requirements, table):
-    text = document.write(propose(machine("a", tensorflow=""), requirements=requirements))
+    text = document.write(propose(machine("a", framework=""), requirements=requirements))
     assert f"\n[env]\n{table}\n" in text
 
 
 @pytest.mark.parametrize(
-    ("machines", "reason"),
+    ("program", "machines", "reason"),
     [
-        ([machine("a")], ""),
-        ([machine("a"), machine("b", tensorflow="")], "no Python with TensorFlow on b"),
-        ([machine("a", missing=("pandas",)), machine("b")], "no pandas on a"),
+        ("tensorflow", [machine("a")], ""),
+        ("keras", [machine("a"), machine("b", framework="")], "no Python with TensorFlow on b"),
+        ("torch", [machine("a"), machine("b", framework="")], "no Python with PyTorch on b"),
+        ("torch", [machine("a", missing=("pandas",)), machine("b")], "no pandas on a"),
     ],
 )
-def test_the_packages_that_hosts_lack_are_named(machines, reason):
+def test_the_packages_that_hosts_lack_are_named(tmp_path, program, machines, reason):
+    (tmp_path / "train.py").write_text(f"import {program}, pandas")
     text = f"{reason}: tfdeploy installs the packages of [env]" if reason else ""
-    assert missing_packages(("tensorflow", "pandas"), machines) == text
+    assert missing_packages(find(tmp_path, None), machines) == text
 
 
 def test_the_environment_is_written_with_its_reason():
-    proposal = propose(machine("a", tensorflow=""), requirements=FoundRequirements(("tensorflow",)))
+    proposal = propose(machine("a", framework=""), requirements=FoundRequirements(("tensorflow",)))
     text = document.write(proposal)
     assert "# no Python with TensorFlow on a: tfdeploy installs the packages of [env]\n" in text
     assert loaded(proposal).env.requirements == ("tensorflow",)

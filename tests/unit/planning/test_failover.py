@@ -6,7 +6,7 @@ import pytest
 from support.builders import make_inventory
 
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import failover, placing
+from tfdeploy.planning import placing, replanning
 
 THREE = "[hosts.a]\nps = 1\nworkers = 1\n[hosts.b]\nworkers = 2\n[hosts.c]\nworkers = 1\n"
 SPARE = '[hosts.s]\nspare = true\ngpus = 2\nports = "7000-7009"\naddress = "10.0.0.9"\n'
@@ -22,7 +22,7 @@ def without(hosts, *lost):
     """Return the inventory after the loss of these hosts."""
     inventory = make_inventory(hosts)
     for host in lost:
-        inventory = failover.remove_host(inventory, host)
+        inventory = replanning.remove_host(inventory, host)
     return inventory
 
 
@@ -136,7 +136,7 @@ def rotated(hosts):
     inventory = make_inventory(hosts)
     addresses = {host.name: host.name for host in inventory.hosts}
     plan = placing.make_plan(inventory, addresses)
-    return plan, failover.rotate_ports(inventory, plan), addresses
+    return plan, replanning.rotate_ports(inventory, plan), addresses
 
 
 def test_no_task_listens_on_a_port_that_was_used_before():
@@ -169,7 +169,9 @@ def test_auto_ports_stay_auto():
 
 def test_replicas_are_lowered_to_the_number_of_other_hosts():
     inventory = make_inventory(THREE, training="replicas = 2")
-    assert failover.remove_host(inventory, "a").training.replicas == 1
-    assert failover.remove_host(failover.remove_host(inventory, "a"), "b").training.replicas == 0
-    with_spare = failover.remove_host(make_inventory(THREE + SPARE, training="replicas = 2"), "a")
+    assert replanning.remove_host(inventory, "a").training.replicas == 1
+    assert (
+        replanning.remove_host(replanning.remove_host(inventory, "a"), "b").training.replicas == 0
+    )
+    with_spare = replanning.remove_host(make_inventory(THREE + SPARE, training="replicas = 2"), "a")
     assert with_spare.training.replicas == 2

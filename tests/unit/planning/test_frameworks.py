@@ -6,7 +6,7 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.planning import frameworks, launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 from tfdeploy.shared.records import PORT, PROCESS, SERVER
 
 TENSORFLOW = ("tensorflow",)

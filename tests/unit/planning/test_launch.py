@@ -8,7 +8,7 @@ from support.builders import FILE, hosts_toml, make_inventory, make_plan
 from tfdeploy.config import inventory as inventories
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import checks, launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1\n[hosts.e]\nevaluator = true"
 DEVICE = "TFDEPLOY_CHECKPOINT_DEVICE"

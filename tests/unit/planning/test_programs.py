@@ -10,7 +10,7 @@ import pytest
 from support.builders import make_inventory, make_plan
 
 from tfdeploy.planning import launch
-from tfdeploy.planning.fields import RunNames
+from tfdeploy.planning.roles import RunNames
 
 PAGE = (Path(__file__).parents[3] / "docs/programs.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n.*?```toml\n\[training\]\n(.*?)```", PAGE, re.M | re.S))

@@ -20,7 +20,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.protocol.preflight import Interface, LinkPort, LiveTasks, MeasuredLink
 from ...shared.protocol.record import to_json
 from ..machine import interfaces, leases, ports
-from ..machine.guard.peers import plain
+from ..machine.peers import plain
 from ..machine.sockets import ConnectionServer, DeadlineSocket, connect
 from ..refusal import Refusal
 from ..supervision import signing

@@ -6,10 +6,9 @@ import os
 import time
 
 from ...shared import TYPE_CHECKING, parallel, records
-from ...shared.health import FROZEN, PAUSED
 from ...shared.protocol.record import replace
 from ...shared.protocol.reports import TaskReports
-from ...shared.records import ENDED, LOST, QUEUED, Launch, TaskReport, TaskState
+from ...shared.records import ENDED, FROZEN, LOST, PAUSED, QUEUED, Launch, TaskReport, TaskState
 from .. import paths
 from ..machine import lock
 
@@ -105,6 +104,6 @@ def read_state(task_dir: str) -> TaskState:
 
 def last_lines(path: str, count: int) -> List[str]:
     """Return the last lines of a log, including those from before its rotation."""
-    from .logs.tail import Tail  # most calls report no log
+    from .tail import Tail  # most calls report no log
 
     return [line for lines in Tail("", path, count).read(True) for line in lines]

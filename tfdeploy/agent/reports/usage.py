@@ -123,12 +123,12 @@ def measure_load(project: str, run: str) -> HostLoad:
 
 def _connections(tasks: Dict[int, str]) -> Optional[List[Connection]]:
     """Return the TCP connections of these processes. One that several share counts once."""
-    from . import tcp_traffic  # loads socket
+    from ..machine import listeners
 
-    counted = tcp_traffic.read_all()
+    counted = listeners.count_traffic()
     if counted is None:
         return None
-    inodes = {inode: tasks[pid] for pid, inode in tcp_traffic.socket_inodes(sorted(tasks))}
+    inodes = {int(i): tasks[pid] for pid in sorted(tasks) for i in process.socket_inodes(pid)}
     return [
         Connection(task, inode, *counted[inode])
         for inode, task in inodes.items()

@@ -8,8 +8,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, is_url
 from .. import paths
 from ..environments import marker
-from ..machine import lock
-from ..machine.guard import preload
+from ..machine import guard, lock
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -72,8 +71,8 @@ def guard_refusal(network: str) -> Optional[Refusal]:
     if network == OPEN:
         return None
     try:
-        preload.prepare()
-    except preload.NotLoadable as error:
+        guard.prepare()
+    except guard.NotLoadable as error:
         return Refusal(
             "the ports of its tasks cannot be guarded: {}".format(error),
             'network = "open" in hosts.toml lets everybody who reaches the hosts connect to the '

@@ -15,7 +15,7 @@ import time
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record, field, replace
 from ...shared.records import ENDED, QUEUED, HeartbeatSettings, TaskState
-from ..machine.guard.peers import plain
+from ..machine.peers import plain
 from ..machine.sockets import ConnectionServer
 from . import signing
 

@@ -14,8 +14,6 @@ import termios
 import threading
 import time
 
-from ..reports.logs.log_times import LogTimes
-
 CHUNK = 1 << 16
 TAIL = 1 << 15
 PIPE_BYTES = 1 << 20
@@ -43,7 +41,6 @@ class TaskLog:
         self._lost_bytes = 0
         self._is_busy = False
         self._file = _open(path)
-        self._times = LogTimes(path)
         self._reserve = reserve
         self._create_reserve()
         self._source, self.descriptor = os.pipe()
@@ -78,9 +75,7 @@ class TaskLog:
                 time.sleep(COLLECT_S)
 
     def _append(self, chunk: bytes) -> None:
-        info = os.fstat(self._file)
-        self._times.add(info.st_ino, info.st_size)
-        excess = info.st_size + len(chunk) - self._max_file_bytes
+        excess = os.fstat(self._file).st_size + len(chunk) - self._max_file_bytes
         # A file ends with a complete line, unless that line is longer than CHUNK.
         if excess > CHUNK or (excess > 0 and b"\n" in chunk):
             head, newline, chunk = chunk.partition(b"\n")
@@ -111,8 +106,6 @@ class TaskLog:
             os.replace(new_path, self.path)
         except OSError:
             return
-        self._times.keep_only(os.fstat(self._file).st_ino)
-        self._times.add(os.fstat(file).st_ino, 0)
         os.close(self._file)
         self._file = file
 

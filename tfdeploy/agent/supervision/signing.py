@@ -22,7 +22,7 @@ import zlib
 from ...shared import TYPE_CHECKING
 from ...shared.protocol.message import Invalid, Message, parse
 from ...shared.protocol.record import field
-from ..machine.guard.peers import as_source
+from ..machine.peers import as_source
 from ..machine.sockets import DeadlineSocket, connect
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import subprocess
 from ...shared import TYPE_CHECKING
 from ...shared.records import OPEN, STRICT
 from .. import paths
-from ..machine import process
-from ..machine.guard import preload, source_ports
+from ..machine import guard, process
 
 if TYPE_CHECKING:
     from typing import Callable, Dict
@@ -93,10 +92,10 @@ def _preloaded_if_possible(launch: Launch, env: Dict[str, str], task_dir: str) -
     A guarded task is then ended before it is READY; `start` has refused it before that.
     """
     try:
-        variables = preloaded(launch, env, preload.prepare(), task_dir)
-    except preload.NotLoadable:
+        variables = preloaded(launch, env, guard.prepare(), task_dir)
+    except guard.NotLoadable:
         return {}
-    ports = source_ports.read(task_dir) if launch.network == STRICT else None
+    ports = guard.read_ports(task_dir) if launch.network == STRICT else None
     return {**variables, SOURCE_PORTS: "{} {}".format(*ports)} if ports else variables
 
 

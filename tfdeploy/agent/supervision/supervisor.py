@@ -16,9 +16,8 @@ from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
 from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
-from ..machine import leases, lock, process
-from ..machine.guard import source_ports
-from ..machine.guard.peers import PeerList
+from ..machine import guard, leases, lock, process
+from ..machine.peers import PeerList
 from ..reports.history import History
 from . import detach, membership, restart, shortage
 from .log import TaskLog
@@ -63,7 +62,7 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
     if not launch.gpus:
         return
-    from ..reports import gpu_history  # most supervisors never need it
+    from ..reports import history
 
     path = paths.gpu_history(launch.project, launch.run, launch.task)
     # This process keeps the other end open as long as it lives, and passes it to no program.
@@ -72,7 +71,7 @@ def _record_gpus(launch: Launch, task_dir: str) -> None:
     log = os.path.join(task_dir, "supervisor.log")
     try:
         detach.run_detached(
-            lambda: gpu_history.record(path, launch.gpus, ended), title, log, [ended]
+            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
         )
     except OSError as error:  # training continues without
         _print_to_log(error)
@@ -100,7 +99,7 @@ class Supervisor:
         self._order: Optional[Order] = None  # the last one that ended the task
         log = paths.log(launch.project, launch.run, launch.task)
         self.log = TaskLog(log, launch.log_limit_bytes, os.path.join(task_dir, "reserve"))
-        ports = source_ports.hold(task_dir) if launch.network == STRICT else None
+        ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
         self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None

@@ -6,10 +6,9 @@ import os
 import signal
 import time
 
-from ...shared import TYPE_CHECKING, health
+from ...shared import TYPE_CHECKING, records
 from ...shared.records import BACKOFF, FAILED, OPEN, STRICT
-from ..machine import grpc_health, process
-from ..machine.guard import preload
+from ..machine import grpc_health, guard, process
 from .exposed_ports import ExposedPorts
 from .termination import Order
 
@@ -125,7 +124,7 @@ class AttemptWatch:
         verdict = grpc_health.task_health(self.launch, PROBE_TIMEOUT_S)
         if not self._is_ready:
             return self._check_first_ready(verdict, now)
-        if verdict != health.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
+        if verdict != records.FROZEN or gap_s > PROBE_EVERY_S * STOOD_STILL:
             self._frozen_since = []
         else:
             self._frozen_since.append(now)
@@ -134,11 +133,11 @@ class AttemptWatch:
     def _check_first_ready(self, verdict: str, now: float) -> Optional[Order]:
         port = self.launch.health_port
         holder = None
-        if verdict == health.READY and port is not None:
+        if verdict == records.READY and port is not None:
             # It may have to read all of /proc, so only of a port that answers.
             holder = process.port_holder(port, likely=self.child.pid)
         if holder is not None and self._is_own(holder):
-            if self.launch.network != OPEN and not preload.is_loaded(holder):
+            if self.launch.network != OPEN and not guard.is_loaded(holder):
                 if not process.read(holder, "cmdline"):
                     return None  # it is ending, and has no memory any more
                 return Order(UNGUARDED.format(process.describe(holder)), FAILED)

@@ -9,9 +9,8 @@ from tfdeploy.errors import TaskNotReady, raise_all
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.planning import frameworks, roles
-from tfdeploy.shared.health import FROZEN, NOT_GRPC, WRONG_TASK
 from tfdeploy.shared.protocol.preflight import Peer, Peers, PeersAsked
-from tfdeploy.shared.records import PORT, PROCESS, READY, SUCCEEDED
+from tfdeploy.shared.records import FROZEN, NOT_GRPC, PORT, PROCESS, READY, SUCCEEDED, WRONG_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

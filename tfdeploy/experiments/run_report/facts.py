@@ -17,7 +17,7 @@ from tfdeploy.experiments.training import course
 from tfdeploy.experiments.training.course import Course
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
-from tfdeploy.shared import hashing, records
+from tfdeploy.shared import filesystem, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -198,4 +198,4 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _hash(file: Path, size: int) -> str:
-    return hashing.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""
+    return filesystem.sha256(str(file)) if size <= MAX_HASHED_BYTES else ""

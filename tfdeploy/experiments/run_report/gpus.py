@@ -1,6 +1,6 @@
 """How busy the GPUs of a task were: samples from its history, and lines over time.
 
-A host wrote the samples, so every value is checked: agent/reports/gpu_history.py has their format.
+A host wrote the samples, so every value is checked: agent/reports/history.py has their format.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.run_report.summary import summary
-from tfdeploy.shared import installer_output
+from tfdeploy.shared import uv_and_pip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -139,4 +139,4 @@ def _show(value: Any, path: tuple[str, ...]) -> str:
 def _show_requirements(value: Any) -> str:
     """Return the packages, or the version of Python, without the passwords of URLs."""
     lines = value if isinstance(value, list) else [value]
-    return ", ".join(installer_output.clean(str(line)) for line in lines)[:MAX_VALUE]
+    return ", ".join(uv_and_pip.clean(str(line)) for line in lines)[:MAX_VALUE]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.experiments.training.history import Span, spans
 from tfdeploy.formatting.humanize import format_count, format_duration
 from tfdeploy.shared import records
-from tfdeploy.shared.health import FROZEN
+from tfdeploy.shared.records import FROZEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfdeploy.formatting.humanize import escape_line
 from tfdeploy.shared import records
-from tfdeploy.shared.health import FROZEN
-from tfdeploy.shared.records import MAX_HISTORY_BYTES
+from tfdeploy.shared.records import FROZEN, MAX_HISTORY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -83,11 +83,11 @@ class Survey(Request[SurveyAnswer]):
 
 class PythonFound(Message):
     """A Python of a host: its `path`, absolute or "~/…", or "python3" for the one on the PATH; its
-    `version`; and the version of the `tensorflow` that is installed for it, "" if none is."""
+    `version`; and the version of the `framework` that is installed for it, "" if none is."""
 
     path: str
     version: str
-    tensorflow: str
+    framework: str
 
 
 class MachineFacts(Message):
@@ -105,10 +105,12 @@ class MachineFacts(Message):
 
 
 class Explore(Request[MachineFacts]):
-    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at."""
+    """Look at a machine before there is a hosts.toml. `pythons` are more paths to look at;
+    `framework` is the module that tasks need, such as tensorflow."""
 
     REPEATABLE = True
     pythons: List[str]
+    framework: str
 
 
 class TriedPorts(Message):

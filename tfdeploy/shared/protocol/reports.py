@@ -156,7 +156,7 @@ class NewEvents(RunEvent):
 
 class LogLines(RunEvent):
     """Lines that a task's log gained; `cursor` is where the log continues. `selected`: the agent
-    knows `grep` and `since` of Follow, which older ones do not."""
+    knows `grep` of Follow, which older ones do not."""
 
     task: str
     lines: List[str]
@@ -201,8 +201,7 @@ class Follow(RunRequest[RunEvent]):
 
     - States, and new checkpoints and outputs of `chief` ("": the chief is on another host).
     - With `logs`, lines: each log continues at its cursor, or begins with its last `lines` lines
-      (None: all). Only lines that `grep` matches ("": all) and that were written in the last
-      `since_s` seconds, or since the time `since_at` (seconds since 1970).
+      (None: all). Only lines that `grep` matches ("": all).
     - With `events`, which event files of the tasks have grown.
     - With `samples`, instead of these a sample every second or more seldom, with the newest lines
       of each log.
@@ -218,15 +217,8 @@ class Follow(RunRequest[RunEvent]):
     cursors: Optional[Dict[str, str]] = None
     chief: str = ""
     grep: str = ""
-    since_s: Optional[float] = None
-    since_at: Optional[float] = None
     samples: bool = False
     events: bool = False
-
-    @property
-    def selects(self) -> bool:
-        """Whether only some lines are wanted."""
-        return bool(self.grep) or self.since_s is not None or self.since_at is not None
 
 
 class Piece(Message):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ....shared.records import Launch
     from ..heartbeat import HeartbeatClient, HeartbeatServer
-    from . import backups, output_replicas
+    from . import backups, offered_files
 
     Json = Dict[str, Any]
 
@@ -103,12 +103,12 @@ class CheckpointOffer:
             self._offered = checkpoint
 
 
-def _outputs_offer(launch: Launch, task_dir: str) -> Optional[output_replicas.OutputsOffer]:
+def _outputs_offer(launch: Launch, task_dir: str) -> Optional[offered_files.OutputsOffer]:
     if not launch.outputs.copied_bytes:
         return None
-    from . import output_replicas  # it loads modules that only runs with replicas need
+    from . import offered_files  # it loads modules that only runs with replicas need
 
-    return output_replicas.OutputsOffer(launch, task_dir)
+    return offered_files.OutputsOffer(launch, task_dir)
 
 
 def start_fetching(launch: Launch, client: HeartbeatClient) -> None:
@@ -137,9 +137,9 @@ def _fetch_forever(launch: Launch, client: HeartbeatClient) -> None:
 
 
 def _fetch_outputs(launch: Launch, offer: Json) -> None:
-    from . import output_replicas  # as above
+    from . import offered_files  # as above
 
-    output_replicas.fetch(launch, offer)
+    offered_files.fetch_outputs(launch, offer)
 
 
 def _fetch_checkpoint(launch: Launch, offer: Json) -> None:

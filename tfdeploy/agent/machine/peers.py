@@ -12,10 +12,11 @@ import socket
 import sys
 import threading
 
-from ....shared import TYPE_CHECKING, filesystem, parallel
+from ...shared import TYPE_CHECKING, filesystem, parallel
 
 if TYPE_CHECKING:
     from typing import Iterable, List, Optional, Sequence, Set, Tuple
+
 
 RESOLVE_S = 2.0  # a start does not wait longer for slow name servers
 MAX_THREADS = 16

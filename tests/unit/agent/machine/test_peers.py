@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tfdeploy.agent.machine.guard import peers as peers_module
-from tfdeploy.agent.machine.guard.peers import MAX_REPORTED, PeerList, as_address, as_source, plain
+from tfdeploy.agent.machine import peers as peers_module
+from tfdeploy.agent.machine.peers import MAX_REPORTED, PeerList, as_address, as_source, plain
 
 EVENTS = ("os.rename", "_thread.start_new_thread")
 counted: list[str] = []

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.agent.reports.logs import tail as tails
-from tfdeploy.agent.reports.logs.tail import (
+from tfdeploy.agent.reports import tail as tails
+from tfdeploy.agent.reports.tail import (
     CHUNK,
     FINGERPRINT_BYTES,
     HISTORY_BYTES,

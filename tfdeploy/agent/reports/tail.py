@@ -1,4 +1,5 @@
-"""Read the complete lines that a task's log gains, across its rotation, from a cursor on.
+"""Read the complete lines that a task's log gains, across its rotation, from a cursor on; or only
+those that match a pattern: they are selected on the host, so that only they use the network.
 
 At a rotation <task>.log is renamed to <task>.log.1, replacing an older one, and a new <task>.log is
 created (supervision/log.py). A cursor recognizes a file by its inode and by the bytes before its
@@ -9,14 +10,20 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import signal
 import sys
 import time
 import zlib
+from collections import deque
+from contextlib import contextmanager
 
-from ....shared import TYPE_CHECKING
+from ...shared import TYPE_CHECKING
+from ..refusal import Refusal
 
 if TYPE_CHECKING:
-    from typing import BinaryIO, Iterator, List, Optional
+    from typing import BinaryIO, Callable, Deque, Iterator, List, Optional, Tuple
+
 
 CHUNK = 256 * 1024
 HISTORY_BYTES = 64 * 1024  # old lines are searched from the end of a file in steps of this size
@@ -167,19 +174,6 @@ def _last_lines(file: BinaryIO, count: int, history_bytes: int) -> List[bytes]:
     return []
 
 
-def cursor_at_line(path: str, inode: Optional[int], offset: Optional[int]) -> str:
-    """Return the cursor of the line that contains `offset` in one of the log's files; of the end of
-    the log without an inode; and "" if there is no such file any more."""
-    for file in reversed(_open_files(path)):
-        if inode is None or _inode(file) == inode:
-            end = os.fstat(file.fileno()).st_size
-            start = end if offset is None else min(offset, end)
-            size = min(start, HISTORY_BYTES)
-            before = os.pread(file.fileno(), size, start - size)
-            return _cursor_at(file, start - (len(before) - before.rfind(b"\n") - 1))
-    return ""
-
-
 def _read_chunk(file: Optional[BinaryIO]) -> bytes:
     if file is None:
         return b""
@@ -209,3 +203,89 @@ def _cursor_at(file: BinaryIO, offset: int) -> str:
 
 def _split(text: bytes) -> List[str]:
     return text.decode(errors="replace")[: -1 if text.endswith(b"\n") else None].split("\n")
+
+
+PATTERN_CPU_S = 2.0  # for a chunk of a log, which takes a few milliseconds
+MAX_PATTERN_CHARS = 1000
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def matcher(pattern: str) -> Callable[[List[str]], List[str]]:
+    """Return a function that selects lines. What it matches has no colours.
+
+    Raises Refusal if the pattern is invalid, as the function does if it takes more than
+    PATTERN_CPU_S for one part of a log.
+    """
+    try:
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise OverflowError("it has more than {} characters".format(MAX_PATTERN_CHARS))
+        search = re.compile(pattern).search
+    except (re.error, OverflowError, RecursionError) as error:
+        raise Refusal(
+            "--grep: this host's Python can't use the pattern: {}".format(error)
+        ) from None
+
+    def matching(lines: List[str]) -> List[str]:
+        with _limited_cpu():
+            return [x for x in lines if search(COLORS.sub("", x)) or x == LINES_LOST]
+
+    return matching
+
+
+@contextmanager
+def _limited_cpu() -> Iterator[None]:
+    """Raise Refusal after PATTERN_CPU_S: `re` has no limit of its own, but it notices signals."""
+
+    def end(*_: object) -> None:
+        raise Refusal(
+            "--grep: the pattern takes more than {:g} s for a part of a log".format(PATTERN_CPU_S),
+            "choose one without repetitions in repetitions, such as (a+)+",
+        )
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATTERN_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class SelectedLines:
+    """The selected lines of one log, read as a Tail is. Of those that exist at the first read, only
+    the last `limit` are returned (None: all)."""
+
+    def __init__(
+        self, tail: Tail, select: Callable[[List[str]], List[str]], limit: Optional[int]
+    ) -> None:
+        self.task, self.cursor = tail.task, tail.cursor
+        self._tail, self._select, self._limit = tail, select, limit
+
+    def read(self, last: bool) -> Iterator[List[str]]:
+        """Yield the selected lines of each part; also [], as the cursor has moved."""
+        limit, self._limit = self._limit, None
+        parts = self._parts(last)
+        for cursor, lines in parts if limit is None else self._newest(parts, limit):
+            self.cursor = cursor
+            yield lines
+
+    def _parts(self, last: bool) -> Iterator[Tuple[str, List[str]]]:
+        """Yield the selected lines of each part, and the cursor of its end."""
+        for lines in self._tail.read(last):
+            yield self._tail.cursor, self._select(lines)
+
+    def _newest(
+        self, parts: Iterator[Tuple[str, List[str]]], limit: int
+    ) -> Iterator[Tuple[str, List[str]]]:
+        """Yield the last `limit` lines part by part, as no answer can have all; then []."""
+        newest: Deque[Tuple[str, List[str]]] = deque()
+        surplus = -limit
+        for cursor, lines in parts:
+            newest.append((cursor, lines))
+            surplus += len(lines)
+            while newest and surplus >= len(newest[0][1]):
+                surplus -= len(newest.popleft()[1])
+        for cursor, lines in newest:
+            yield cursor, lines[max(0, surplus) :]
+            surplus = 0
+        yield self._tail.cursor, []

@@ -8,7 +8,7 @@ import socket
 import pytest
 from support.builders import as_unprivileged_user
 
-from tfdeploy.agent.machine.guard import source_ports
+from tfdeploy.agent.machine import guard
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ def held(tmp_path, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     sockets = []
-    monkeypatch.setattr(source_ports, "_held", sockets)
-    monkeypatch.setattr(source_ports, "LOWEST", 20_000)  # no other test has a port there
-    monkeypatch.setattr(source_ports, "HIGHEST", 32_767)
+    monkeypatch.setattr(guard, "_held", sockets)
+    monkeypatch.setattr(guard, "LOWEST", 20_000)  # no other test has a port there
+    monkeypatch.setattr(guard, "HIGHEST", 32_767)
     with as_unprivileged_user(tmp_path):
-        first, _ = source_ports._hold()
+        first, _ = guard._hold_ports()
     yield first
     for each in sockets:
         each.close()
@@ -62,8 +62,8 @@ def test_the_same_user_connects_from_a_port_to_several_servers(held, tmp_path):
 
 
 def test_the_ports_of_a_task_are_found_in_its_directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(source_ports, "_hold", lambda: (21_000, 21_127))
-    first, last = source_ports.hold(str(tmp_path))
-    assert source_ports.read(str(tmp_path)) == (first, last) == (21_000, 21_127)
-    assert set(source_ports.some((first, last))) < set(range(first, last + 1))
-    assert source_ports.read(str(tmp_path / "other")) is None
+    monkeypatch.setattr(guard, "_hold_ports", lambda: (21_000, 21_127))
+    first, last = guard.hold_ports(str(tmp_path))
+    assert guard.read_ports(str(tmp_path)) == (first, last) == (21_000, 21_127)
+    assert set(guard.some_ports((first, last))) < set(range(first, last + 1))
+    assert guard.read_ports(str(tmp_path / "other")) is None
