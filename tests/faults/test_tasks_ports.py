@@ -126,7 +126,6 @@ def test_a_gpu_is_leased_to_one_run_until_its_end(training, tmp_path, monkeypatc
     one.start()
     other.ok("push")
     message = refused_start(other)
-    assert f"is taken by worker:0 of run {one.runs[0]} of {one.name}" in message
-    assert "GPU GPU-" in message
+    assert f"GPU 0 is taken by worker:0 of run {one.runs[0]} of {one.name}" in message
     one.ok("stop")
     other.ok("start")

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from support.nvidia_smi import StubNvidiaSmi
 from support.ports import free_ports
 from support.waiting import until
 
@@ -21,12 +22,6 @@ __version__ = "{}"
 shown = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
 class config:
     list_physical_devices = staticmethod(lambda kind: [kind for each in shown if int(each) in {}])
-"""
-NVIDIA_SMI = """#!/bin/sh
-case $1 in
--L) for n in 0 1; do echo "GPU $n: Tesla X (UUID: GPU-{name}-$n)"; done ;;
---query-compute-apps=*) echo "GPU-{name}-1, {pid}, 3000 MiB" ;;
-esac
 """
 
 
@@ -47,13 +42,10 @@ def make_project(world, tmp_path):
 
 @pytest.fixture
 def gpus(tmp_path, monkeypatch):
-    """Two GPUs on this machine; this process uses the second one."""
-    name = f"{os.getpid()}-{tmp_path.name}"
-    program = tmp_path / "smi/nvidia-smi"
-    program.parent.mkdir()
-    program.write_text(NVIDIA_SMI.format(name=name, pid=os.getpid()))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    """Two GPUs on this machine."""
+    stub = StubNvidiaSmi(tmp_path / "smi", 2)
+    monkeypatch.setenv("PATH", f"{stub.folder}:{os.environ['PATH']}")
+    return stub
 
 
 def check(project, exit_code=0):
@@ -308,14 +300,23 @@ def test_versions_that_differ_are_noted(by_ssh, tmp_path):
     assert note.startswith("two: it has TensorFlow 2.20.0; 2.21.0 is on one, three\n")
 
 
-def test_gpus_are_listed_and_their_use_is_noted(local, gpus, tmp_path):
+def test_gpus_are_listed(local, gpus, tmp_path):
     project = local.project(hosts=_hosts_that_see([0, 1], local, tmp_path, gpus=2))
     document = check(project)
-    assert document["hosts"]["here"]["gpus"] == ["Tesla X", "Tesla X"]
-    [note] = document["notes"]
-    assert note.startswith(f"here: GPU 1 is used by pid {os.getpid()} (")
-    assert note.endswith(", 3000 MiB")
-    assert "0,1 Tesla X" in project.ok("check")
+    assert document["hosts"]["here"]["gpus"] == ["NVIDIA H100 80GB HBM3"] * 2
+    assert document["notes"] == []
+    assert "0,1 NVIDIA H100" in project.ok("check")
+
+
+def test_a_gpu_that_a_foreign_process_uses_is_an_error_unless_it_is_shared(local, gpus, tmp_path):
+    gpus.use(1, os.getpid(), mib=3000)
+    hosts = _hosts_that_see([0, 1], local, tmp_path, gpus=2)
+    [error] = check(local.project(hosts=hosts), 1)["errors"]
+    assert error.startswith(f"here: GPU 1 is taken by pid {os.getpid()} (")
+    assert "2.9 of its 79.6 GiB are in use" in error
+    assert "gpus_shared = true" in error
+    hosts["here"]["gpus_shared"] = True
+    assert check(local.project(hosts=hosts))["errors"] == []
 
 
 @pytest.mark.parametrize(

@@ -106,16 +106,17 @@ MAY_IMPORT = {
 # The same for the agent's packages. All of them may import its top-level modules.
 AGENT_MAY_IMPORT = {
     "machine": (),
+    "queue": ("machine",),
     "environments": ("machine",),
     "outputs": ("machine",),
-    "reports": ("machine", "outputs"),
+    "reports": ("machine", "outputs", "queue"),
     "releases": ("machine",),
-    "supervision": ("machine", "outputs", "reports"),
+    "supervision": ("machine", "outputs", "queue", "reports"),
     "runs": (
-        *("environments", "machine", "outputs", "releases", "reports"),
+        *("environments", "machine", "outputs", "queue", "releases", "reports"),
         "supervision",
     ),
-    "preflight": ("environments", "machine", "runs", "supervision"),
+    "preflight": ("environments", "machine", "queue", "runs", "supervision"),
 }
 HOMES = {
     "jinja2": ("experiments/run_report/page.py",),

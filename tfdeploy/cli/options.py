@@ -154,6 +154,10 @@ Priority = Annotated[
         help="The place in the queue: higher numbers come first.",
     ),
 ]
+ShareGpus = Annotated[
+    bool,
+    typer.Option("--share-gpus", help="Start on GPUs that processes of others use, too."),
+]
 TASK_HELP = "A task (worker:1), several (worker:[0-3]), or a job (worker)."
 TaskArguments = Annotated[
     list[str] | None,
@@ -210,13 +214,16 @@ def load_intent(
     counts: Sequence[str] | None = None,
     name: str | None = None,
     release: str | None = None,
+    *,
+    share_gpus: bool = False,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
-    from tfdeploy.config.overrides import parse_counts
+    from tfdeploy.config.overrides import parse_counts, with_shared_gpus
 
     changed = parse_counts(counts or (), "--with")
     inventory = load_inventory(hosts)
+    inventory = with_shared_gpus(inventory) if share_gpus else inventory
     return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
 
 

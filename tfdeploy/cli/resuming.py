@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from tfdeploy.cli.options import (
     Quiet,
     RunArgument,
     RunId,
+    ShareGpus,
     WaitTime,
     With,
     find_run,
@@ -44,6 +46,7 @@ def resume(
     counts: With = None,
     on: On = None,
     wait: WaitTime = None,
+    share_gpus: ShareGpus = False,
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     json: Json = False,
@@ -52,10 +55,13 @@ def resume(
     """Resume a run that was lost or stopped from its newest checkpoint."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import resume as command
+    from tfdeploy.config.overrides import with_shared_gpus
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console, print_json
 
     queue, lost_run = parse_queue(wait), find_run(hosts, run or run_id)
+    if share_gpus:
+        lost_run = replace(lost_run, inventory=with_shared_gpus(lost_run.inventory))
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     watcher = ShownStart(console)

@@ -22,6 +22,7 @@ from tfdeploy.cli.options import (
     RunArgument,
     RunId,
     RunName,
+    ShareGpus,
     WaitTime,
     With,
     Words,
@@ -157,6 +158,7 @@ def start(
     wait: WaitTime = None,
     queue: InQueue = False,
     priority: Priority = 0,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -168,7 +170,8 @@ def start(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
     if queue:
@@ -196,6 +199,7 @@ def run(
     wait: WaitTime = None,
     queue: InQueue = False,
     priority: Priority = 0,
+    share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -209,7 +213,8 @@ def run(
         raise typer.BadParameter("--watch shows one plan; expected no --resilient")
     console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     waiting = parse_queue(wait, queued=queue, priority=priority)
-    intent, watcher = load_intent(hosts, words, env, counts, name, release), ShownStart(console)
+    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
         started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
         current = started.run

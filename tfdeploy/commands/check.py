@@ -11,8 +11,8 @@ from tfdeploy.commands.preflight import program
 from tfdeploy.commands.preflight.host_facts import (
     HostFacts,
     ask_facts,
+    gpus_of,
     launches_by_python,
-    needed_gpus,
 )
 from tfdeploy.commands.preflight.links import measure_links
 from tfdeploy.commands.preflight.plan_warnings import (
@@ -113,14 +113,13 @@ def _check_host(
 
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
-    gpus, errors = needed_gpus(launches, host), result.notes if host.spare else result.errors
+    gpus, errors = gpus_of(launches, host).gpus, result.notes if host.spare else result.errors
     of_python = [*_failed_imports(facts), *of_program, *_invisible_gpus(facts, gpus)]
     (errors if launches_by_python(launches, facts.python) else result.notes).extend(of_python)
     result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
     errors += _missing_gpus(facts, gpus)
     result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
-    result.notes += [AgentError(facts.host, *note) for note in facts.notes]
     result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]
 

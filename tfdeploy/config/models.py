@@ -318,6 +318,7 @@ class HostSettings(Table):
     identity_file: LocalPath | None = None
     proxy_jump: Jump | None = None
     gpus: GpuIds = ()
+    gpus_shared: bool = False
     gpus_per_worker: Count | None = None
     gpus_per_chief: Count | None = None
     ps: Count = 0

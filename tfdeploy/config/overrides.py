@@ -48,6 +48,12 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
     return inventory.copy_with({"training": training, "hosts": hosts})
 
 
+def with_shared_gpus(inventory: Inventory) -> Inventory:
+    """Return the inventory with GPUs that foreign processes may use, too."""
+    hosts = tuple(host.copy_with({"gpus_shared": True}) for host in inventory.hosts)
+    return inventory.copy_with({"hosts": hosts})
+
+
 def check_words(name: str, words: Sequence[str]) -> tuple[str, ...]:
     """Return a list of words that a program passes as its argument `name`. Raises InventoryError
     for one text, which Python would split into its characters, and for what is no text."""

@@ -12,6 +12,7 @@ from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.init.machine import DEFAULT_PYTHON, Machine
 from tfdeploy.planning.frameworks import TENSORFLOW
 from tfdeploy.shared.protocol.preflight import Explore, ImportFacts, Statement, Survey
+from tfdeploy.shared.records import GpuNeed
 from tfdeploy.transfer.shared_directory import DirectoryClaims
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _confirm(
     gpus = sorted(int(index) for index in facts.gpus if index.isdecimal())
     tried: list[tuple[str, SurveyAnswer]] = []
     for path in [python.path for python in ranked] or [without]:
-        survey = Survey(path, {}, gpus, [framework], {}, statements=statements)
+        survey = Survey(path, {}, GpuNeed(gpus, 0), [framework], {}, statements=statements)
         tried.append((path, agent.ask(survey, SURVEY_S)))
         seen = _imported(tried[-1][1])
         if seen.version and (seen.gpus >= len(gpus) or framework != TENSORFLOW):

@@ -20,6 +20,7 @@ from tfdeploy.shared.records import (
     Notification,
     OutputSelection,
     Policy,
+    visible_devices,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tfdeploy.planning.plan import Placement, Plan
     from tfdeploy.planning.roles import RunNames
 
-NO_GPU = "-1"
 DEFAULT_ENV = {
     "GRPC_FAIL_FAST": "use_caller",  # TensorFlow's default, whatever the host's environment says
     "PYTHONUNBUFFERED": "1",  # else a log shows nothing until Python's buffer is full
@@ -202,6 +202,7 @@ def _launch(
             place: names.data[place] for place, each in inventory.data.items() if job in each.jobs
         },
         environment=names.environments.get(host.name, ""),
+        gpus_shared=host.gpus_shared,
     )
 
 
@@ -267,7 +268,7 @@ def _env(
         **role_env,
         **roles.role_environment(training, plan, placement),
         **_hook_env(training, plan, placement),
-        "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in placement.gpus) or NO_GPU,
+        "CUDA_VISIBLE_DEVICES": visible_devices(placement.gpus),
         "TFDEPLOY_RUN": values["run"],
         "TFDEPLOY_RELEASE": values["release"],
         "TFDEPLOY_NAME": values["name"],

@@ -10,7 +10,7 @@ from .protocol.record import Record, field, field_types, replace
 from .protocol.record import to_json as plain
 
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Type, TypeVar, Union
+    from typing import Any, Dict, Iterable, List, Optional, Sequence, Type, TypeVar, Union
 
     R = TypeVar("R")
 
@@ -141,6 +141,11 @@ class Notification(Record):
         return {key: target for key, target in both.items() if target}
 
 
+def visible_devices(gpus: Iterable[int]) -> str:
+    """Return the value of CUDA_VISIBLE_DEVICES that shows a process only these GPUs."""
+    return ",".join(map(str, gpus)) or "-1"
+
+
 def is_url(target: List[str]) -> bool:
     """Return whether a target of [notify] is a URL, not a command."""
     return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
@@ -172,6 +177,8 @@ class Launch(Record):
     - `network` says who may connect to its ports: if GUARDED, only the hosts of the run, and on its
       own host only processes of its user; if OPEN, everybody. If STRICT, it is guarded, and ends if
       it opens a port that the guard does not cover.
+    - With `gpu_choice`, the host chooses free ones of these GPUs instead of `gpus`, as many.
+    - `gpus_shared`: foreign processes may use its GPUs, too.
     """
 
     project: str
@@ -203,6 +210,8 @@ class Launch(Record):
     environment: str = ""
     notify: Notification = field(default_factory=Notification, kind=Notification)
     age_s: float = 0.0
+    gpu_choice: List[int] = field(default_factory=list)
+    gpus_shared: bool = False
     submitted: int = 0
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
@@ -215,8 +224,11 @@ class Launch(Record):
     @property
     def leased_ports(self) -> List[int]:
         """For the chief the port of its heartbeat, and then the task's own port, if it has one."""
-        ports = [] if self.port is None else [self.port]
-        return [self.heartbeat.port, *ports] if self.is_chief else ports
+        return [self.heartbeat.port, *self.own_ports] if self.is_chief else self.own_ports
+
+    @property
+    def own_ports(self) -> List[int]:
+        return [] if self.port is None else [self.port]
 
     @property
     def is_chief(self) -> bool:
@@ -226,6 +238,11 @@ class Launch(Record):
     def task(self) -> str:
         return "{}:{}".format(self.job, self.index)
 
+    def on_gpus(self, gpus: List[int]) -> Launch:
+        """Return the launch of a task that has these GPUs, and no choice any more."""
+        env = {**self.env, "CUDA_VISIBLE_DEVICES": visible_devices(gpus)}
+        return replace(self, gpus=gpus, gpu_choice=[], env=env)
+
     def in_directory(self, directory: str) -> Launch:
         """Return the launch of a task whose directory is `directory`."""
 
@@ -234,6 +251,22 @@ class Launch(Record):
 
         argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
         return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
+
+
+class GpuNeed(Record):
+    """The GPUs that tasks of one host need: `count` of `gpus`. If these are `shared`, foreign
+    processes may use them, too."""
+
+    gpus: List[int]
+    count: int
+    shared: bool = False
+
+
+def gpu_need(launches: Sequence[Launch]) -> GpuNeed:
+    """Return what tasks of one host need; either all of them have a choice, or none has."""
+    planned = [gpu for launch in launches for gpu in launch.gpus]
+    choice = next((launch.gpu_choice for launch in launches if launch.gpu_choice), planned)
+    return GpuNeed(choice, len(planned), any(launch.gpus_shared for launch in launches))
 
 
 class Health(Record):

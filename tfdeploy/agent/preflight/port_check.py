@@ -9,8 +9,9 @@ import time
 
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.preflight import FreePorts, OpenPorts, TriedPorts
-from ..machine import leases, ports, queue
+from ..machine import leases, ports
 from ..machine.sockets import connect, listen
+from ..queue import places
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_THREADS = 32
 
 def free_ports(count: int, among: List[int]) -> FreePorts:
     """Choose free ports as `start` does. Raises Refusal if there are not enough."""
-    awaited = {place.resource for place in queue.all_places()}
+    awaited = {place.resource for place in places.all_places()}
     return FreePorts(ports.choose(count, among, awaited), time.time())
 
 
@@ -88,8 +89,7 @@ def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
 
 
 def _require_free(port: int, task: str) -> None:
-    resource = "port/{}".format(port)
-    holder = leases.holder(resource)
+    holder = leases.holder("port/{}".format(port))
     if holder is not None:
-        raise leases.taken_refusal(resource, holder)
+        raise leases.taken_refusal("port {}".format(port), holder)
     ports.require_free(port, task)

@@ -59,7 +59,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
 
     launch = records.load(Launch, paths.launch(task_dir))
     if report.state == QUEUED:
-        from . import queue  # rarely needed
+        from ..queue import report as queue  # rarely needed
 
         return replace(report, reason=queue.explain(launch))
     files = event_files.of_task(task_dir, launch.checkpoint_dir)

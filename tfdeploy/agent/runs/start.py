@@ -12,17 +12,17 @@ from functools import partial
 from ...shared import TYPE_CHECKING, records
 from ...shared.protocol.record import replace
 from .. import paths
-from ..machine import leases, lock, logind, nvidia, ports, queue
+from ..machine import leases, lock, logind, nvidia
+from ..queue import resources
 from ..refusal import Refusal
 from . import run_record, start_checks, work_directory
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
+    from typing import Iterator, List, Optional
 
     from ...shared.protocol.runs import RunRecord
     from ...shared.records import Launch
 
-LEASE_WAIT_S = 5.0
 PRIVATE = 0o600  # a launch has secrets
 
 
@@ -38,8 +38,9 @@ def start(launches: List[Launch], record: Optional[RunRecord] = None) -> None:
     for launch in launches:
         start_checks.check(launch, gpus)
     if launches[0].submitted:
-        launches = [replace(each, waits_for=_waited_for(each, gpus)) for each in launches]
-    task_leases = _acquire_leases(launches, gpus)
+        launches, task_leases = resources.enter_queue(launches, gpus)
+    else:
+        launches, task_leases = resources.acquire(launches, gpus)
     started: List[Launch] = []
     try:
         for launch in launches:
@@ -87,56 +88,6 @@ def _in_environment(launch: Launch) -> Launch:
     inherited = launch.env.get("PATH") or os.environ.get("PATH") or os.defpath
     path = os.pathsep.join([os.path.join(folder, "bin"), inherited])
     return replace(launch, env={**launch.env, "PATH": path, "VIRTUAL_ENV": folder})
-
-
-def _acquire_leases(launches: List[Launch], gpus: Dict[int, str]) -> Dict[str, List[int]]:
-    """Acquire the leases of every task, or none; return their descriptors by task. A queued task
-    gets the rest, for which it waits, when its turn has come.
-
-    Checks the ports and GPUs afterwards, when no other tfdeploy run can take them any more.
-    """
-    wanted = {launch.task: _resources(launch, gpus) for launch in launches}
-    needed = [resource for names in wanted.values() for resource in names]
-    queue.require_none_waits(needed)
-    descriptors = _acquire(needed)
-    try:
-        for launch in launches:
-            for port in launch.leased_ports:
-                if "port/{}".format(port) in needed:
-                    ports.require_free(port, launch.task)
-        using = [launch for launch in launches if not launch.submitted]
-        nvidia.require_free({gpu: gpus[gpu] for launch in using for gpu in launch.gpus})
-    except Refusal:
-        leases.release(descriptors)
-        raise
-    remaining = iter(descriptors)
-    return {task: [next(remaining) for _ in names] for task, names in wanted.items()}
-
-
-def _resources(launch: Launch, gpus: Dict[int, str]) -> List[str]:
-    """Return what a task takes at the start, a chief's heartbeat port first."""
-    ports = ["port/{}".format(port) for port in launch.leased_ports]
-    needed = [*ports, *(gpus[gpu] for gpu in launch.gpus)]
-    return [each for each in needed if each not in launch.waits_for]
-
-
-def _waited_for(launch: Launch, gpus: Dict[int, str]) -> List[str]:
-    """Return what a queued task waits for: all but a chief's heartbeat port, which it needs to wait
-    together with the others."""
-    return _resources(launch, gpus)[int(launch.is_chief) :]
-
-
-def _acquire(resources: List[str]) -> List[int]:
-    """Acquire the leases; wait a moment for another start that is about to pass them to its
-    supervisors, because until then their run is unknown."""
-    deadline = time.monotonic() + LEASE_WAIT_S
-    while True:
-        try:
-            return leases.acquire(resources)
-        except leases.ResourceTaken as taken:
-            if taken.holder.run or time.monotonic() > deadline:
-                raise leases.taken_refusal(taken.resource, taken.holder) from None
-        time.sleep(0.05)
 
 
 @contextmanager

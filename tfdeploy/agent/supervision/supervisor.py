@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from ...shared import TYPE_CHECKING, records
+from ...shared import TYPE_CHECKING, filesystem, records
 from ...shared.filesystem import NO_SPACE
 from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
@@ -249,9 +249,19 @@ class Supervisor:
         self._turn.leave_queue()
         self._leases += self._turn.leases
         if has_come:
+            self.launch = self._turn.launch
             self.membership.begin()
+            self._store_launch()
             self.write(STARTING)
         return has_come
+
+    def _store_launch(self) -> None:
+        """Store the launch with its GPUs, which may have been chosen just now."""
+        try:
+            path = paths.launch(self.task_dir)
+            records.write(path, records.to_json(self.launch), filesystem.PRIVATE)
+        except OSError as error:  # as in _store
+            _print_to_log(error)
 
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""

@@ -1,4 +1,4 @@
-"""A task's turn in the queue of its host (machine/queue.py).
+"""A task's turn in the queue of its host (queue/places.py).
 
 A task takes its GPUs and ports when no run is ahead of it for any of them and all of them are free,
 and keeps them only while that is so: if a run with a higher priority arrives, it gives them back.
@@ -14,13 +14,15 @@ import time
 from ...shared import TYPE_CHECKING, records
 from ...shared.records import Launch
 from .. import paths
-from ..machine import leases, queue
+from ..machine import leases
+from ..queue import places, resources
+from ..refusal import Refusal
 from .heartbeat import ASIDE, GO
 
 if TYPE_CHECKING:
     from typing import List, Union
 
-    from ..machine.queue import Place
+    from ..queue.places import Place
     from .membership import ChiefMembership, OtherMembership
 
 POLL_S = 5.0  # of a task that waits for long
@@ -28,14 +30,15 @@ BUSY_RETRY_S = 30.0  # for what another program uses: nvidia-smi is slow
 
 
 class Turn:
-    """The turn of one task. `leases` are the descriptors of what it has taken."""
+    """The turn of one task. `leases` are the descriptors of what it has taken, `launch` has the
+    GPUs that were chosen then."""
 
     def __init__(
         self, launch: Launch, task_dir: str, membership: Union[ChiefMembership, OtherMembership]
     ) -> None:
         self.leases: List[int] = []
         self._holds = False  # a task that needs nothing holds it, too
-        self._launch = launch
+        self.launch = self._launch = launch
         self._launch_file = paths.launch(task_dir)
         self._membership = membership
         self._read_at, self._priority = 0, launch.priority
@@ -68,14 +71,14 @@ class Turn:
 
     def _enter_queue(self) -> None:
         """Take the task's places, or others if its priority has changed."""
-        places = queue.places_of(self._launch, self._membership.priority(self._own_priority()))
-        if places != self._places:
-            taken = queue.enter(places)
+        wanted = places.places_of(self._launch, self._membership.priority(self._own_priority()))
+        if wanted != self._places:
+            taken = places.enter(wanted)
             self.leave_queue()
-            self._places, self._place_leases = places, taken
+            self._places, self._place_leases = wanted, taken
 
     def _own_priority(self) -> int:
-        """Return the priority in the launch, which `tfdeploy queue --move` changes."""
+        """Return the priority in the launch, which `tfdeploy queue` changes."""
         changed_at = os.stat(self._launch_file).st_mtime_ns
         if changed_at != self._read_at:
             self._read_at = changed_at
@@ -83,22 +86,23 @@ class Turn:
         return self._priority
 
     def _take_or_give_back(self) -> None:
-        waiting = queue.all_places()
-        is_first = not any(queue.ahead_of(place, waiting) for place in self._places)
+        waiting = places.all_places()
+        is_first = not any(places.ahead_of(place, waiting) for place in self._places)
         if self._holds and not is_first:
             self._give_back()
         elif is_first and not self._holds and time.monotonic() >= self._retry_at:
             self._take()
 
     def _take(self) -> None:
-        try:
-            self.leases = leases.acquire(self._launch.waits_for)
-        except leases.ResourceTaken:
+        launch = self._launch
+        if not resources.are_unleased(launch):
             return
-        self._holds = True
-        if queue.other_use(self._launch):
-            self._release()
+        try:
+            launches, taken = resources.acquire([launch], resources.gpus_of(launch))
+        except Refusal:
             self._retry_at = time.monotonic() + BUSY_RETRY_S
+            return
+        self.launch, self.leases, self._holds = launches[0], taken[launch.task], True
 
     def _give_back(self) -> bool:
         """Give back what the task holds, unless the run has just started. Return whether it holds
@@ -109,4 +113,4 @@ class Turn:
 
     def _release(self) -> None:
         leases.release(self.leases)
-        self.leases, self._holds = [], False
+        self.launch, self.leases, self._holds = self._launch, [], False

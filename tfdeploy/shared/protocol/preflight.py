@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import TYPE_CHECKING
-from ..records import OPEN
+from ..records import OPEN, GpuNeed
 from .message import Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class ProgramError(Message):
 
 class SurveyAnswer(Message):
     """`version` is the agent's Python; `imports` are the modules that the tasks' Python was asked
-    to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` and `noted` are
-    (message, hint) pairs: what would keep a start from going well, and what is only worth knowing;
+    to import; `gpus` are the names that nvidia-smi lists, by index; `hindrances` are
+    (message, hint) pairs, of what would keep a start from going well;
     `time` is the host's clock in seconds since 1970. `driver` is the version of NVIDIA's;
     `unbuilt`: the tasks' environment is not built, so nothing was imported."""
 
@@ -55,7 +55,6 @@ class SurveyAnswer(Message):
     here: str
     free_bytes: int
     hindrances: List[Tuple[str, str]]
-    noted: List[Tuple[str, str]]
     time: float
     driver: str
     unbuilt: bool
@@ -71,7 +70,7 @@ class Survey(Request[SurveyAnswer]):
     REPEATABLE = True
     python: str
     env: Dict[str, str]
-    gpus: List[int]
+    need: GpuNeed
     imports: List[str]
     programs: Dict[str, List[str]]
     network: str = OPEN

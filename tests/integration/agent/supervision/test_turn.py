@@ -12,8 +12,8 @@ from support.builders import end_processes, eventually, make_heartbeat_settings,
 from support.ports import free_port
 
 from integration.agent.supervised_task import PACKAGE, SupervisedTask
-from tfdeploy.agent.machine import leases, queue
-from tfdeploy.agent.reports import queue as report
+from tfdeploy.agent.machine import leases
+from tfdeploy.agent.queue import places, report
 from tfdeploy.shared.records import PROCESS
 
 SLEEP = "time.sleep(600)"
@@ -42,7 +42,7 @@ def submit(root):
         started = [
             SupervisedTask(
                 root, SLEEP, run=run, index=index, heartbeat=settings, port=None, ready=PROCESS,
-                submitted=submitted, priority=priority, waits_for=[resource],
+                submitted=submitted, priority=priority, gpus=[0], waits_for=[resource],
             )
             for index, resource in (reversed(in_order) if reverse else in_order)
         ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_a_smaller_run_waits_for_a_larger_one_that_came_first(submit, gpus):
     held = leases.acquire(gpus[1:])
     big, small = submit(1, *gpus), submit(2, gpus[0])
     assert holds(big[0], gpus[0])
-    assert report.explain(small[0].launch).startswith(f"second for GPU {gpus[0][4:]}, behind ")
+    assert report.explain(small[0].launch).startswith("second for GPU 0, behind ")
     leases.release(held)
     assert have_started(big)
     assert states(small) == ["QUEUED"]
@@ -142,7 +142,7 @@ def test_a_task_that_is_stopped_while_its_run_starts_leaves_nothing(submit, gpus
         task.stop()
     assert {task.wait_for_end().state for task in run} == {"STOPPED"}
     assert [leases.holder(gpu) for gpu in gpus] == [None, None]
-    assert not [place for place in queue.all_places() if place.resource in gpus]
+    assert not [place for place in places.all_places() if place.resource in gpus]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
@@ -150,11 +150,11 @@ def test_fifty_runs_of_five_users_have_one_order_and_nobody_can_take_a_place(gpu
     code = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from tfdeploy.agent.machine import queue
+from tfdeploy.agent.queue import places
 os.setuid(int(sys.argv[3]))
-places = [queue.Place(sys.argv[2], 99 - n % 3, 1000 + n, "r{:02d}".format(n), "worker:0")
+own = [places.Place(sys.argv[2], 99 - n % 3, 1000 + n, "r{:02d}".format(n), "worker:0")
           for n in map(int, sys.argv[4:])]
-held = queue.enter(places)
+held = places.enter(own)
 print("waits", flush=True)
 time.sleep(600)
 """
@@ -164,14 +164,14 @@ time.sleep(600)
         for user, own in enumerate(numbers)
     ]
     try:
-        places = [place for place in queue.all_places() if place.resource == gpus[0]]
+        found = [place for place in places.all_places() if place.resource == gpus[0]]
         expected = sorted(range(50), key=lambda n: (-(n % 3), n))
-        assert [place.run for place in places] == [f"r{n:02d}" for n in expected]
-        users = {queue.holder(place).user for place in places}
+        assert [place.run for place in found] == [f"r{n:02d}" for n in expected]
+        users = {places.holder(place).user for place in found}
         assert users == {str(70_000 + user) for user in range(5)}
         with pytest.raises(leases.ResourceTaken):
-            queue.enter(places[:1])
-        assert len(queue.ahead_of(places[-1], places)) == 49
+            places.enter(found[:1])
+        assert len(places.ahead_of(found[-1], found)) == 49
     finally:
         end_processes(started)
-    assert not [place for place in queue.all_places() if place.resource == gpus[0]]
+    assert not [place for place in places.all_places() if place.resource == gpus[0]]

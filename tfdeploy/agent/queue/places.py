@@ -14,14 +14,14 @@ import re
 
 from ...shared import TYPE_CHECKING, filesystem
 from ...shared.protocol.record import Record
+from ..machine import leases
 from ..refusal import Refusal
-from . import leases, nvidia, ports
 
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
     from ...shared.records import Launch
-    from .leases import Holder
+    from ..machine.leases import Holder
 
 HIGHEST = 99  # priorities are from -99 to 99; lower numbers in a name come first
 SOCKETS = "/proc/net/unix"  # source: proc(5); an abstract name begins with @
@@ -89,31 +89,19 @@ def holder(place: Place) -> Optional[Holder]:
     return leases.holder(place.lease)
 
 
-def gpus_of(launch: Launch) -> Dict[int, str]:
-    """Return the leases of GPUs that a task waits for, by the GPUs' indexes."""
-    resources = launch.waits_for[len(launch.waits_for) - len(launch.gpus) :]
-    return dict(zip(launch.gpus, resources))  # noqa: B905 - Python 3.8 has no strict
+def first_places() -> Dict[str, Place]:
+    """Return the first place in the queue of each resource that somebody waits for."""
+    return {place.resource: place for place in reversed(all_places())}
 
 
-def other_use(launch: Launch) -> Optional[Refusal]:
-    """Return which program without a lease uses a port or a GPU that a task waits for."""
-    try:
-        if launch.port is not None:
-            ports.require_free(launch.port, launch.task)
-    except Refusal as refusal:
-        return refusal
-    gpus = gpus_of(launch)
-    return next(nvidia.filled_refusals(gpus), None) if gpus else None
-
-
-def require_none_waits(resources: Sequence[str]) -> None:
-    """Raise Refusal if a run waits for one of these resources: it comes first."""
-    for place in all_places():
-        waiting = holder(place) if place.resource in resources else None
-        if waiting is not None:
-            raise Refusal(
-                "{} waits for {}".format(waiting.description, leases.title(place.resource)),
-                "--queue waits behind it",
-                held_by=place.run,
-                busy=True,
-            )
+def awaited_refusal(place: Place, title: str) -> Refusal:
+    """Return the refusal of a start that would overtake the run that has this place; `title` is
+    what it waits for."""
+    waiting = holder(place)
+    name = waiting.description if waiting else "run {}".format(place.run)
+    return Refusal(
+        "{} waits for {}".format(name, title),
+        "--queue waits behind it",
+        held_by=place.run,
+        busy=True,
+    )
