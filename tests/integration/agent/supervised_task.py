@@ -40,7 +40,7 @@ history.EVERY_S, history.TICK_S = 0.1, 0.05
 heartbeat.INTERVAL_S, turn.POLL_S = 0.05, 0.2
 heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S = 60.0
-inherited = [lock.acquire(task_dir), *leases.acquire([lease] if lease else [])]
+inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]
 supervisor.supervise(task_dir, os.dup(1), *inherited)
 """
 # Functions for the scripts of tasks. A task is READY when its port answers with its own name.
@@ -84,7 +84,7 @@ TIMEOUT_S = 120.0
 class SupervisedTask:
     """One task and the process of its supervisor.
 
-    `code` is the task's script after SCRIPT, `lease` a resource to hold, `changes` the fields of
+    `code` is the task's script after SCRIPT, `lease` the resources to hold, `changes` the fields of
     the launch that differ from `make_launch`.
     """
 

@@ -9,9 +9,9 @@ import time
 
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.preflight import FreePorts, OpenPorts, TriedPorts
-from ..machine import leases, ports
+from ..machine import ports
 from ..machine.sockets import connect, listen
-from ..queue import places
+from ..queue import places, resources
 from ..refusal import Refusal
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def listen_on_ports(wanted: Dict[str, int]) -> Iterator[OpenPorts]:
 
 
 def _listen(port: int, task: str) -> socket.socket:
-    _require_free(port, task)
+    resources.require_free(port, task)
     try:
         return listen(port)
     except OSError as error:  # another process has just taken it
@@ -86,10 +86,3 @@ def try_ports(at: List[Address], timeout_s: float) -> TriedPorts:
         return ""
 
     return TriedPorts(parallel.each(failure, at, MAX_THREADS))
-
-
-def _require_free(port: int, task: str) -> None:
-    holder = leases.holder("port/{}".format(port))
-    if holder is not None:
-        raise leases.taken_refusal("port {}".format(port), holder)
-    ports.require_free(port, task)

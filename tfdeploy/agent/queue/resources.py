@@ -90,10 +90,18 @@ def taken(launch: Launch) -> List[Refusal]:
     refused = []
     for port in launch.own_ports:
         try:
-            ports.require_free(port, launch.task)
+            require_free(port, launch.task)
         except Refusal as refusal:
             refused.append(refusal)
     return [*refused, *(gpus.refusals(gpu_need([launch]), gpus_of(launch)) if launch.gpus else [])]
+
+
+def require_free(port: int, task: str) -> None:
+    """Raise Refusal if a run has the lease of a port, or a program uses it."""
+    holder = leases.holder(port_name(port))
+    if holder is not None:
+        raise leases.taken_refusal(leases.title(port_name(port)), holder)
+    ports.require_free(port, task)
 
 
 def gpus_of(launch: Launch) -> Dict[int, str]:

@@ -23,7 +23,6 @@ from . import detach, membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
-from .turn import Turn
 from .watch import FIRST_TICK_S, SETTLED_S, SIGNALS, STOP, TICK_S, AttemptWatch, order_of_signal
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, List, Optional, Tuple
 
     from .termination import Order
+    from .turn import Turn
 
 PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 
@@ -102,7 +102,11 @@ class Supervisor:
         ports = guard.hold_ports(task_dir) if launch.network == STRICT else None
         self._peers = PeerList(paths.peers(task_dir), launch.no_proxy, ports)
         self.membership = membership.join(launch, task_dir, lambda: self.state, self._peers.sources)
-        self._turn = Turn(launch, task_dir, self.membership) if launch.submitted else None
+        self._turn: Optional[Turn] = None
+        if launch.submitted:
+            from .turn import Turn  # most runs are not queued
+
+            self._turn = Turn(launch, task_dir, self.membership)
         self.write(first)
 
     def run(self) -> None:
