@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfdeploy.cluster import Task
 from tfdeploy.config import FOLDER_HINT, toml_text
 from tfdeploy.config.models import Inventory
-from tfdeploy.errors import InventoryError, RunError
+from tfdeploy.errors import RunError
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts_file import hosts_flag
 from tfdeploy.own_folder import OwnFolder, is_own, read_file
@@ -372,16 +372,6 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     `*` in the pattern stands for any characters, as in a shell."""
     found = _records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
-
-
-def namesakes(run: Run) -> list[Run]:
-    """Return the other runs on the controller with the run's name, the newest first, without those
-    whose record is broken."""
-    base, found = run.folder.parent, []
-    for run_id in ids_by_name(base, run.name) if run.name else ():
-        with suppress(RunError, InventoryError, OSError):
-            found += [read_folder(base / run_id)] if run_id != run.id else []
-    return found
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,6 +15,8 @@ import pytest
 from support.waiting import until
 
 import tfdeploy
+from tfdeploy.hosts import byte_progress
+from tfdeploy.hosts.byte_progress import Transfer
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
@@ -307,17 +309,22 @@ def test_an_event_ends_a_push_to_hosts_that_do_not_answer(project, slow):
     assert {False} == {*tfdeploy.push(inventory).popitem()[1].values()}  # it was there before
 
 
-def test_an_event_in_the_middle_of_a_transfer_ends_it_and_the_next_push_completes(world):
+def test_an_event_in_the_middle_of_a_transfer_ends_it_and_the_next_push_completes(
+    world, monkeypatch
+):
     project = world.project()
     (project.folder / "large").write_bytes(os.urandom(24 << 20))
     inventory, arriving = load(project), threading.Event()
 
     def push(cancel):
-        def on_progress(host, release, arrived):
-            arriving.set()
-            cancel.wait(20.0)
+        class SlowTransfer(Transfer):
+            def __call__(self, file, there):
+                arriving.set()
+                cancel.wait(20.0)
+                super().__call__(file, there)
 
-        tfdeploy.push(inventory, on_progress=on_progress, cancel=cancel)
+        monkeypatch.setattr(byte_progress, "Transfer", SlowTransfer)
+        tfdeploy.push(inventory, cancel=cancel)
 
     assert cancelled(push, arriving.wait) == [tfdeploy.Cancelled]
     assert [project.releases(host) for host in project.hosts] == [set()] * len(project.hosts)

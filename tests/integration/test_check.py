@@ -398,12 +398,13 @@ def test_a_missing_key_of_ssh_config_is_noted_once(by_ssh, tmp_path):
 def test_links_between_the_hosts_of_tasks_are_measured(by_ssh):
     project = by_ssh.project(training={"imports": []})
     document = json.loads(project.ok("check", "--network", "--yes", "--json"))
-    [link] = document["links"]
-    assert {link["host"], link["peer"]} == {*project.hosts}
-    assert min(link["sent_bits_s"], link["received_bits_s"], link["round_trip_s"]) > 0
-    assert (link["error"], link["interface"]) == (None, None)
+    there, back = document["links"]
+    assert {there["source"]["host"], back["source"]["host"]} == {*project.hosts}
+    assert there["source"] == back["target"]
+    assert min(there["bits_s"], back["bits_s"], there["round_trip_s"]) > 0
+    assert (there["error"], there["source"]["interface"]) == (None, None)
     table = project.ok("check", "--network", "--yes").splitlines()
-    assert any(re.match(r"HOST +PEER +AT +SENT +RECEIVED +ROUND TRIP", line) for line in table)
+    assert any(re.match(r"FROM +TO +SPEED +ROUND TRIP +INTERFACES", line) for line in table)
 
 
 def test_the_network_is_not_measured_beside_a_live_run_without_being_asked(by_ssh):

@@ -164,6 +164,17 @@ def test_packages_that_hosts_lack_are_proposed_with_their_versions(folder, tmp_p
     )
 
 
+def test_keras_2_is_installed_if_hosts_lack_it(folder):
+    (folder.path / "train.py").write_text(
+        "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\ntf.keras.x.fit()"
+    )
+    (folder.path / "requirements.txt").write_text("tensorflow==2.21.0\n")
+    done = folder.init("one", "--dry-run")
+    assert "no tf_keras on one: tfdeploy installs the packages of [env]\n" in done.stderr
+    env = inventory.parse(done.stdout, folder.path / "hosts.toml").env
+    assert env.setup == ("pip install --no-deps tf_keras==2.21.*",)
+
+
 def test_a_dry_run_prints_the_file_and_writes_nothing(folder):
     done = folder.init("one", "--dry-run")
     assert inventory.parse(done.stdout, folder.path / "hosts.toml").hosts[0].name == "one"

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.projects import environment
 from support.waiting import until
 
 from .conftest import World
@@ -118,43 +115,7 @@ def test_everything_can_be_combined(project):
         following.wait_for_output("late: the file exists")
         assert following.interrupt() == 130
         [line] = [json.loads(x) for x in following.output.splitlines() if x.startswith("{")]
-    assert (line["task"], line["line"], line["tasks"]) == (
-        "worker:2",
-        "late: the file exists",
-        None,
-    )
-
-
-@pytest.mark.parametrize("follow", [(), ("-f",)])
-def test_what_tasks_have_in_common_is_printed_once(project, follow):
-    with project.start_command("logs", "--fold", "-n", "4", *follow) as command:
-        command.wait_for_output("aaaa!")
-        assert (command.interrupt() if follow else command.process.wait()) == (130 if follow else 0)
-        lines = command.output.partition("\nstopped")[0].splitlines()
-    assert lines[1] == "worker:[0-3] (4)"
-    assert lines.count("late: the file exists") == 1
-    assert sum(line.startswith("pid ") for line in lines) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("json", ["", "--json"])
-def test_following_folded_lines_ends_when_their_reader_has_left(by_ssh, json):
-    project = flooded(by_ssh, 2, 100_000, 500)
-    touch(project, "begin")
-    command = f"set -o pipefail; {sys.executable} -m tfdeploy logs -f --fold {json} | head -n 3"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=project.folder, env=environment(project.folder),
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.count("\n") == 3
-    assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_folded_lines_as_json_name_their_tasks(project):
-    documents = map(json.loads, project.ok("logs", "--fold", "--json", "-n", "4").splitlines())
-    tasks = {document["line"]: document["tasks"] for document in documents}
-    assert tasks["late: the file exists"] == [f"worker:{number}" for number in range(4)]
-    assert sorted(map(len, tasks.values())) == [1, 1, 1, 1, 4, 4, 4]
+    assert (line["task"], line["line"]) == ("worker:2", "late: the file exists")
 
 
 def test_a_pattern_without_end_is_refused_and_harms_no_host(project):
@@ -162,12 +123,6 @@ def test_a_pattern_without_end_is_refused_and_harms_no_host(project):
     assert done.returncode == 1
     assert "the pattern takes more than 2 s" in done.stderr
     assert project.ok("logs", "-n", "1", "worker:0")
-
-
-def test_a_known_message_is_explained_on_request(project):
-    out = project.ok("logs", "--explain", "worker:1")
-    assert "↳ TensorFlow waits for the server of that task" in out
-    assert "↳" not in project.ok("logs", "worker:1")
 
 
 def test_a_wrong_pattern_is_one_sentence(project):

@@ -32,7 +32,7 @@ from tfdeploy.output import console, progress
 from tfdeploy.output.progress import fetch, push
 from tfdeploy.transport import local
 from tfdeploy.transport.daemon import client
-from tfdeploy.transport.ssh import config, config_cache, config_inputs, known_hosts
+from tfdeploy.transport.ssh import config, config_cache, known_hosts
 from tfdeploy.trust import sensitive_values, store
 """
 # What Python reads when it starts.

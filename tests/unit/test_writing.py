@@ -17,7 +17,6 @@ WRITERS = {
     "commands/environments.py": "a temporary folder",
     "commands/following/tensorboard/board.py": "a temporary folder",
     "environments/wheelhouse.py": "the cache",
-    "hosts/last_pushed.py": "the cache",
     "output/stream.py": "/dev/null",
     "transfer/pack.py": "temporary files without a name",
     "transport/daemon/locate.py": "the daemon's folder",
@@ -28,12 +27,11 @@ WRITERS = {
     "transport/openssh/transport.py": "temporary files without a name",
     "transport/openssh/terminal.py": "the terminal",
     "transport/rsync.py": "temporary files without a name",
-    "transport/runtime_folder.py": "the daemon's folder",
     "transport/ssh/config_cache.py": "the cache",
     "transport/ssh/host_keys.py": "known_hosts",
-    "trust/__init__.py": "the user's configuration",
     "trust/signature.py": "the user's configuration",
     "trust/store.py": "the user's configuration",
+    "user_folders.py": "the user's configuration, the cache, and the daemon's folder",
 }
 ANY = {
     *("mkdir", "makedirs", "rmdir", "unlink", "rmtree", "rename", "renames", "symlink_to"),

@@ -13,6 +13,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/logs/<task>.log   a task's log; .log.1 is the part before it
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
+<root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
 <root>/<project>/runs/<run>/replica.json      which checkpoints it has
@@ -183,6 +184,10 @@ def history(project: str, run_id: str, task: str) -> str:
 
 def gpu_history(project: str, run_id: str, task: str) -> str:
     return os.path.join(logs(project, run_id), file_name(task) + ".gpus.jsonl")
+
+
+def pace_history(project: str, run_id: str, task: str) -> str:
+    return os.path.join(logs(project, run_id), file_name(task) + ".pace.jsonl")
 
 
 def task(project: str, run_id: str, name: str) -> str:

@@ -85,7 +85,6 @@ VERBS = {
         "supervision.replication.offered_files.replicated_outputs",
     ),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
-    "measure_load": ("reports.MeasureLoad", "reports.usage.measure_load"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),

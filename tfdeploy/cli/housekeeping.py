@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tfdeploy.cli.command import DISK, add_command
-from tfdeploy.cli.completion import propose_files
 from tfdeploy.cli.options import (
     HOSTS,
     Hosts,
@@ -26,29 +24,13 @@ if TYPE_CHECKING:
     from tfdeploy.output.console import Console
 
 
-@add_command(DISK, "runs", "runs --html")
-def runs(
-    hosts: Hosts = HOSTS,
-    html: Annotated[bool, typer.Option("--html",
-                    help="Ask no host: write a page about all runs on the controller, with links "
-                    "to their reports.")] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE",
-                   help="The page to write. Default: index.html in runs/.", show_default=False,
-                   autocompletion=propose_files)] = None,
-    json: Json = False,
-) -> None:  # fmt: skip
+@add_command(DISK, "runs")
+def runs(hosts: Hosts = HOSTS, json: Json = False) -> None:
     """Show every run that is stored on the hosts, and its disk space."""
     from tfdeploy.commands import runs as command
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    if json and html:
-        raise typer.BadParameter("--html writes a page; expected no --json")
-    if out and not html:
-        raise typer.BadParameter("--out names the page of --html; expected --html, too")
-    if html:
-        _write_page(hosts, out)
-        return
     inventory = load_inventory(hosts)
     with Fleet(inventory) as fleet:
         project_runs = command.runs(fleet, inventory)
@@ -86,24 +68,6 @@ def queue(
     else:
         Console().print_queue(waiting)
     exit_if_failed(waiting.errors)
-
-
-def _write_page(hosts: Path, out: Path | None) -> None:
-    from tfdeploy.environments import installation
-    from tfdeploy.experiments.run_report import all_runs
-    from tfdeploy.experiments.run_report.page import check_file, write
-    from tfdeploy.output.console import Console
-    from tfdeploy.run import FOLDER, open_runs
-
-    installation.require("plots")
-    own = None if out else open_runs(hosts.parent)
-    console, file = Console(), out or hosts.parent / FOLDER / all_runs.FILE
-    if out:
-        check_file(out)
-    with console.report_progress() as on_report:
-        index = all_runs.gather_index(hosts, file, on_report)
-    write(file, all_runs.render_index(index), own)
-    console.print_text(f"{file}")
 
 
 @add_command(DISK, "prune --dry-run", "prune --keep 2")

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdeploy.commands.following.recover_record import RecoveredRun
-    from tfdeploy.commands.preflight.named_runs import SeveralLiveRuns
     from tfdeploy.config.inventory import Inventory
     from tfdeploy.errors import NotTrusted
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.run import Run
 
 
 class AskedUser(Questions):
@@ -33,20 +31,6 @@ class AskedUser(Questions):
         Console().print_error(error)
         require_yes("do you trust it?", "not trusted: nothing was done")
         store.remember(inventory)
-
-    def which(self, several: SeveralLiveRuns) -> Run:
-        if not has_terminal():
-            raise several
-
-        def parse(answer: str) -> Run:
-            for number, run in enumerate(several.live, 1):
-                if answer.strip() in (str(number), run.id):
-                    return run
-            raise typer.BadParameter(f'found "{answer}"; expected a number or an id of the list')
-
-        Console().print_error(several.with_hint(""))
-        chosen: Run = typer.prompt("which one", value_proc=parse, err=True)
-        return chosen
 
     def on_restored(self, recovered: RecoveredRun) -> None:
         Console().print_restored_record(recovered.run, recovered.hosts)

@@ -65,7 +65,7 @@ def resume(
     changes = _changes(lost_run, hosts, counts, "--with", on, without)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
     watcher = ShownStart(console)
-    with watcher.starting(), console.fetch_progress(transfers):
+    with watcher.starting(), console.show_transfers(transfers):
         resumed = command.resume(
             lost_run, changes, console.print_report, transfers, queue=queue, waiting=watcher.waiting
         )
@@ -93,7 +93,7 @@ def scale(
     run = find_run(hosts, run_id)
     changes = _changes(run, hosts, counts, "scale", on)
     console, transfers = Console(for_json=json, is_quiet=quiet), Transfers()
-    with ShownStart(console).starting(), console.fetch_progress(transfers):
+    with ShownStart(console).starting(), console.show_transfers(transfers):
         scaled = command.scale(run, changes, console.print_report, transfers)
     console.print_scaled(scaled)
     if json:

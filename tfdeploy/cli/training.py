@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -36,7 +35,7 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from tfdeploy.commands.following.run_follow import RunEnd, Watcher
+    from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
@@ -194,8 +193,6 @@ def run(
     resilient: Annotated[bool, typer.Option("--resilient",
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
-    watch: Annotated[bool, typer.Option("--watch",
-                     help="On a terminal, show the view of `watch` instead of log lines.")] = False,
     wait: WaitTime = None,
     queue: InQueue = False,
     priority: Priority = 0,
@@ -209,13 +206,11 @@ def run(
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    if watch and resilient:
-        raise typer.BadParameter("--watch shows one plan; expected no --resilient")
-    console, cancel = Console(for_json=json, is_quiet=quiet), threading.Event() if watch else None
     waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
     watcher = ShownStart(console)
-    with Fleet(intent.inventory, accept_new=accept_new_host_keys, cancel=cancel) as fleet:
+    with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
         current = started.run
         if queue:
@@ -224,10 +219,7 @@ def run(
                 print_json(started)
             return
         console.print_started(current)
-        if cancel and not json and _has_screen(console):
-            current, ended = _follow_on_screen(fleet, current, console, cancel)
-        else:
-            current, ended = _follow(fleet, current, console, resilient=resilient)
+        current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = _finish(fleet, current, ended, console)
     _exit_with_end(console, current, finished, json)
 
@@ -249,7 +241,7 @@ def attach(
     attached = find_run(hosts, run or run_id)
     with open_fleet(attached) as fleet:
         try:
-            with console.fetch_progress(fleet.transfers, beside_events=True):
+            with console.show_transfers(fleet.transfers, beside_events=True):
                 watcher = shown_following(console)
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
@@ -268,7 +260,7 @@ def _follow(
         from tfdeploy.commands.run import follow_resiliently, follow_to_end
 
         follow = follow_resiliently if resilient else follow_to_end
-        with console.fetch_progress(fleet.transfers, beside_events=True):
+        with console.show_transfers(fleet.transfers, beside_events=True):
             return follow(fleet, current_run, shown_following(console))
     except KeyboardInterrupt:
         if resilient:  # a resume may just have stopped it
@@ -277,34 +269,11 @@ def _follow(
         exit_from_following(console, current_run)
 
 
-def _has_screen(console: Console) -> bool:
-    from tfdeploy.live.show import has_screen
-
-    return not console.is_quiet and has_screen(console)
-
-
-def _follow_on_screen(
-    fleet: Fleet, current_run: Run, console: Console, cancel: threading.Event
-) -> tuple[Run, RunEnd]:
-    """Follow the run to its end in the view of `watch`; leaving the view is as Ctrl-C."""
-    try:
-        from tfdeploy.cli.watchers import shown_following
-        from tfdeploy.commands.run import follow_to_end
-        from tfdeploy.live.run_view import follow_on_screen
-
-        def follow(watcher: Watcher) -> tuple[Run, RunEnd]:
-            return follow_to_end(fleet, current_run, watcher)
-
-        return follow_on_screen(fleet, current_run, follow, shown_following(console), cancel)
-    except KeyboardInterrupt:
-        exit_from_following(console, current_run)
-
-
 def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:
     from tfdeploy.commands.run import finish
 
     try:
-        with console.fetch_progress(fleet.transfers):
+        with console.show_transfers(fleet.transfers):
             return finish(fleet, current_run, ended)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"

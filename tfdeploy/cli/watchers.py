@@ -12,7 +12,7 @@ from tfdeploy.commands.following.run_follow import Watcher
 from tfdeploy.commands.start import StartWatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.environments import BuildResult
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tfdeploy.hosts.byte_progress import Transfers
     from tfdeploy.output.console import Console
     from tfdeploy.shared.records import TaskReport
-    from tfdeploy.transfer.send import OnFailed, OnProgress
 
 
 class ShownStart(StartWatcher):
@@ -32,18 +31,11 @@ class ShownStart(StartWatcher):
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    @contextmanager
-    def sending(
-        self, needed: Mapping[str, Mapping[str, int]]
-    ) -> Iterator[tuple[OnProgress, OnFailed]]:
-        with self._console.push_progress(needed) as progress:
-            yield progress, progress.fail
-
     def on_sent(self, outcome: Outcome, intent: Intent) -> None:
         self._console.print_push_result(outcome, intent)
 
-    def building(self, transfers: Transfers) -> AbstractContextManager[object]:
-        return self._console.fetch_progress(transfers)
+    def moving(self, transfers: Transfers) -> AbstractContextManager[object]:
+        return self._console.show_transfers(transfers)
 
     def on_built(self, built: BuildResult, intent: Intent) -> None:
         self._console.print_environments(built, intent)

@@ -32,7 +32,7 @@ from tfdeploy.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.logs import NewLines
@@ -139,7 +139,6 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     "logs worker:[0-3] ps:0 -n 20",
     "logs --on gpu-03",
     "logs --grep 'Error|nan' -n 20",
-    "logs --fold",
 )
 def logs(
     tasks: TaskArguments = None,
@@ -154,23 +153,15 @@ def logs(
     grep: Annotated[str, typer.Option("--grep", metavar="PATTERN",
                     help="Only lines that this regular expression matches. Hosts select them.",
                     show_default=False)] = "",
-    fold: Annotated[bool, typer.Option("--fold",
-                    help="Print lines that tasks have in common once.")] = False,
-    explain: Annotated[bool, typer.Option("--explain",
-                       help="Say what known messages mean, also without a terminal; not with "
-                       "--json.")] = False,
     json: JsonLines = False,
 ) -> None:  # fmt: skip
     """Show the tasks' logs, merged. Ctrl-C stops following; the run continues."""
     from tfdeploy.commands import logs as command
     from tfdeploy.output.console import Console
 
-    if explain and json:
-        raise typer.BadParameter("--explain adds text for people; expected it without --json")
     selection = command.Selection(lines, grep)
     run = find_run(hosts, run_id)
     console = Console(for_json=json)
-    console.explains = explain
     try:
         with open_fleet(run) as fleet, closing(
             command.logs(
@@ -178,10 +169,7 @@ def logs(
                 on=on or (), on_lost=console.print_host_lost, on_back=console.print_host_back,
             )
         ) as logged:  # fmt: skip
-            if fold:
-                _print_folded(logged, run, console, follow=follow, json=json)
-            else:
-                _print_lines(logged, console, json=json)
+            _print_lines(logged, console, json=json)
     except KeyboardInterrupt:
         exit_from_following(console, run)
 
@@ -195,35 +183,6 @@ def _print_lines(logged: Iterable[NewLines], console: Console, *, json: bool) ->
             print_json_lines(documents.log_lines(new.task, new.host, new.lines))
         else:
             console.print_log_lines(new.task, new.host, new.lines)
-
-
-def _print_folded(
-    logged: Iterable[NewLines], run: Run, console: Console, *, follow: bool, json: bool
-) -> None:
-    """Print lines that tasks have in common once: with `follow` those of a second together."""
-    from tfdeploy.commands.logs import fold
-    from tfdeploy.output import documents
-    from tfdeploy.output.batching import Batch
-    from tfdeploy.output.console import print_json_lines
-
-    hosts = {str(placement.task): placement.host for placement in run.plan.placements}
-
-    def print_blocks(new: Sequence[NewLines]) -> None:
-        blocks = fold(run, new, console.print_fold_limit)
-        if json:
-            print_json_lines(documents.folded_lines(blocks, hosts))
-        else:
-            console.print_folded(blocks)
-
-    if not follow:
-        print_blocks(list(logged))
-        return
-    batch = Batch(print_blocks, single=0)
-    try:
-        for new in logged:
-            batch.add(new)
-    finally:
-        batch.flush()
 
 
 @add_command(RESULTS, "collect", "collect --follow", "collect --task worker:1")
@@ -251,7 +210,7 @@ def collect(
     if follow:
         collected = _collect_and_follow(run, console, every)
     else:
-        with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+        with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
             collected = command.collect_reachable(
                 fleet, run, every=every, tasks=task or (), on=on or ()
             )
@@ -280,7 +239,7 @@ def fetch(
 
     run = find_run(hosts, run_id)
     console = Console(for_json=json, is_quiet=quiet)
-    with open_fleet(run) as fleet, console.fetch_progress(fleet.transfers):
+    with open_fleet(run) as fleet, console.show_transfers(fleet.transfers):
         fetched = command.fetch(fleet, run, task, paths, on or ())
     console.print_fetched(fetched)
     if json:
@@ -344,7 +303,7 @@ def _collect_and_follow(run: Run, console: Console, every: bool) -> CollectResul
     try:
         with (
             open_fleet(run) as fleet,
-            console.fetch_progress(fleet.transfers, beside_events=True),
+            console.show_transfers(fleet.transfers, beside_events=True),
         ):
             return collect_follow.follow(
                 fleet, run, console.print_new_results, on_failed=console.print_collect_failed,

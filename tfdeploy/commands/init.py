@@ -16,6 +16,7 @@ from tfdeploy.formatting.humanize import escape_line, quote_path
 from tfdeploy.hosts.fleet import Fleet, errors_of
 from tfdeploy.init import document, explore, network, placement, requirements, strategy
 from tfdeploy.init.machine import Machine
+from tfdeploy.init.program import data_outside
 from tfdeploy.init.targets import find_agent_pythons, inventory_of
 from tfdeploy.planning import placing
 from tfdeploy.planning.frameworks import title
@@ -69,15 +70,18 @@ def draft(
     none can."""
     hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
-        explored = explore.explore(fleet, _local_pythons(), program)
+        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
+        more = (strategy.LEGACY_KERAS,) if recognized.keras_2 else ()
+        explored = explore.explore(fleet, _local_pythons(), program, more)
         errors += errors_of(explored)
         machines = [each for each in explored.values() if isinstance(each, Machine)]
         if not machines:
             raise_all(errors)
-        recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
         placed = placement.place(recognized.tasks, machines, recognized.most_workers)
         machines, notes = _with_network(fleet, machines, placed.keys)
-    needed = requirements.choose(program, machines, legacy_keras=recognized.legacy_keras)
+    needed = requirements.choose(
+        program, machines, file.absolute().parent, keras_2=bool(recognized.keras_2)
+    )
     proposal = document.Proposal(
         project_name(file), program, recognized, machines, placed, _reasons(errors), ssh_config,
         needed,
@@ -87,6 +91,8 @@ def draft(
     notes += [*_import_errors(program.framework, machines)]
     notes += _without_environment(file, program.framework, machines)
     notes += requirements.lacking(program, loaded, machines)
+    notes += requirements.with_cuda(program, machines) if needed else ()
+    notes += data_outside(program, file.absolute().parent)
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError, raise_all
-from tfdeploy.formatting import fold_lines
-from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.hosts.events import Listener, may_return
 from tfdeploy.planning import task_selection
 
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from tfdeploy.errors import HostError
-    from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.planning.plan import Placement
@@ -105,15 +102,6 @@ class _Lines(Listener):
 
     def on_back(self, host: str) -> None:
         self._on_back(host)
-
-
-def fold(run: Run, new: Sequence[NewLines], on_limit: Callable[[], None]) -> list[Block]:
-    """Return the lines, without colors, in blocks: those that tasks have in common once. Calls
-    `on_limit` if logs differ in too many lines to be folded."""
-    written: dict[str, list[str]] = {str(p.task): [] for p in run.plan.placements}
-    for each in new:
-        written[each.task] += map(plain_text, each.lines)
-    return fold_lines.fold(written, on_limit)
 
 
 def _follow(

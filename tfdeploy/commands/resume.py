@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -273,12 +273,4 @@ def _send_release(
             f"since: it is release {current.id} now",
             "restore the files as they were at the start, or start a new run",
         )
-    with ExitStack() as stack:
-        progress = {
-            host: stack.enter_context(fleet.transfers.begin(f"to {host}", current.size))
-            for host in lacking
-        }
-        send(
-            fleet, project, current, lacking,
-            lambda host, release, arrived: progress[host]("", arrived),
-        )  # fmt: skip
+    send(fleet, project, current, lacking)

@@ -13,7 +13,6 @@ from tfdeploy.commands.collect import collect_events_and_logs
 from tfdeploy.commands.environments import require_environments
 from tfdeploy.commands.following.launching import Launching, wait_until_ready
 from tfdeploy.commands.following.signals import delay_signals
-from tfdeploy.commands.preflight.named_runs import namesake_warnings
 from tfdeploy.commands.preflight.plan_warnings import plan_warnings, unlisted_gpus
 from tfdeploy.commands.preflight.reachability import check_reachability
 from tfdeploy.commands.push import PushWatcher, push, refuse_missing_release
@@ -106,7 +105,7 @@ def start(
     task (HostError, TaskFailed, TaskNotReady), after everything was stopped again.
     """
     secret_values(intent.inventory)
-    warnings = (*plan_warnings(intent), *namesake_warnings(fleet, intent))
+    warnings = tuple(plan_warnings(intent))
     watcher.on_notes(warnings)
     if push_first:
         push(fleet, intent, watcher)

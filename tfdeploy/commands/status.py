@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from tfdeploy.commands.following.slow_tasks import slow_tasks
 from tfdeploy.commands.following.training_history import is_healthy
 from tfdeploy.errors import AgentError, TfdeployError
 from tfdeploy.formatting.humanize import format_duration
@@ -19,6 +20,7 @@ from tfdeploy.shared.records import ENDED, STOPPED, SUCCEEDED, TaskReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from tfdeploy.errors import HostError
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.run import Run
@@ -45,7 +47,7 @@ class RunStatus:
     """The state of each task."""
 
     __repr__ = short_repr
-    KEYS = ("run_id", "release", "network", "tasks", "errors")
+    KEYS = ("run_id", "release", "network", "tasks", "slow", "errors")
     NAMES: ClassVar = {"run_id": "run"}
 
     run: Run = field(repr=False)
@@ -68,6 +70,11 @@ class RunStatus:
     def network(self) -> str:
         """`guarded`, `strict` or `open`: who may connect to the tasks."""
         return self.run.network
+
+    @property
+    def slow(self) -> list[HostError]:
+        """What is slower than the rest of the run, in sentences with figures."""
+        return slow_tasks((task.placement, task.report) for task in self.tasks)
 
     @property
     def exit_code(self) -> int:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
+from tfdeploy.commands.following.slow_tasks import slow_tasks
 from tfdeploy.commands.following.training_history import TrainingHistory, position_of
 from tfdeploy.errors import OutdatedRecord, TfdeployError
 from tfdeploy.hosts.events import Listener, may_return
@@ -133,6 +134,11 @@ class WatchedRun(Listener):
         hosts = {h.name for h in self.hosts.values() if not (h.gave_up or (away and h.error))}
         known = [task for task in self.tasks.values() if task.placement.host in hosts]
         return bool(known) and all(task.has_ended for task in known)
+
+    @property
+    def slow(self) -> list[HostError]:
+        """Return what is slower than the rest of the run, in sentences with figures."""
+        return slow_tasks((task.placement, task.report) for task in self.tasks.values())
 
     @property
     def exit_code(self) -> int:

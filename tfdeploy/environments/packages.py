@@ -12,8 +12,8 @@ from tfdeploy.formatting.humanize import format_count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tfdeploy.release.imports import Import
     from tfdeploy.release.modules import Module
+    from tfdeploy.release.syntax import Import
 
     Packages = Mapping[str, str]
 

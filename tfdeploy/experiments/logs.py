@@ -12,7 +12,6 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
 from tfdeploy.shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
 
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
 class LogSteps:
     """The steps so far, rising, each with the time at which its line arrived.
 
-    With a `pattern` they are those of its group "step"; else those of lines such as `step = 120`,
-    or if there are none, the batches of Keras' progress bar: of all epochs, counted through.
+    They are those of lines such as `step = 120`, or if there are none, the batches of Keras'
+    progress bar: of all epochs, counted through.
     """
 
-    def __init__(self, pattern: re.Pattern[str] | None) -> None:
+    def __init__(self) -> None:
         self.points: list[Point] = []
-        self._pattern = pattern
         self._names_steps = False
         self._epoch = 0
 
@@ -44,9 +42,6 @@ class LogSteps:
         return bool(self.points)
 
     def _steps(self, text: str) -> Iterator[int]:
-        if self._pattern:
-            yield from (point.step for point in scalars.parse_log(text, self._pattern))
-            return
         for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
             step = self._read_line(line)
             if step is not None:
@@ -71,6 +66,12 @@ class LogLosses(NamedTuple):
 
     unit: str
     series: Series
+
+    @property
+    def scalars(self) -> dict[str, Series]:
+        """Return them as a scalar by its name, as event files have it; none if there are none."""
+        name = "epoch_loss" if self.unit == "epoch" else "loss"
+        return {name: self.series} if self.series else {}
 
 
 NO_LOSSES = LogLosses("step", ())

@@ -1,7 +1,7 @@
 """Read steps, times and scalars that a training reported, without TensorFlow.
 
-They come from event files (source: event.proto of tensorflow/core/util, summary.proto and
-tensor.proto of tensorflow/core/framework), or from a log, by a pattern with named groups.
+They come from event files. Source: event.proto of tensorflow/core/util, summary.proto and
+tensor.proto of tensorflow/core/framework.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfdeploy.errors import RunError
 from tfdeploy.own_folder import read_file
 from tfdeploy.shared.event_records import EVENTS, events, read_varint
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILE_BYTES = 4 << 30
-GROUPS = r"use (?P<step>\d+), and optionally (?P<loss>…) or (?P<value>…), and (?P<time>…)"
-PUNCTUATION = ",;()[]"  # what \S+ matches beside a number
 EVALUATOR = re.compile(r"evaluator-\d+(?=/|$)")  # another task, on another host's clock
 # The folders of Estimator, Keras and tf_models, and of loops by hand.
 EVALUATION = re.compile(r"(^|/)(eval|validation|(val|test)(?=[/_]|$))")
@@ -100,26 +96,6 @@ def _evaluator_task(name: str) -> str:
     return match.group() if match else ""
 
 
-def parse_log(text: str, pattern: re.Pattern[str]) -> Series:
-    """Return a point for each line that contains the pattern. A time is a number of seconds, or a
-    date and time."""
-    matches = (pattern.search(line) for line in text.splitlines())
-    points = (_parse_point(match.groupdict()) for match in matches if match)
-    return _with_rising_steps(point for point in points if point)
-
-
-def log_pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern for `parse_log`. Raises RunError if it is invalid or has no step group."""
-    try:
-        pattern = re.compile(text)
-    except re.error as error:
-        found = f'the pattern "{text}" is not a valid regular expression: {error}'
-        raise RunError(found, GROUPS) from None
-    if "step" not in pattern.groupindex:
-        raise RunError(f'the pattern "{text}" has no group (?P<step>…)', GROUPS)
-    return pattern
-
-
 def step_times(scalars: Mapping[str, Series]) -> Series:
     """Return when each step was first reported, by any of the scalars. The points have no values;
     their steps and times rise."""
@@ -168,32 +144,6 @@ def smooth_series(series: Series, steps: int) -> tuple[float, ...]:
         mean = float((sums[end] - sums[begin]) / (end - begin))
         means.append(math.nan if odd_counts[end] > odd_counts[begin] else mean)
     return tuple(means)
-
-
-# Logs
-
-
-def _parse_point(groups: dict[str, str | None]) -> Point | None:
-    """Return None if a group holds no number, or no time."""
-    value = groups.get("value") or groups.get("loss")
-    try:
-        step, time_s = int(groups["step"] or ""), _parse_time(groups.get("time"))
-        return Point(step, time_s, float(value.strip(PUNCTUATION)) if value else None)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _parse_time(text: str | None) -> float:
-    if not text:
-        return math.nan
-    try:
-        return float(text)
-    except ValueError:
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
-# Event files
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, list[tuple[str, Point]]]]:

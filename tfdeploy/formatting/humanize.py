@@ -126,17 +126,6 @@ def shorten_names(names: Sequence[str]) -> str:
     return text if len(text) <= MAX_NAMES_WIDTH else f"{names[0]} and {len(names) - 1} more"
 
 
-def summarize_groups(groups: Mapping[str, Sequence[str]]) -> str:
-    """Return how many names each group has: `gpu[001-950] done · 37 to go`. The names of the first
-    group are listed if they fit."""
-    first = next(iter(groups), "")
-    first_names = fold_names(groups.get(first, ()))
-    counts = {label: str(len(names)) for label, names in groups.items() if names}
-    if first in counts and len(first_names) <= MAX_NAMES_WIDTH:
-        counts[first] = first_names
-    return " · ".join(f"{count} {label}" for label, count in counts.items())
-
-
 def or_dash(value: int | None) -> str:
     """Return the number, or `-` if it is unknown."""
     return "-" if value is None else str(value)

@@ -83,22 +83,18 @@ class Fleet:
         self,
         hosts: Iterable[str],
         act: Callable[[Agent], R],
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
         on_wait: Callable[[Mapping[str, R | TfdeployError]], None] = lambda outcomes: None,
     ) -> dict[str, R | TfdeployError]:
         """Call `act` for every host in parallel; return what it returned, or the error it raised.
 
-        `on_failed` is called with each error at once, from any thread. `on_wait` is called in the
-        caller's thread with the outcomes so far when the other hosts take longer (see Waiting).
-        Ctrl-C, or `cancel`, skips the hosts that have not started, and waits only shortly for the
-        others.
+        `on_wait` is called in the caller's thread with the outcomes so far when other hosts take
+        longer (see Waiting). Ctrl-C, or `cancel`, skips the hosts that have not started, and waits
+        only shortly for the others.
         """
         waiting = Waiting(on_wait)
 
         def act_on(host: str) -> R | TfdeployError:
             outcome = self._act_on(host, act)
-            if isinstance(outcome, TfdeployError):
-                on_failed(outcome)
             waiting.add(host, outcome)
             return outcome
 
@@ -128,14 +124,9 @@ class Fleet:
                 elif self._parks:
                     agent.park()
 
-    def each(
-        self,
-        hosts: Iterable[str],
-        act: Callable[[Agent], R],
-        on_failed: Callable[[TfdeployError], None] = lambda error: None,
-    ) -> dict[str, R]:
+    def each(self, hosts: Iterable[str], act: Callable[[Agent], R]) -> dict[str, R]:
         """As `outcomes`, but raise all errors together when every host is done."""
-        outcomes = self.outcomes(hosts, act, on_failed)
+        outcomes = self.outcomes(hosts, act)
         raise_all(errors_of(outcomes))
         return {h: r for h, r in outcomes.items() if not isinstance(r, TfdeployError)}
 

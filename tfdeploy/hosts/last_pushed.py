@@ -6,15 +6,14 @@ sends a list of files too much.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tfdeploy.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from tfdeploy.config.inventory import Inventory
 
@@ -23,10 +22,7 @@ class LastPushed:
     """The last releases of a project's source, or of one of its data sets, by host."""
 
     def __init__(self, inventory: Inventory, name: str) -> None:
-        key = json.dumps([str(inventory.file.resolve()), inventory.project, name])
-        digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-        cache = Path.home() / (os.environ.get("XDG_CACHE_HOME") or ".cache")
-        self._file = cache / "tfdeploy" / "pushed" / f"{digest}.json"
+        self._file = cache_file("pushed", str(inventory.file.resolve()), inventory.project, name)
         self._releases = _read(self._file)
 
     def is_older(self, host: str, release: str) -> bool:
@@ -36,17 +32,9 @@ class LastPushed:
     def record(self, hosts: Iterable[str], release: str) -> None:
         """Record that these hosts have the release."""
         releases = {**self._releases, **dict.fromkeys(hosts, release)}
-        if releases == self._releases:
-            return
-        self._releases = releases
-        with suppress(OSError):
-            nearest = next(folder for folder in self._file.parents if folder.exists())
-            if nearest.stat().st_uid not in (0, os.geteuid()):
-                return  # for example root with another user's HOME
-            self._file.parent.mkdir(0o700, parents=True, exist_ok=True)
-            new = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-            new.write_text(json.dumps(releases))
-            new.replace(self._file)
+        if releases != self._releases:
+            self._releases = releases
+            write_cache(self._file, releases)
 
 
 def _read(file: Path) -> Mapping[str, str]:

@@ -30,15 +30,17 @@ MAX_IMPORTS = 3  # of different Pythons on one host
 
 
 def explore(
-    fleet: Fleet, local_pythons: Sequence[str], program: Program
+    fleet: Fleet, local_pythons: Sequence[str], program: Program, more: Sequence[str] = ()
 ) -> dict[str, Machine | TfdeployError]:
     """Return what each host of the fleet is, and what it lacks for the program; or why that is
-    unknown. `local_pythons` are Pythons of this machine to look at first."""
+    unknown. `local_pythons` are Pythons of this machine to look at first; `more` are modules that
+    the program needs and does not import."""
     statements = [
         Statement(file, each.line, f"import {each.module}")
         for package, (file, each) in packages.find(program.files).items()
         if package != program.framework
     ]
+    statements += [Statement(program.script, 0, f"import {module}") for module in more]
 
     def ask(agent: Agent) -> MachineFacts:
         more = local_pythons if fleet.inventory.host(agent.host).is_local else ()

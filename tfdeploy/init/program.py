@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdeploy.environments import packages
-from tfdeploy.errors import InventoryError
+from tfdeploy.errors import InventoryError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
 from tfdeploy.planning.frameworks import FRAMEWORKS, TENSORFLOW
 from tfdeploy.release import modules
@@ -25,6 +26,7 @@ NO_SCRIPT = re.compile(r"test_.*|.*_test|tests?|conftest|setup|__init__")
 MAIN = re.compile(r"^if __name__ *==", re.MULTILINE)
 MARKS = (".git", "pyproject.toml")  # of the root of a repository
 REQUIREMENTS = ("requirements.txt", "uv.lock", "pyproject.toml")
+OUTSIDE = re.compile(r"(\.\./|~/)[\w./-]*\w[\w./-]*")  # paths of Python's texts
 DEPENDENCIES = re.compile(r"^dependencies *=", re.MULTILINE)
 
 
@@ -82,6 +84,20 @@ def find(folder: Path, wanted: Path | None) -> Program:
     )
 
 
+def data_outside(program: Program, folder: Path) -> Iterator[TfdeployError]:
+    """Yield a note for each path outside of the folder that the program names and that is here: it
+    may be data, which the hosts do not have."""
+    for file, module in program.files.items():
+        for text in sorted(filter(OUTSIDE.fullmatch, module.syntax.strings)):
+            path = folder / os.path.expanduser(text)  # noqa: PTH111 - it may be "../data", too
+            if path.exists():
+                yield TfdeployError(
+                    f"{file} names {text}, which is not sent to the hosts",
+                    f"if it is data: name it {path.name} in the script, and add "
+                    f'[data.{path.name}] with path = "{text}"',
+                )
+
+
 def _script(folder: Path, wanted: Path | None) -> Path:
     if wanted is not None:
         script = wanted.resolve()
@@ -102,7 +118,8 @@ def _script(folder: Path, wanted: Path | None) -> Path:
         if (folder / name).is_file():
             return folder / name
     files = [f for f in sorted(folder.glob("*.py")) if not NO_SCRIPT.fullmatch(f.stem)]
-    found = [file for file in files if MAIN.search(modules.text(file))] or _not_imported(files)
+    files = _not_imported(files) or files
+    found = [file for file in files if MAIN.search(modules.text(file))] or files
     if len(found) == 1:
         return found[0]
     names = fold_names(each.name for each in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfdeploy.config.models import Training
 from tfdeploy.formatting.hostlist import fold_names
@@ -19,8 +19,20 @@ PS_AND_CHIEF = "ps, workers and a chief"
 PS_AND_WORKERS = "ps and workers"
 ALL_GPUS_EACH = "workers, each with all GPUs of its host"
 WORKERS = "workers"
+CHIEF_AND_WORKERS = "workers, and a chief that runs the oracle and no trial"
+DATA_SERVICE = "the ps dispatches, workers prepare the input, and the chief trains"
 ONE_WITH_ALL_GPUS = "one worker with all GPUs"
 ONE = "one worker"
+# The keys of [training] that tasks need besides their role, with the table of the chief.
+ORACLE = {"KERASTUNER_ORACLE_IP": "{chief_address}", "KERASTUNER_ORACLE_PORT": "{chief_port}"}
+KEYS: dict[str, dict[str, Any]] = {
+    CHIEF_AND_WORKERS: {
+        "ready": "process",
+        "role_env": {"KERASTUNER_TUNER_ID": "tuner{index}", **ORACLE},
+        "chief": {"ready": "port", "role_env": {"KERASTUNER_TUNER_ID": "chief"}},
+    },
+    DATA_SERVICE: {"ready": "port", "chief": {"ready": "process"}},
+}
 # By the name that the program uses; of several in one file, the first counts.
 STRATEGIES = {
     "ParameterServerStrategy": PS_AND_CHIEF,
@@ -51,6 +63,17 @@ RANK_FIELDS = {
     **{"master_addr": "{chief_address}", "master_port": "{chief_port}"},
 }
 LIGHTNING = {"lightning", "pytorch_lightning"}
+JOIN_GROUP = {"init_process_group", "init_rpc"}
+# What calls init_process_group by itself, by the package that has it.
+JOINED_BY = {
+    "accelerate": {"Accelerator"},
+    "deepspeed": {"initialize", "init_distributed"},
+    "transformers": {"Trainer", "Seq2SeqTrainer"},
+}
+LEGACY_KERAS = "tf_keras"  # the package with Keras 2
+NOT_IN_KERAS_3 = {"reset_states", "fit_generator", "evaluate_generator", "predict_generator"}
+RECURRENT = {"LSTM", "GRU", "SimpleRNN", "RNN"}  # layers that have reset_states in Keras 3, too
+KERAS_TUNER = {"keras_tuner", "kerastuner"}
 CHECKPOINT_FLAGS = (
     *("checkpoint_dir", "ckpt_dir", "checkpoints_dir", "checkpoint_directory", "model_dir"),
     *("train_dir", "save_dir", "log_dir", "logdir", "logs_dir", "output_dir", "work_dir"),
@@ -64,9 +87,10 @@ class Recognized:
     """How a program is distributed: the `tasks` that it needs, and the keys of [training].
 
     `checkpoint_flag` is the flag for the folder of its checkpoints, `checkpoint_dir` the folder if
-    that is fixed; "" if it has none. `required` are further flags without which it exits.
-    `most_workers` is the number of workers that it lists, 0 if it takes any. `reasons` are for the
-    user: what it uses, and what follows from it.
+    that is fixed; "" if it has none. `keys` are those of KEYS, `required` are further flags without
+    which it exits. `keras_2` says why it needs Keras 2, "" if it does not. `most_workers` is the
+    number of workers that it lists, 0 if it takes any. `reasons` are for the user: what it uses,
+    and what follows from it.
     """
 
     tasks: str
@@ -74,8 +98,9 @@ class Recognized:
     role_args: tuple[str, ...] = ()
     checkpoint_flag: str = ""
     checkpoint_dir: str = ""
+    keys: Mapping[str, Any] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    legacy_keras: bool = False
+    keras_2: str = ""
     most_workers: int = 0
     reasons: tuple[str, ...] = ()
 
@@ -99,7 +124,6 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
     flags = _flags(files)
     checkpoint_flag = _checkpoint_flag(flags)
     used = {*role.flags, checkpoint_flag}
-    legacy = tasks in (PS_AND_CHIEF, ALL_GPUS_EACH) and _uses_fit(files.values())
     reasons = [reason, role.reason] if role.reason and role.reason not in reason else [reason]
     return Recognized(
         tasks,
@@ -107,8 +131,9 @@ def recognize(files: Mapping[str, Syntax]) -> Recognized:
         role.args,
         checkpoint_flag,
         "" if checkpoint_flag else _checkpoint_dir(files.values()),
+        KEYS.get(tasks, {}),
         tuple(flag for flag, required in flags.items() if required and flag not in used),
-        legacy,
+        _keras_2(tasks, files.values()),
         max((syntax.workers for syntax in files.values()), default=0),
         tuple(reasons),
     )
@@ -123,11 +148,17 @@ def uses_parameter_server_strategy(files: Iterable[Syntax]) -> bool:
 def _find_tasks(files: Mapping[str, Syntax], role: _Role) -> tuple[str, str]:
     """Return the tasks that the program needs, and why."""
     for file, syntax in files.items():
+        if KERAS_TUNER & _packages(syntax):
+            return CHIEF_AND_WORKERS, f"{file} uses KerasTuner: {CHIEF_AND_WORKERS}"
         found = [name for name in STRATEGIES if name in syntax.names]
         if found:
             tasks = STRATEGIES[found[0]]
             others = f" (and names {fold_names(found[1:])})" if found[1:] else ""
             return tasks, f"{file} uses {found[0]}{others}: {_consequence(tasks)}"
+    server = next((file for file, syntax in files.items() if "DispatchServer" in syntax.names), "")
+    if server:
+        tasks = DATA_SERVICE if role.reason else f"it reads no role, so {ONE}"
+        return DATA_SERVICE if role.reason else ONE, f"{server} starts tf.data's service: {tasks}"
     if role.reason and (role.role != "tf_config" or role.args):
         tasks = PS_AND_WORKERS if role.has_ps else WORKERS
         return tasks, f"{role.reason}: {_consequence(tasks)}"
@@ -170,9 +201,12 @@ def _find_role(files: Mapping[str, Syntax]) -> _Role:
 
 def _role_by_framework(file: str, syntax: Syntax) -> _Role | None:
     """Recognize PyTorch's and JAX's processes, which are numbered."""
-    tops = {each.top for each in syntax.imports}
-    if "init_process_group" in syntax.names:
-        role, reason = "torch", f"{file} calls init_process_group"
+    tops = _packages(syntax)
+    joins = [p for p, names in JOINED_BY.items() if p in tops and names & syntax.names]
+    if group := JOIN_GROUP & syntax.names:
+        role, reason = "torch", f"{file} calls {min(group)}"
+    elif joins:
+        role, reason = "torch", f"{file} uses {joins[0]}, which calls init_process_group"
     elif {"RANK", "WORLD_SIZE"} <= syntax.strings:
         role, reason = "torch", f"{file} reads RANK and WORLD_SIZE from its environment"
     elif LIGHTNING & tops and "num_nodes" in syntax.keywords:
@@ -182,6 +216,10 @@ def _role_by_framework(file: str, syntax: Syntax) -> _Role | None:
     else:
         return None
     return _Role(role, *_rank_flags(syntax.flags or {}), has_ps=False, reason=reason)
+
+
+def _packages(syntax: Syntax) -> set[str]:
+    return {each.top for each in syntax.imports}
 
 
 def _rank_flags(flags: Mapping[str, bool]) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -275,6 +313,12 @@ def _checkpoint_dir(files: Iterable[Syntax]) -> str:
     return "" if is_outside or found in (".", USUAL_CHECKPOINT_DIR) else found
 
 
-def _uses_fit(files: Iterable[Syntax]) -> bool:
+def _keras_2(tasks: str, files: Iterable[Syntax]) -> str:
+    """Return why the program needs Keras 2, "" if it does not."""
     names = {name for syntax in files for name in syntax.names}
-    return "fit" in names and "keras" in names
+    if "keras" not in names:
+        return ""
+    if "fit" in names and tasks in (PS_AND_CHIEF, ALL_GPUS_EACH):
+        return "fit of Keras 3 fails under this strategy"
+    removed = names & NOT_IN_KERAS_3 if not names & RECURRENT else ()
+    return f"Keras 3 has no {min(removed)}" if removed else ""

@@ -42,7 +42,6 @@ class WatchApp(App[Ending]):
     """Show a run until the user quits, or until `is_over()`. Returns which of these came first.
 
     `events` are those of a Following; a thread takes them until the application has ended.
-    `end_line` returns what is said about the end of a run.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -71,11 +70,10 @@ class WatchApp(App[Ending]):
         events: Iterable[tuple[str, Event]],
         clock: Callable[[], float] = time.monotonic,
         is_over: Callable[[], bool] = lambda: False,
-        end_line: Callable[[WatchedRun], str] = summary.end_line,
     ) -> None:
         super().__init__(ansi_color=True)
         self._watched, self._events, self._clock = watched, events, clock
-        self._is_over, self._end_line = is_over, end_line
+        self._is_over = is_over
         self._selected = str(watched.run.plan.chief.task)
         self._rows: list[Row] = []
         self._shown = ("", 0)  # the task whose log is shown, and how many of its lines
@@ -178,7 +176,9 @@ class WatchApp(App[Ending]):
 
     def _training(self, now: float) -> Text:
         text = Text("  ".join(summary.training_parts(self._watched, now)))
-        end = self._end_line(self._watched)
+        for slow in self._watched.slow:
+            text.append(f"\n{slow}", "yellow")
+        end = summary.end_line(self._watched)
         if end:
             style = "bold green" if self._watched.exit_code == 0 else "bold red"
             text.append(f"\n{end}" if text else end, style)

@@ -111,11 +111,6 @@ def end_line(watched: WatchedRun) -> str:
     return f"{end}. Next: {typed}" if typed else end
 
 
-def end_text(watched: WatchedRun) -> str:
-    """Return how the run ended; "" while it continues."""
-    return _end(watched)[0]
-
-
 def _end(watched: WatchedRun) -> tuple[str, tuple[str, ...]]:
     """Return how the run ended, and the commands to type next."""
     report = watched.chief.report

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.prune import PruneResult, Removal
     from tfdeploy.commands.runs import ProjectRuns
     from tfdeploy.errors import TfdeployError
-    from tfdeploy.formatting.fold_lines import Block
     from tfdeploy.planning.links import Link
 
 
@@ -38,7 +37,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
     from tfdeploy.documents import Failure
-    from tfdeploy.experiments.comparing.document import CompareDocument
+    from tfdeploy.experiments.compare import Comparison
     from tfdeploy.experiments.speed.document import SweepDocument
     from tfdeploy.output.watch_document import WatchDocument
 
@@ -61,7 +60,7 @@ def classes() -> dict[str, type]:
         "runs": ProjectRuns,
         "queue": QueueResult,
         "prune": PruneDocument,
-        "compare": CompareDocument,
+        "compare": Comparison,
         "sweep": SweepDocument,
         "error": Failure,
     }
@@ -344,26 +343,16 @@ class PrintedLine:
     """One line of a log: `logs` prints one such object in each line of its output."""
 
     task: str
-    """The task that wrote it; with --fold, the first of them."""
+    """The task that wrote it."""
     host: str
     """The task's host."""
     line: str
     """The line without colors. A progress bar is its last state."""
-    tasks: Sequence[str] | None = None
-    """With --fold all tasks that wrote the line, otherwise null."""
 
 
 def log_lines(task: str, host: str, lines: Iterable[str]) -> Iterator[PrintedLine]:
     for line in lines:
         yield PrintedLine(task, host, plain_text(line))
-
-
-def folded_lines(blocks: Iterable[Block], hosts: Mapping[str, str]) -> Iterator[PrintedLine]:
-    """Yield the lines of blocks; `hosts` are those of the tasks."""
-    for block in blocks:
-        first = block.tasks[0]
-        for line in block.lines:
-            yield PrintedLine(first, hosts[first], line, block.tasks)
 
 
 # tensorboard: a board that goes on, as it is when its page answers

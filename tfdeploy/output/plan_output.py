@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tfdeploy.commands.init import Draft
     from tfdeploy.commands.plan import Intent
     from tfdeploy.environments.spec import EnvironmentSpec
-    from tfdeploy.output.progress.push import PushProgress
     from tfdeploy.release.snapshot import Release
     from tfdeploy.shared.records import Launch
 
@@ -140,19 +139,6 @@ class PlanOutput(Terminal):
         elif not checked.errors:
             tasks = format_count(len(intent.plan.placements), "task")
             self.print_text(f"ready to start {tasks} on {hosts}: tfdeploy run")
-
-    def push_progress(
-        self, needs: Mapping[str, Mapping[str, int]]
-    ) -> AbstractContextManager[PushProgress]:
-        """Return a context that shows how far a push is; `needs` as in PushProgress."""
-        from tfdeploy.output.progress import push
-
-        stream = self._progress_stream
-        if not stream.is_terminal:
-            return push.progress_in_lines(stream.print, needs)
-        from tfdeploy.output.progress import push_drawing
-
-        return push_drawing.show(stream.rich, needs)
 
     def print_push_result(self, outcome: Mapping[str, Mapping[str, bool]], intent: Intent) -> None:
         """Print, for each release, the hosts that received it and those that already had it.

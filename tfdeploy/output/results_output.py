@@ -32,17 +32,17 @@ class ResultsOutput(Terminal):
         self._verified: dict[str, bool] = {}  # by the names of the checkpoints that were printed
         self._printed_outputs: set[tuple[str, str]] = set()
 
-    def fetch_progress(
+    def show_transfers(
         self, transfers: Transfers, *, beside_events: bool = False
     ) -> AbstractContextManager[None]:
         """Return a context that shows running transfers. `beside_events`: log lines and events are
         printed meanwhile, so nothing is redrawn in place."""
-        from tfdeploy.output.progress import fetch
+        from tfdeploy.output import progress
 
         stream = self._progress_stream
         if stream.is_terminal and not beside_events:
-            return fetch.in_place(stream.rich, transfers)
-        return fetch.in_lines(self._print_progress, transfers, notes=not beside_events)
+            return progress.in_place(stream.rich, transfers)
+        return progress.in_lines(self._print_progress, transfers, notes=not beside_events)
 
     def _print_progress(self, line: str) -> None:
         if self.is_quiet:

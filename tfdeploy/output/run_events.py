@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tfdeploy.commands.exec import Entrance
-    from tfdeploy.commands.forward import Forwarding
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.scale import ScaleResult
     from tfdeploy.commands.stop import StopResult
@@ -198,10 +197,6 @@ class RunOutput(LogTerminal):
     def print_entrance(self, entrance: Entrance) -> None:
         place = f"{entrance.placement.task} on {entrance.placement.host}: {entrance.directory}"
         self._err.print(place)
-
-    def print_forwarding(self, placement: Placement, forwarding: Forwarding) -> None:
-        port = f"port {forwarding.port} of {placement.host}, the host of {placement.task}"
-        self.print_text(f"{forwarding.url} is {port}")
 
     # Hosts
 

@@ -32,7 +32,7 @@ COLUMNS = (
     *("TRAINING", "REASON"),
 )
 MACHINE_COLUMNS = ("HOSTS", "GPUS", "CPUS", "MEMORY", "FREE", "PYTHON")
-LINK_COLUMNS = ("HOST", "PEER", "AT", "SENT", "RECEIVED", "ROUND TRIP", "INTERFACES")
+LINK_COLUMNS = ("FROM", "TO", "SPEED", "ROUND TRIP", "INTERFACES")
 MAX_TASKS = 60  # tables of more tasks are grouped
 MAX_UNHEALTHY = 20  # then unhealthy tasks that are alike have a row each up to this number
 DIFFERENT = "…"
@@ -118,18 +118,16 @@ def host_rows(hosts: Sequence[HostFacts]) -> list[Row]:
 def link_rows(links: Sequence[Link]) -> list[Row]:
     """Return rows with cells of LINK_COLUMNS, the slowest link first. Of more than MAX_TASKS links
     only the slowest are shown."""
-    by_speed = sorted(links, key=lambda each: each.slowest_bits_s)
-    return [_link_row(each) for each in by_speed[:MAX_TASKS]]
-
-
-def _link_row(link: Link) -> Row:
-    rates = {"SENT": link.sent_bits_s, "RECEIVED": link.received_bits_s}
-    return {
-        **{"HOST": link.host, "PEER": link.peer, "AT": link.address},
-        **{name: format_bit_rate(rate) if rate else "-" for name, rate in rates.items()},
-        "ROUND TRIP": "-" if link.round_trip_s is None else f"{link.round_trip_s * 1e3:.2f} ms",
-        "INTERFACES": " ".join(filter(None, (link.interface, link.peer_interface))) or "-",
-    }
+    by_speed = sorted(links, key=lambda each: each.bits_s or 0.0)
+    return [
+        {
+            **{"FROM": link.source.host, "TO": link.target.host},
+            "SPEED": format_bit_rate(link.bits_s) if link.bits_s else "-",
+            "ROUND TRIP": f"{link.round_trip_s * 1e3:.2f} ms" if link.round_trip_s else "-",
+            "INTERFACES": f"{link.source.words} → {link.target.words}",
+        }
+        for link in by_speed[:MAX_TASKS]
+    ]
 
 
 def _host_cells(facts: HostFacts) -> Row:

@@ -21,6 +21,7 @@ TENSORFLOW = "tensorflow"
 FRAMEWORKS = {
     **{name: name for name in (TENSORFLOW, "jax", "torch")},
     **dict.fromkeys(("lightning", "pytorch_lightning", "accelerate", "deepspeed"), "torch"),
+    **dict.fromkeys(("torchvision", "transformers"), "torch"),
     **dict.fromkeys(("flax", "haiku", "equinox"), "jax"),
 }
 IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([\w., \t]+)|from[ \t]+(\w+))", re.MULTILINE)

@@ -3,7 +3,6 @@ Pure."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import chain
 from statistics import median
@@ -16,121 +15,69 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tfdeploy.planning.plan import Plan
-    from tfdeploy.shared.protocol.preflight import MeasuredLink
+    from tfdeploy.shared.protocol.preflight import Interface, MeasuredLink
 
     Pair = tuple[str, str]  # a host that connects, and one that listens
 
 MAX_ROUNDS = 32
 SLOW = 0.5  # of the median
-FULL = 0.6  # of what a card can do: then the card is why it is not faster
 BITS = 8
-
-
-@dataclass(frozen=True)
-class Link:
-    """A measured link between two hosts whose tasks talk to each other."""
-
-    host: str
-    """The host that connected."""
-    peer: str
-    """The host that listened."""
-    address: str
-    """The address of `peer` that tasks use."""
-    sent_bits_s: float | None
-    """How many bits a second `host` sent to `peer`; null if it could not be measured."""
-    received_bits_s: float | None
-    """How many bits a second `host` received from `peer`."""
-    round_trip_s: float | None
-    """The seconds of a round trip."""
-    interface: str | None
-    """The interface of `host`; null for loopback."""
-    interface_bits_s: float | None
-    """The speed at which its card runs; null if it does not say."""
-    peer_interface: str | None
-    """The interface of `peer`; null for loopback."""
-    peer_interface_bits_s: float | None
-    """The speed at which its card runs; null if it does not say."""
-    error: str | None
-    """Why it could not be measured."""
-
-    @property
-    def directions(self) -> list[Direction]:
-        """Return both directions, the slower one first; none if nothing was measured."""
-        if self.sent_bits_s is None or self.received_bits_s is None:
-            return []
-        own = LinkEnd(self.host, self.interface or "loopback", self.interface_bits_s)
-        peer = LinkEnd(self.peer, self.peer_interface or "loopback", self.peer_interface_bits_s)
-        both = [Direction(own, peer, self.sent_bits_s), Direction(peer, own, self.received_bits_s)]
-        return sorted(both, key=lambda direction: direction.bits_s)
-
-    @property
-    def slowest_bits_s(self) -> float:
-        """Return the rate of the slower direction; 0 if it was not measured."""
-        return min((each.bits_s for each in self.directions), default=0.0)
+MEGA = 1e6
 
 
 @dataclass(frozen=True)
 class LinkEnd:
-    """One end of a link. `card_bits_s` is None if the card does not say at which speed it runs."""
+    """One end of a link between two hosts."""
 
     host: str
-    interface: str
-    card_bits_s: float | None
+    """The host's name."""
+    interface: str | None = None
+    """Its network interface; null for loopback."""
+    card_bits_s: float | None = None
+    """The speed at which the card of the interface runs; null if it does not say."""
 
     @property
     def words(self) -> str:
-        return f"{self.interface} of {self.host} runs at {format_bit_rate(self.card_bits_s or 0)}"
+        speed = f" at {format_bit_rate(self.card_bits_s)}" if self.card_bits_s else ""
+        return f"{self.interface}{speed}" if self.interface else "loopback"
 
 
 @dataclass(frozen=True)
-class Direction:
-    """What one end sends to the other, in bits per second."""
+class Link:
+    """One direction of a measured link between two hosts whose tasks talk to each other."""
 
     source: LinkEnd
+    """The end that sent."""
     target: LinkEnd
-    bits_s: float
+    """The end that received."""
+    bits_s: float | None = None
+    """How many bits arrived in a second; null if it could not be measured."""
+    round_trip_s: float | None = None
+    """The seconds of a round trip."""
+    error: str | None = None
+    """Why it could not be measured."""
 
     @property
-    def words(self) -> str:
-        return f"{self.source.host} → {self.target.host}: {format_bit_rate(self.bits_s)}"
-
-    @property
-    def slow_card(self) -> LinkEnd | None:
-        """Return the end whose card can do no more; None if no card says that it can't."""
-        slowest = min((self.source, self.target), key=lambda end: end.card_bits_s or math.inf)
-        limit = slowest.card_bits_s
-        return slowest if limit and self.bits_s > FULL * limit else None
-
-    @property
-    def has_slower_card(self) -> bool:
-        """Return whether one of the cards runs at less than half of the speed of the other."""
-        cards = [end.card_bits_s for end in (self.source, self.target) if end.card_bits_s]
-        return len(cards) > 1 and min(cards) < SLOW * max(cards)
+    def hosts(self) -> set[str]:
+        return {self.source.host, self.target.host}
 
 
-def measured(pair: Pair, address: str, found: MeasuredLink) -> Link:
-    """Return what a host answered."""
-    own, peer = found.own, found.peer
-    return Link(
-        *pair,
-        address,
-        found.sent * BITS,
-        found.received * BITS,
-        found.round_trip_s,
-        escape_line(own.name) or None,
-        _bits_s(own.megabits_per_s),
-        escape_line(peer.name) or None,
-        _bits_s(peer.megabits_per_s),
-        None,
-    )
+def measured(pair: Pair, found: MeasuredLink) -> list[Link]:
+    """Return both directions of a link, as the first host of the pair answered."""
+    own, peer = _end(pair[0], found.own), _end(pair[1], found.peer)
+    return [
+        Link(own, peer, found.sent * BITS, found.round_trip_s),
+        Link(peer, own, found.received * BITS, found.round_trip_s),
+    ]
 
 
-def _bits_s(megabits_per_s: int | None) -> float | None:
-    return megabits_per_s * 1e6 if megabits_per_s and megabits_per_s > 0 else None
+def not_measured(pair: Pair, error: str) -> list[Link]:
+    return [Link(LinkEnd(pair[0]), LinkEnd(pair[1]), error=error)]
 
 
-def not_measured(pair: Pair, address: str, error: str) -> Link:
-    return Link(*pair, address, *(None,) * 7, error)
+def _end(host: str, interface: Interface) -> LinkEnd:
+    card = interface.megabits_per_s or 0
+    return LinkEnd(host, escape_line(interface.name) or None, card * MEGA if card > 0 else None)
 
 
 def pairs(plan: Plan, hosts: Collection[str]) -> list[Pair]:
@@ -165,40 +112,35 @@ def rounds(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 
 def slow_links(links: Sequence[Link]) -> Iterator[HostError]:
-    """Yield a sentence with figures about the slowest link, if it is slower than the others or than
-    one of its cards, and about each that could not be measured."""
+    """Yield a sentence with figures about the slowest link, if it is slower than the others, and
+    about each that could not be measured."""
     for link in links:
         if link.error:
-            yield HostError(link.host, f"its link to {link.peer} was not measured: {link.error}")
-    directions = sorted(
-        chain.from_iterable(link.directions for link in links), key=lambda each: each.bits_s
-    )
-    if not directions:
+            message = f"its link to {link.target.host} was not measured: {link.error}"
+            yield HostError(link.source.host, message)
+    rates = [link.bits_s for link in links if link.bits_s is not None]
+    usual = median(rates) if rates else 0.0
+    slow = [link for link in links if link.bits_s is not None and link.bits_s < SLOW * usual]
+    if not slow:
         return
-    slowest, usual = directions[0], median(each.bits_s for each in directions)
-    card, words = slowest.slow_card, slowest.words
-    is_slow = slowest.bits_s < SLOW * usual
-    if is_slow:
-        words += f", the median of all links is {format_bit_rate(usual)}"
-    if card and (is_slow or slowest.has_slower_card):
-        yield HostError(card.host, f"{words}; {card.words}")
-    elif is_slow:
-        words += _in_common([each for each in directions if each.bits_s < SLOW * usual], directions)
-        yield HostError(slowest.source.host, words, _fast_cards(slowest))
+    first = min(slow, key=lambda link: link.bits_s or 0)
+    culprit = _culprit(slow, [link for link in links if link not in slow])
+    words = [f"{rate_words(first)}, the median of all links is {format_bit_rate(usual)}"]
+    words += [f"{end.host} uses {end.words}" for end in (first.source, first.target)]
+    words += [f"{culprit} is slow with each of its peers"] if culprit else []
+    yield HostError(culprit or first.source.host, "; ".join(words))
 
 
-def _in_common(slow: Sequence[Direction], all_: Sequence[Direction]) -> str:
-    """Return which host takes part in all slow directions, and in no fast one."""
-    if len(slow) < 2:
-        return ""
-    fast = {end.host for each in all_ if each not in slow for end in (each.source, each.target)}
-    common = set.intersection(*({each.source.host, each.target.host} for each in slow)) - fast
-    return f"; {min(common)} is slow with each of its peers" if common else ""
+def rate_words(link: Link) -> str:
+    rate = "-" if link.bits_s is None else format_bit_rate(link.bits_s)
+    return f"{link.source.host} → {link.target.host}: {rate}"
 
 
-def _fast_cards(direction: Direction) -> str:
-    said = [end.words for end in (direction.source, direction.target) if end.card_bits_s]
-    return f"{' and '.join(said)}: look at the cable, the switch and other traffic" if said else ""
+def _culprit(slow: Sequence[Link], others: Sequence[Link]) -> str:
+    """Return the host that takes part in all slow links, and in no other one; "" if several do."""
+    common = set.intersection(*(link.hosts for link in slow))
+    common -= {host for link in others for host in link.hosts}
+    return common.pop() if len(common) == 1 else ""
 
 
 def _hosts_of(plan: Plan, jobs: Collection[str]) -> list[str]:

@@ -111,12 +111,6 @@ def _worker_fields(role: str, plan: Plan, placement: Placement) -> dict[str, str
     }
 
 
-def shared_texts(training: Training, plan: Plan) -> tuple[str, ...]:
-    """Return the long texts that the launches of a run have in common."""
-    cluster = script_cluster(training, plan)
-    return (json.dumps(cluster), *(",".join(addresses) for addresses in cluster.values()))
-
-
 def script_task(training: Training, task: Task) -> Task:
     """Return the task with its job's name in scripts, which its own gRPC server reports."""
     return Task(training.job_name(task.job), task.index)

@@ -14,7 +14,6 @@ from tfdeploy.errors import TfdeployError, TransferFailed
 from tfdeploy.hosts import parallel
 from tfdeploy.results.fetch import check_free_space, difference
 from tfdeploy.shared import filesystem
-from tfdeploy.transport import TOO_MUCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -100,7 +99,7 @@ class HeldFiles:
 
                     self._write(stream, name, present[name], size, report, check_all)
                 if stream.read_into(memoryview(bytearray(1)), check_all):
-                    raise TransferFailed(self._agent.host, TOO_MUCH)
+                    raise TransferFailed(self._agent.host, "it sends more than it announced")
         finally:
             stream.close()
 

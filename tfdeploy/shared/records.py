@@ -320,6 +320,29 @@ class LogProgress(Record):
     """The tasks that TensorFlow waits for, by their names in scripts."""
 
 
+class Pace(Record):
+    """How fast a task trains, and what may slow down its host."""
+
+    seconds: float
+    """The time that the other values are averages of: the last five minutes, or less."""
+    steps_per_s: Optional[float]
+    """The steps, or batches of Keras, in a second; null if the task reports none."""
+    cpus: int
+    """The processors of the host."""
+    other_cpus: float
+    """How many of them other programs and runs use."""
+    disk_wait_cpus: float
+    """How many of them wait for a disk."""
+    swapped_bytes_s: float
+    """The bytes that the host moves between memory and swap in a second."""
+    resent: float
+    """The part of the host's TCP segments that were lost and sent again."""
+    hot: float
+    """The part of the time in which a processor ran slower because it was hot."""
+    stopped: float
+    """The part of the time in which a CPU quota stopped the task."""
+
+
 class TaskReport(Record):
     """The status of a task, as its host reports it."""
 
@@ -357,6 +380,8 @@ class TaskReport(Record):
     """Which notification of the run's end has failed; "" if none has."""
     exposed: str = ""
     """The ports that the guard does not cover, and their processes; "" if there are none."""
+    pace: Optional[Pace] = None
+    """How fast it trains, and what its host does; null if that is not known yet."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -27,7 +27,6 @@ class CompletedCommand:
 
 # A clock that continues while a laptop sleeps, if the system has one.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-TOO_MUCH = "it sends more than it announced, or more than a collect takes"
 OnProgress = Callable[[str, int], None]
 """Called with the file that is being transferred, and the bytes of all files transferred so far."""
 
@@ -109,20 +108,6 @@ class Transport(Protocol):
         With `checksum`, files are compared by content instead of size and time. Raises
         TransferFailed.
         """
-        ...
-
-    def pull(
-        self,
-        source: str,
-        dest: Path,
-        files: Sequence[str],
-        *,
-        max_bytes: int | None = None,
-        on_progress: OnProgress = ignore_progress,
-    ) -> None:
-        """Fetch regular `files` (relative to `source` on the host) into the folder `dest`, which
-        exists and has no links in it. It continues an interrupted pull. Raises TransferFailed,
-        also if the host sends more than `max_bytes`."""
         ...
 
     def send_files(self, source: str, files: Sequence[tuple[str, int]]) -> FileStream:

@@ -123,7 +123,6 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
         ("xyz", "No such command 'xyz'."),
         ("fetch", "Missing argument 'TASK'. For example: tfdeploy fetch worker:1 tuner.csv"),
         ("sweep", "Missing option '--workers'. For example: tfdeploy sweep --workers 1,2,4"),
-        ("forward", "Missing argument 'TASK'. For example: tfdeploy forward worker:0 6006"),
         ("check gpu-01", "Unexpected argument 'gpu-01'. For example: tfdeploy check"),
         ("exec worker:1 ls -l", "follow --: tfdeploy exec worker:1 -- nvidia-smi"),
         ("exec worker:1 ls", "expected -- before the command: tfdeploy exec worker:1 -- ls"),
@@ -322,12 +321,6 @@ def test_data_goes_to_the_hosts_of_its_jobs_and_to_spare_hosts(tfdeploy, data, f
 # Init
 
 
-def test_meanings_for_people_are_refused_in_json(tfdeploy):
-    code, out, err = tfdeploy("logs", "--explain", "--json")
-    assert code == 2
-    assert "--explain adds text for people; expected it without --json" in out + err
-
-
 def test_init_never_overwrites_a_file(tfdeploy, folder):
     code, out, err = tfdeploy("init", "--local")
     assert (code, out) == (2, "")
@@ -374,9 +367,7 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     ("extra", "arguments"),
     [
         ("plots", ("report",)),
-        ("plots", ("compare", "a", "b")),
         ("plots", ("sweep", "--workers", "1")),
-        ("plots", ("runs", "--html")),
         ("tensorboard", ("tensorboard",)),
     ],
 )

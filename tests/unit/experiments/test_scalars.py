@@ -23,7 +23,6 @@ from support.events import (
     write,
 )
 
-from tfdeploy.errors import RunError
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
 
@@ -263,71 +262,6 @@ def test_without_times_there_are_no_step_times():
 # Logs
 
 LINE = re.compile(r"step (?P<step>\d+) loss (?P<loss>\S+)")
-
-
-def test_a_log_is_read_by_a_pattern():
-    text = "begin\nstep 10 loss 2.5\nINFO step 20 loss 1e-1, well\nstep x loss 3\n"
-    found = scalars.parse_log(text, LINE)
-    assert steps_and_values(found) == [(10, 2.5), (20, 0.1)]
-    assert all(math.isnan(point.time_s) for point in found)
-
-
-def test_each_state_of_a_progress_bar_is_a_line():
-    assert steps_and_values(scalars.parse_log("step 1 loss 3\rstep 2 loss 2\r\n", LINE)) == [
-        (1, 3.0),
-        (2, 2.0),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("12.5", "15.0"),
-        ("2026-11-21 18:30:14,500", "2026-11-21 18:30:17,000"),
-        ("2026-11-21T18:30:14.5Z", "2026-11-21T19:30:17+01:00"),
-    ],
-)
-def test_a_log_may_have_times(first, second):
-    pattern = re.compile(r"^\[(?P<time>[^]]+)\] (?P<step>\d+) (?P<value>\S+)")
-    one, two = scalars.parse_log(f"[{first}] 1 0.5\n[{second}] 2 0.25", pattern)
-    assert (one.step, one.value, two.step, two.value) == (1, 0.5, 2, 0.25)
-    assert two.time_s - one.time_s == pytest.approx(2.5)
-
-
-def test_a_time_without_a_zone_is_read_as_utc(monkeypatch):
-    with monkeypatch.context() as in_tokyo:
-        in_tokyo.setenv("TZ", "Asia/Tokyo")
-        time.tzset()
-        [point] = scalars.parse_log("1970-01-01 00:01 7", re.compile(r"(?P<time>.*) (?P<step>\d+)"))
-    time.tzset()
-    assert point.time_s == 60.0
-
-
-def test_a_log_may_have_steps_without_values():
-    assert scalars.parse_log("at 7\nat 8", re.compile(r"at (?P<step>\d+)"))[1].value is None
-
-
-def test_in_a_log_the_values_beyond_the_checkpoint_are_dropped_after_a_restart():
-    text = "step 1 loss 3\nstep 9 loss 9\nstep 5 loss 2\n"
-    assert steps_and_values(scalars.parse_log(text, LINE)) == [(1, 3.0), (5, 2.0)]
-
-
-@pytest.mark.parametrize("line", ["step 1 loss ?", "step 1 loss -", "step 1 loss 1,5"])
-def test_a_value_that_is_no_number_gives_no_point(line):
-    assert scalars.parse_log(line, LINE) == ()
-
-
-@pytest.mark.parametrize("line", ["[noon] 1", "[99:99] 1", "[1] 1x"])
-def test_an_invalid_time_or_step_gives_no_point(line):
-    assert scalars.parse_log(line, re.compile(r"\[(?P<time>.*)\] (?P<step>.*)")) == ()
-
-
-def test_a_pattern_must_be_valid_and_have_a_step_group():
-    assert scalars.log_pattern(r"step (?P<step>\d+)").search("step 7")["step"] == "7"
-    with pytest.raises(RunError, match='"step" has no group'):
-        scalars.log_pattern("step")
-    with pytest.raises(RunError, match=r'"\(" is not a valid regular expression: missing \)'):
-        scalars.log_pattern("(")
 
 
 # Files that TensorFlow writes

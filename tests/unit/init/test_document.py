@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tfdeploy.release.modules import Module
 from tfdeploy.release.syntax import read
 from unit.init.machines import machine
 
+PROGRAMS = (Path(__file__).parents[3] / "docs/programs.md").read_text()
 MULTI_WORKER = 'MultiWorkerMirroredStrategy\nparser.add_argument("--model_dir")'
 
 
@@ -52,6 +54,31 @@ def test_equal_hosts_share_a_table_and_defaults_are_not_written():
         "workers = 1\n"
         "gpus_per_worker = 4\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "text"),
+    [
+        ("TF_CONFIG", "json.loads(os.environ['TF_CONFIG'])"),
+        ("Flags", "f('--job_name')\nf('--task_index')\nf('--worker_hosts')"),
+        ("MASTER_ADDR and RANK", "import torch\ntorch.distributed.init_process_group('gloo')"),
+        (
+            "Ranks as flags",
+            "f('--rank')\nf('--world_size')\nf('--master_addr')\nf('--master_port')\n"
+            "import torch\nrpc.init_rpc('trainer')",
+        ),
+        ("COORDINATOR_ADDRESS and PROCESS_ID", "import jax\njax.distributed.initialize()"),
+        ("KERASTUNER_TUNER_ID", "import keras_tuner\nkeras_tuner.RandomSearch(build)"),
+        ("tf.data's service", "os.environ['TF_CONFIG']\nservice.DispatchServer(config)"),
+    ],
+)
+def test_the_lines_for_a_program_are_those_of_the_page(section, text):
+    [lines] = re.findall(rf"^## {section}\n.*?```toml\n(.*?)```", PROGRAMS, re.M | re.S)
+    expected = tomllib.loads(lines.replace("tune.py", "train.py"))["training"]
+    text = text.replace("f('", "parser.add_argument('")
+    written = document.write(propose(machine("a"), machine("b"), text=text))
+    assert tomllib.loads(written)["training"] == expected
+    loaded(propose(machine("a"), machine("b"), text=text))
 
 
 def test_what_one_host_needs_is_in_its_own_table():
@@ -174,6 +201,10 @@ def test_an_ssh_config_is_named():
         (
             FoundRequirements(("tensorflow",), "no\nnetwork"),
             '# without versions: no\\nnetwork\nrequirements = ["tensorflow"]\n',
+        ),
+        (
+            FoundRequirements("requirements.txt", setup=("pip install x",)),
+            'requirements = "requirements.txt"\nsetup = ["pip install x"]\n',
         ),
         (
             FoundRequirements(("a" * 40, "b" * 40)),

@@ -18,13 +18,11 @@ PS = "".join(f"[hosts.{name}]\nps = 1\n" for name in "pq") + RING
 
 def link(pair, sent, received, own=None, peer=None):
     cards = Interface("eth0", own), Interface("eth1", peer)
-    return links.measured(
-        tuple(pair), "10.0.0.1", MeasuredLink(sent / 8, received / 8, 1e-4, *cards)
-    )
+    return links.measured(tuple(pair), MeasuredLink(sent / 8, received / 8, 1e-4, *cards))
 
 
 def notes(*measured):
-    return [str(note) for note in links.slow_links(measured)]
+    return [str(note) for note in links.slow_links([*chain.from_iterable(measured)])]
 
 
 def test_without_ps_the_links_of_a_ring_are_measured():
@@ -74,50 +72,39 @@ def test_equal_links_need_no_words():
     assert notes() == []
 
 
-def test_a_slow_card_is_named_with_figures():
-    fast = [link(pair, 9.4 * GBIT_S, 9.4 * GBIT_S, 10_000, 10_000) for pair in ("ab", "bc", "ca")]
-    assert notes(*fast, link("cd", 94e6, 95e6, 10_000, 100)) == [
-        "d: c → d: 94 Mbit/s, the median of all links is 9.4 Gbit/s; eth1 of d runs at 100 Mbit/s"
+FAST = [link(pair, 9.4 * GBIT_S, 9.4 * GBIT_S, 10_000, 10_000) for pair in ("ab", "bc", "ca")]
+
+
+def test_a_slow_link_is_named_with_its_cards():
+    assert notes(*FAST, link("cd", 94e6, 95e6, 10_000, 100)) == [
+        "d: c → d: 94 Mbit/s, the median of all links is 9.4 Gbit/s; c uses eth0 at 10.0 Gbit/s; "
+        "d uses eth1 at 100 Mbit/s; d is slow with each of its peers"
     ]
 
 
-def test_a_slow_link_between_fast_cards_names_no_card_as_the_cause():
-    fast = [link(pair, 9.4 * GBIT_S, 9.4 * GBIT_S) for pair in ("ab", "bc", "ca")]
-    assert notes(*fast, link("cd", 9.4 * GBIT_S, 2 * GBIT_S, 10_000, 10_000)) == [
-        "d: d → c: 2.0 Gbit/s, the median of all links is 9.4 Gbit/s\n  eth1 of d runs at "
-        "10.0 Gbit/s and eth0 of c runs at 10.0 Gbit/s: look at the cable, the switch and other "
-        "traffic"
+def test_a_link_that_is_slow_in_one_direction_blames_no_host():
+    assert notes(*FAST, link("cd", 9.4 * GBIT_S, 2 * GBIT_S)) == [
+        "d: d → c: 2.0 Gbit/s, the median of all links is 9.4 Gbit/s; d uses eth1; c uses eth0"
     ]
 
 
-def test_a_host_that_is_slow_with_each_peer_is_named():
-    measured = [
-        *(link(pair, 9.4 * GBIT_S, 9.4 * GBIT_S) for pair in ("ab", "bc", "ca")),
-        *(link(pair, GBIT_S, 9.4 * GBIT_S) for pair in ("de", "df")),
-        *(link(pair, 9.4 * GBIT_S, 2 * GBIT_S) for pair in ("ea",)),
-    ]
-    assert notes(*measured)[0].startswith("d: d → e: 1.0 Gbit/s, the median")
-    slow = [link(pair, GBIT_S, GBIT_S) for pair in ("de", "df")]
-    assert notes(*measured[:3], *slow)[0].endswith("d is slow with each of its peers")
-
-
-def test_of_two_hosts_the_slower_card_is_named():
-    assert notes(link("ab", 0.94 * GBIT_S, 0.93 * GBIT_S, 10_000, 1000)) == [
-        "b: b → a: 930 Mbit/s; eth1 of b runs at 1.0 Gbit/s"
-    ]
+def test_a_host_that_is_slow_with_each_peer_is_blamed():
+    assert notes(*FAST, link("da", GBIT_S, GBIT_S), link("bd", GBIT_S, GBIT_S))[0].endswith(
+        "; d is slow with each of its peers"
+    )
+    assert not notes(*FAST, link("de", GBIT_S, GBIT_S))[0].endswith("of its peers")
 
 
 def test_a_dead_link_is_reported_with_its_reason():
-    dead = links.not_measured(("a", "b"), "10.0.0.1", "a: no answer within 5 s")
-    assert notes(dead) == ["a: its link to b was not measured: a: no answer within 5 s"]
-    assert dead.slowest_bits_s == 0
+    dead = links.not_measured(("a", "b"), "no answer within 5 s")
+    assert notes(dead) == ["a: its link to b was not measured: no answer within 5 s"]
 
 
 def test_names_of_interfaces_from_a_host_can_not_forge_lines():
     forged = MeasuredLink(1.0, 1.0, 1e-4, Interface("eth0\nerror"), Interface("", -1))
-    found = links.measured(("a", "b"), "10.0.0.1", forged)
-    assert found.interface == r"eth0\nerror"
-    assert (found.peer_interface, found.peer_interface_bits_s) == (None, None)
+    there, _ = links.measured(("a", "b"), forged)
+    assert there.source.interface == r"eth0\nerror"
+    assert (there.target.interface, there.target.card_bits_s) == (None, None)
 
 
 @pytest.mark.parametrize(

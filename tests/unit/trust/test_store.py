@@ -7,7 +7,7 @@ import os
 import pytest
 from support.builders import NOBODY_UID
 
-from tfdeploy import trust
+from tfdeploy import user_folders
 from tfdeploy.config import inventory
 from tfdeploy.errors import RunError
 from tfdeploy.trust import store
@@ -26,4 +26,4 @@ def test_root_stores_no_trust_in_the_home_of_another_user(home, tmp_path, monkey
     untrusted = inventory.parse(TEXT, tmp_path / "project" / "hosts.toml")
     with pytest.raises(RunError, match=r"can.t be written: .* belongs to another user"):
         store.remember(untrusted)
-    assert not trust.config_folder().exists()
+    assert not user_folders.config_folder().exists()

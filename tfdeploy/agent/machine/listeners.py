@@ -1,6 +1,5 @@
-"""Which sockets of this host listen, and the bytes that its TCP sockets have moved, by the kernel's
-answer: sock_diag(7), as `ss -ti` shows it. It needs no privilege; /proc has no network counters of
-a process."""
+"""Which sockets of this host listen, by the kernel's answer: sock_diag(7), as `ss -l` shows it. It
+needs no privilege."""
 
 from __future__ import annotations
 
@@ -11,9 +10,7 @@ from ...shared import TYPE_CHECKING
 from ...shared.protocol.record import Record
 
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional, Tuple
-
-    Bytes = Tuple[int, int]
+    from typing import Iterator, List, Tuple
 
 # Sources: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h, net/tcp_states.h.
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, DUMP_REQUEST = 4, 20, 0x301
@@ -133,43 +130,3 @@ def listed_sockets(protocol: str, state: int) -> Iterator[Tuple[int, int, str]]:
         for row in rows:
             if int(row[3], 16) == state:
                 yield int(row[1].rpartition(b":")[2], 16), int(row[7]), row[9].decode()
-
-
-# Source: linux/inet_diag.h, linux/tcp.h.
-INET_DIAG_INFO = 2  # the attribute that holds a struct tcp_info, and its bit in a request
-MESSAGE_BYTES = 72  # of an inet_diag_msg, before its attributes
-ATTRIBUTE = struct.Struct("=HH")  # rtattr: length, type
-ACKED_AND_RECEIVED = struct.Struct("=120xQQ")  # tcp_info: tcpi_bytes_acked, tcpi_bytes_received
-ALL_STATES = 0xFFFFFFFF
-
-
-def count_traffic() -> Optional[Dict[int, Bytes]]:
-    """Return what each TCP socket of this network namespace has received and sent, by its inode.
-
-    Bytes count as sent when the other end has acknowledged them. Returns None if the kernel does
-    not report it.
-    """
-    try:
-        return {inode: moved for family in FAMILIES for inode, moved in _count_family(family)}
-    except (OSError, struct.error):
-        return None
-
-
-def _count_family(family: int) -> Iterator[Tuple[int, Bytes]]:
-    for message in diagnose(family, ALL_STATES, attributes=1 << (INET_DIAG_INFO - 1)):
-        counted = _counted_bytes(message)
-        if counted:
-            yield USER_AND_INODE.unpack_from(message)[1], counted
-
-
-def _counted_bytes(message: bytes) -> Optional[Bytes]:
-    """Return the bytes received and sent; None for a socket that listens, or of an old kernel."""
-    position = MESSAGE_BYTES
-    while position + ATTRIBUTE.size <= len(message):
-        size, kind = ATTRIBUTE.unpack_from(message, position)
-        content = message[position + ATTRIBUTE.size : position + size]
-        if kind == INET_DIAG_INFO and len(content) >= ACKED_AND_RECEIVED.size:
-            acked, received = ACKED_AND_RECEIVED.unpack_from(content)
-            return received, acked
-        position += max(ATTRIBUTE.size, aligned(size))
-    return None

@@ -55,7 +55,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
     # `follow` needs none of them: their patterns alone take 5 ms to compile.
     from ..machine import grpc_health, process
     from ..outputs import event_files
-    from . import progress
+    from . import pace, progress
 
     launch = records.load(Launch, paths.launch(task_dir))
     if report.state == QUEUED:
@@ -77,6 +77,7 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         step_age_s=last.age_s if last else None,
         quiet_s=progress.quiet_s(log, files),
         log_progress=progress.read_log(log),
+        pace=pace.read(launch.project, launch.run, launch.task),
     )
 
 

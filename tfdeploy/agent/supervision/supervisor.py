@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .termination import Order
     from .turn import Turn
 
+PACE_EVERY_S = 30.0
 PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
 
 
@@ -46,6 +47,7 @@ def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
     lock.adopt(inherited[0])
     leases.adopt(inherited[1:])
     supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
+    supervisor.record_pace()
     os.write(ready_pipe, b"ours\n")
     os.close(ready_pipe)
     try:
@@ -133,6 +135,17 @@ class Supervisor:
             if decision.state != BACKOFF or not self._wait_for_restart(decision.delay_s):
                 break
         self.leave()
+
+    def record_pace(self) -> None:
+        """Start the thread that keeps how fast the task trains."""
+
+        def record() -> None:
+            time.sleep(PACE_EVERY_S)
+            from ..reports import pace  # a short task never needs it
+
+            pace.record(self.launch, self.task_dir, lambda: self.state.pid, PACE_EVERY_S)
+
+        threading.Thread(target=record, daemon=True).start()
 
     def write(self, state: str, **changes: Any) -> None:
         """Write the state to disk and report it to the run."""

@@ -3,10 +3,8 @@ until every task is READY."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
-import zlib
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -15,13 +13,10 @@ from tfdeploy.commands.following.failure_report import root_cause
 from tfdeploy.commands.status import status
 from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, raise_all
 from tfdeploy.formatting.humanize import escape_line, format_duration
-from tfdeploy.hosts.agent_session import Query
+from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener, may_return
-from tfdeploy.planning import roles
-from tfdeploy.shared.protocol.record import to_json
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
-from tfdeploy.shared.protocol.shared_parts import SharedParts, leave_out
 from tfdeploy.shared.records import ENDED, QUEUED, READY, STOPPED, SUCCEEDED, TaskReport
 
 if TYPE_CHECKING:
@@ -31,6 +26,7 @@ if TYPE_CHECKING:
     from tfdeploy.commands.status import TaskStatus
     from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.agent_client import Agent, AnswerStream
+    from tfdeploy.hosts.agent_session import Query
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.hosts.following import Following
     from tfdeploy.run import Run
@@ -44,7 +40,6 @@ LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
 AGE = re.compile(r" \d+[smhd] ago")  # what changes in a reason that stays the same
-LEVEL = 9  # of the compression, once for all hosts
 LOG_LINES = 20  # of each log that an error shows
 
 
@@ -67,11 +62,9 @@ class Launching:
         run = self._run
         text = runs.to_record(run)
         record = RunRecord(run.starts, text.run_json, text.hosts_toml, run.launched)
-        texts = roles.shared_texts(run.inventory.training, run.plan)
-        requests = StartRequests(record, texts, self._launches_on(run.plan.hosts[0])[0])
 
         def ask(agent: Agent) -> Started:
-            return self._start_on(agent, requests.query(self._launches_on(agent.host)))
+            return self._start_on(agent, query(Start([*self._launches_on(agent.host)], record)))
 
         return self._fleet.each(run.plan.hosts, ask)
 
@@ -110,32 +103,6 @@ class Launching:
             self.streams[host] = stream
         if self._is_closed or not self._fleet.stays_connected:
             stream.close()
-
-
-class StartRequests:
-    """`texts` are those that launches may have in common; `first` is any launch of the run."""
-
-    def __init__(self, record: RunRecord, texts: Sequence[str], first: Launch) -> None:
-        heartbeat = first.heartbeat
-        lists = (first.no_proxy, heartbeat.tasks, heartbeat.needed, heartbeat.replicas)
-        # The longest first: a shorter one may be a part of it.
-        self._shared = SharedParts(sorted(texts, key=len, reverse=True), *lists)
-        self._record = record
-        common = {"record": to_json(record), "shared": to_json(self._shared)}
-        self._begin = json.dumps([Start.VERB, common]).removesuffix("}]").encode()
-        self._packer = zlib.compressobj(LEVEL)
-        self._packed = self._packer.compress(self._begin) + self._packer.flush(zlib.Z_SYNC_FLUSH)
-
-    def query(self, launches: Sequence[Launch]) -> Query[RunEvent]:
-        """Return the request that starts these tasks, encoded."""
-        request = Start(
-            [leave_out(launch, self._shared) for launch in launches], self._record, self._shared
-        )
-        own = json.dumps({"launches": to_json(request.launches)}).removeprefix("{")
-        end = f", {own}]\n".encode()
-        packer = self._packer.copy()
-        packed = self._packed + packer.compress(end) + packer.flush()
-        return Query(request, end, packed, self._begin)
 
 
 # Until all tasks are READY

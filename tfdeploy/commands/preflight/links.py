@@ -78,7 +78,6 @@ def _measure_round(
     seconds: float,
 ) -> list[Link]:
     peers: dict[str, str] = dict(clients.keys())
-    address = {peer: intent.plan.placements_on(peer)[0].address for peer in peers.values()}
 
     def measure(agent: Agent) -> MeasuredLink:
         host = agent.host
@@ -86,13 +85,15 @@ def _measure_round(
         port = opened[peer]
         if isinstance(port, TfdeployError):
             raise port
-        secret = clients[host, peer]
-        request = MeasureLink(address[peer], port, host, secret, seconds, MAX_BYTES)
+        address = intent.plan.placements_on(peer)[0].address
+        request = MeasureLink(address, port, host, clients[host, peer], seconds, MAX_BYTES)
         return agent.ask(request, MEASURE_TIMEOUT_S)
 
-    return [
-        links.not_measured((host, peers[host]), address[peers[host]], found.message)
-        if isinstance(found, TfdeployError)
-        else links.measured((host, peers[host]), address[peers[host]], found)
-        for host, found in fleet.outcomes(peers, measure).items()
-    ]
+    found: list[Link] = []
+    for host, outcome in fleet.outcomes(peers, measure).items():
+        pair = host, peers[host]
+        if isinstance(outcome, TfdeployError):
+            found += links.not_measured(pair, outcome.message)
+        else:
+            found += links.measured(pair, outcome)
+    return found

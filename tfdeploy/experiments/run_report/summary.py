@@ -57,16 +57,6 @@ def format_length(seconds: float) -> str:
     return format_duration(max(seconds, 0.0)) if math.isfinite(seconds) else "unknown"
 
 
-def format_number(value: float) -> str:
-    """Return four digits, or a dash if the value is unknown."""
-    return f"{value:.4g}" if math.isfinite(value) else "–"
-
-
-def sort_key(value: float | None) -> str:
-    """Return what a table is sorted by: "" for an unknown value."""
-    return repr(float(value)) if value is not None and math.isfinite(value) else ""
-
-
 def restarts_of(facts: RunFacts) -> dict[str, int]:
     """Return the restarts of each task that are known."""
     histories = facts.histories.items()
@@ -81,7 +71,7 @@ def _last_scalars(facts: RunFacts) -> Iterator[tuple[str, str]]:
         speed = history.steps_per_s(steps, facts.pauses)
         yield "Last step", str(steps[-1].step)
         yield "Steps/s", f"{speed:.3g}" if math.isfinite(speed) else ""
-    for metric in metrics.of_run(facts)[:MAX_METRICS]:
+    for metric in metrics.of_run(facts.scalars, facts.log_losses)[:MAX_METRICS]:
         name = escape_line(metric.name)
         yield name[:1].upper() + name[1:], _reached_text(metric.training)
         yield f"Validation {name}", _reached_text(metric.validation)

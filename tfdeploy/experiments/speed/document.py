@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.load import Load
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast, WorkerVerdict
+    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,6 @@ class SweepCell:
     price_per_million: float | None
     """The price of a million examples, or of steps (`synchronous`: batches) if examples are not
     counted; null without --price-per-hour."""
-    load: Load
-    """What the tasks used."""
     runs: tuple[Result, ...]
     """The runs."""
 
@@ -71,8 +68,6 @@ class SweepDocument:
     """One verdict for each number of workers that was measured with several numbers of ps."""
     worker_verdicts: list[WorkerVerdict]
     """One verdict for each measured cell and the next larger one with as many ps."""
-    too_fast: list[TooFast]
-    """Speed-ups that can't be believed."""
     cheapest: Cheapest | None
     """The cheapest cell; null without --price-per-hour or with a single cell."""
 
@@ -88,7 +83,6 @@ def sweep_document(sweep: Sweep) -> SweepDocument:
         enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
         ps_verdicts=of_ps,
         worker_verdicts=list(verdicts.more_workers(sweep)),
-        too_fast=list(verdicts.too_fast(sweep)),
         cheapest=price.cheapest(sweep),
     )
 
@@ -106,7 +100,6 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         speedup_range=_range(speedup),
         efficiency=sweep.efficiency(results),
         price_per_million=_median(price.per_million(sweep, results)),
-        load=results.load,
         runs=results.runs,
     )
 

@@ -10,7 +10,7 @@ from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.repeats import MIN_RUNS
 from tfdeploy.experiments.speed import price, verdicts
 from tfdeploy.experiments.speed.results import ENDED, Cell
-from tfdeploy.formatting.humanize import KILO, format_count, format_size
+from tfdeploy.formatting.humanize import KILO, format_count
 from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
@@ -20,23 +20,15 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, TooFast
+    from tfdeploy.experiments.speed.verdicts import PsVerdict
 
 PICTURE = "speedup.svg"
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
-LOAD_COLUMNS = (
-    *("PS", "WORKERS", "PS CORES", "WORKER CORES", "ALL CORES"),
-    *("OTHERS", "PS NETWORK", "NETWORK"),
-)
 EXPLANATION = (
     "each speed is the median of its runs, with the slowest and the fastest; two cells differ if",
     "these ranges do not overlap. The first quarter of the time is a warm-up and does not count",
-)
-LOAD_EXPLANATION = (
-    "cores and TCP bytes of the run's own processes: the busiest ps and worker, and all tasks.",
-    "OTHERS are cores that a host used for anything else: if they are many, the speeds say little",
 )
 
 
@@ -70,20 +62,6 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
     }
 
 
-def load_row(results: CellResults) -> dict[str, str]:
-    used = results.load
-    return {
-        "PS": str(results.cell.ps),
-        "WORKERS": str(results.cell.workers),
-        "PS CORES": figure(used.ps_cores),
-        "WORKER CORES": figure(used.worker_cores),
-        "ALL CORES": figure(used.cores),
-        "OTHERS": figure(used.other_cores),
-        "PS NETWORK": _per_second(used.ps_network_bytes_per_s),
-        "NETWORK": _per_second(used.network_bytes_per_s),
-    }
-
-
 def remarks(sweep: Sweep) -> Iterator[str]:
     """Yield the lines below the table: what the speed-up means, and which differences were
     measured. If nothing was measured, yield the whole reason of the first failure."""
@@ -98,7 +76,6 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    yield from map(_too_fast, verdicts.too_fast(sweep))
     cheapest = price.cheapest(sweep)
     if cheapest:
         yield _cheapest(sweep, cheapest)
@@ -143,10 +120,6 @@ def _counted(results: CellResults) -> str:
     return f"{measured}" if measured == runs else f"{measured} of {runs}"
 
 
-def _per_second(bytes_per_s: float | None) -> str:
-    return UNKNOWN if bytes_per_s is None else f"{format_size(int(bytes_per_s))}/s"
-
-
 def _first_line(result: Result) -> str:
     return (result.reason.splitlines() or [""])[0]
 
@@ -179,14 +152,6 @@ def _enough_ps(verdict: PsVerdict) -> str:
     compared = " and ".join(map(str, verdict.ps))
     found = f"for {workers}: {verdict.reason} between {compared} ps"
     return found if verdict.reason == verdicts.NO_DIFFERENCE else ""
-
-
-def _too_fast(found: TooFast) -> str:
-    return (
-        f"{found.cell}: {found.speedup:.2f} times as fast as {found.base} can't be believed: "
-        f"{found.ideal:.3g} is the most if its workers are alike and do the same work. Was the "
-        "smaller cell disturbed, or does a step mean less?"
-    )
 
 
 def _cheapest(sweep: Sweep, found: Cheapest) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.results import Cell, CellResults, Sweep
+    from tfdeploy.experiments.speed.results import CellResults, Sweep
 
 # The fewest ps with which workers reach this part of their best speed are enough.
 ENOUGH = 0.95
@@ -45,19 +45,6 @@ class WorkerVerdict(NamedTuple):
     """The larger number of workers."""
     verdict: str
     """`faster`, `slower`, `no difference measured` or `fewer than 3 runs`."""
-
-
-class TooFast(NamedTuple):
-    """A cell whose speed-up exceeds the ideal by more than the spread, which can't be believed."""
-
-    cell: Cell
-    """The cell."""
-    base: Cell
-    """The smallest cell with as many ps."""
-    speedup: float
-    """The speed-up over that cell."""
-    ideal: float
-    """The speed-up if all workers were as fast as those of that cell."""
 
 
 def enough_ps(sweep: Sweep) -> Iterator[PsVerdict]:
@@ -98,20 +85,6 @@ def _compare(speed: Spread, before: Spread) -> str:
     if not speed.differs_from(before):
         return NO_DIFFERENCE
     return FASTER if speed.median > before.median else SLOWER
-
-
-def too_fast(sweep: Sweep) -> Iterator[TooFast]:
-    """Yield each cell whose speed-up over the smallest cell with as many ps exceeds the ideal by
-    more than the spread, which of fewer than three runs is taken to be a few percent larger.
-
-    More ps than the base has may speed up each worker, so cells with other ps are not compared.
-    """
-    for base, *others in sweep.by_ps():
-        for results in others:
-            speedup = sweep.speedup(results, base)
-            ideal = sweep.ideal(results.cell, base.cell)
-            if speedup and speedup.low * (1.0 if speedup.is_enough else ENOUGH) > ideal:
-                yield TooFast(results.cell, base.cell, speedup.median, ideal)
 
 
 def _speed(sweep: Sweep, results: CellResults) -> Spread:

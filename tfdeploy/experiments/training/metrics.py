@@ -14,8 +14,8 @@ from tfdeploy.experiments.scalars import SPEED, smooth_series, window_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tfdeploy.experiments.logs import LogLosses
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.course import Course
 
 LOSS = "loss"  # the tag of most scripts
 FALLS = re.compile(r"loss|error|perplexity|(^|_)r?m[as]e$")
@@ -54,11 +54,9 @@ def metrics(found: Mapping[str, Series]) -> tuple[Metric, ...]:
     return tuple(each for each in made if each.training or each.validation)
 
 
-def of_run(course: Course) -> tuple[Metric, ...]:
+def of_run(found: Mapping[str, Series], log_losses: LogLosses) -> tuple[Metric, ...]:
     """Return the metrics of a run: of its scalars, or else the loss that its log has."""
-    unit, series = course.log_losses
-    name = f"epoch_{LOSS}" if unit == "epoch" else LOSS
-    return metrics(course.scalars or ({name: series} if series else {}))
+    return metrics(found or log_losses.scalars)
 
 
 def is_rising(tag: str, curves: Sequence[Sequence[float]]) -> bool:

@@ -72,33 +72,6 @@ class Logs(RunRequest[LogFiles]):
     REPEATABLE = True
 
 
-class Connection(Message):
-    """What one TCP socket of a task has received and sent since it was opened, in bytes. No two
-    sockets of a host have the same `inode` at the same time."""
-
-    task: str
-    inode: int
-    received: int
-    sent: int
-
-
-class HostLoad(Message):
-    """What a run uses, since some fixed moment: ask twice and subtract. `at` is this host's
-    monotonic clock; `cpu_s` the CPU seconds of each live task; `busy_s` those of the whole host;
-    `connections` those that the tasks have now, None if the kernel does not report them."""
-
-    at: float
-    cpu_s: Dict[str, float]
-    busy_s: float
-    connections: Optional[List[Connection]] = None
-
-
-class MeasureLoad(RunRequest[HostLoad]):
-    """Measure what a run uses on a host."""
-
-    REPEATABLE = True
-
-
 class GpuUse(Message):
     """What one GPU does."""
 

@@ -30,8 +30,7 @@ from tfdeploy.transport.ssh.known_hosts import KnownKeys, look_up_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdeploy.transport.ssh.config import SshConfig
-    from tfdeploy.transport.ssh.route import Route
+    from tfdeploy.transport.ssh.config import Route, SshConfig
 
 BANNER_TIMEOUT_S = 20
 USER_TIMEOUT_MS = 20_000  # for sent bytes to be acknowledged, else the network is dead

@@ -76,10 +76,9 @@ class EventCopies:
 
     def _fetch(self, agent: Agent, task: str, fetch: Callable[..., Steps[Any]]) -> None:
         name = self._tasks[task]
-        dest, staging = self._own / name, self._run.open() / f".incoming-tensorboard/{name}"
 
         def into_copies(pipeline: Pipeline) -> Steps[Any]:
-            return fetch(pipeline, dest=dest, staging=staging)
+            return fetch(pipeline, dest=self._own / name)
 
         with disk_errors(agent):
             self._check_disk(agent.host)

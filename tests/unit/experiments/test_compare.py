@@ -12,16 +12,13 @@ from support.events import record, scalar_event, write
 
 from tfdeploy.documents import to_json
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.comparing import axes as plot
-from tfdeploy.experiments.comparing import compare as compare_module
-from tfdeploy.experiments.comparing import comparison as results
-from tfdeploy.experiments.comparing.document import compare_document
+from tfdeploy.experiments import compare as compare_module
 from tfdeploy.experiments.scalars import Point, smooth_series
 from tfdeploy.output.console import Console
 from tfdeploy.run import read_folder, save
 from unit.cli.test_cli import tfdeploy  # noqa: F401
 
-from .collected import LOG, ONE, TWO, collect_run, write_log
+from .collected import ONE, TWO, collect_run, write_log
 
 
 @pytest.fixture
@@ -92,7 +89,7 @@ def test_the_time_between_a_stop_and_a_resume_counts_nothing(folder):
     lines = [json.dumps({"at": at, "state": state}) for at, state in changes]
     write_log(collected, "worker-0.history.jsonl", *lines)
     [run] = compare(folder, ONE).runs
-    assert (run.seconds, run.steps_per_s) == ((0.0, 1.0, 1.0, 2.0), 10.0)
+    assert (run.curve.seconds, run.steps_per_s) == ((0.0, 1.0, 1.0, 2.0), 10.0)
 
 
 def test_words_that_differ_come_first(folder, tfdeploy):  # noqa: F811
@@ -153,10 +150,10 @@ def test_a_huge_value_does_not_distort_later_means():
 def test_the_longest_run_gives_the_default_window_of_all_runs(folder):
     collect_run(folder, ONE, [1.0] * 11)
     collect_run(folder, TWO, [1.0] * 101)
-    assert compare(folder, ONE).smooth == 5
-    assert compare(folder, ONE, TWO).smooth == 50
-    assert compare(folder, ONE, TWO, smooth=7).smooth == 7
-    assert compare(folder, ONE, TWO, smooth=0).smooth == 1
+    assert compare(folder, ONE).smooth_steps == 5
+    assert compare(folder, ONE, TWO).smooth_steps == 50
+    assert compare(folder, ONE, TWO, smooth=7).smooth_steps == 7
+    assert compare(folder, ONE, TWO, smooth=0).smooth_steps == 1
 
 
 def test_seconds_count_from_the_first_scalar_of_any_tag(folder):
@@ -164,7 +161,7 @@ def test_seconds_count_from_the_first_scalar_of_any_tag(folder):
     early = record(scalar_event(0, 990.0, other=1.0))
     write(collected / "events", early, name="events.out.tfevents.2")
     compared = compare(folder, ONE).runs[0]
-    assert compared.seconds == (10.0, 11.0, 12.0)
+    assert compared.curve.seconds == (10.0, 11.0, 12.0)
     assert compared.steps_per_s == 10.0
 
 
@@ -174,33 +171,34 @@ def test_seconds_count_by_the_clock_of_the_task_that_reports_the_scalar(folder):
         record(scalar_event(n, 5.0 + n, **{"loss": 9.0, "error": 0.5})) for n in (1, 2, 3)
     ]
     write(collected / "events" / "evaluator-0", *of_evaluator)
-    assert compare(folder, ONE).runs[0].seconds == (0.0, 1.0)
-    assert compare(folder, ONE, tag="evaluator-0/error").runs[0].seconds == (0.0, 1.0, 2.0)
+    assert compare(folder, ONE).runs[0].curve.seconds == (0.0, 1.0)
+    assert compare(folder, ONE, tag="evaluator-0/error").runs[0].curve.seconds == (0.0, 1.0, 2.0)
 
 
 def test_the_target_point_is_the_first_one_that_is_good_enough(folder):
     collect_run(folder, ONE, [4.0, 2.0, 1.0, 3.0, 0.5])
-    comparison = compare(folder, ONE, target=1.0, smooth=0)
-    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
-    assert comparison.best(comparison.runs[0]) == 0.5
-    comparison = compare(folder, ONE, target=1.5, smooth=20)
-    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
-    comparison = compare(folder, ONE, target=1.4, smooth=20)
-    assert comparison.target_point(comparison.runs[0]) is None
-    assert compare(folder, ONE).target_point(comparison.runs[0]) is None
+
+    def reached(**options):
+        return compare(folder, ONE, **options).runs[0].reached
+
+    assert reached(target=1.0, smooth=0) == (20, 2.0)
+    assert compare(folder, ONE, smooth=0).runs[0].best == 0.5
+    assert reached(target=1.5, smooth=20) == (20, 2.0)
+    assert reached(target=1.4, smooth=20) is None
+    assert reached() is None
 
 
 def test_an_accuracy_rises_to_its_target(folder):
     collect_run(folder, ONE, [0.1, 0.8, 0.95, 0.9], tag="accuracy")
     comparison = compare(folder, ONE, target=0.9, smooth=0)
-    assert comparison.rises
-    assert comparison.target_point(comparison.runs[0]) == (20, 2.0)
-    assert comparison.best(comparison.runs[0]) == pytest.approx(0.95)
+    assert comparison.best_is == "highest"
+    assert comparison.runs[0].reached == (20, 2.0)
+    assert comparison.runs[0].best == pytest.approx(0.95)
 
 
 def test_a_rising_loss_is_not_better(folder):
     collect_run(folder, ONE, [1.0, 5.0])
-    assert not compare(folder, ONE).rises
+    assert compare(folder, ONE).best_is == "lowest"
 
 
 def test_one_point_has_no_speed(folder):
@@ -208,28 +206,25 @@ def test_one_point_has_no_speed(folder):
     assert math.isnan(compare(folder, ONE).runs[0].steps_per_s)
 
 
-# Panels and the document
+# Repeated runs and the document
 
 
-def test_a_run_without_times_is_only_in_the_panel_over_steps(folder):
-    collect_run(folder, ONE, [2.0, 1.0])
-    write_log(collect_run(folder, TWO, []), "worker-0.log", "step 1 loss 2.5")
-    timed, untimed = compare(folder, ONE), compare(folder, TWO, pattern=re.compile(LOG))
-    assert [panel.xlabel for panel in plot.panels(untimed)] == ["step"]
-    both = results.Comparison("loss", 1, False, None, (*timed.groups, *untimed.groups))
-    over_steps, over_time = plot.panels(both, log=True)
-    assert [line.label for line in over_steps.lines] == [ONE, TWO]
-    assert [line.label for line in over_time.lines] == [ONE]
-    assert over_time.lines[0].xs == (0.0, 1.0)
-    assert over_steps.log == over_time.log == "y"
+def test_repeated_runs_are_one_line_with_their_median_and_range(folder, tfdeploy):  # noqa: F811
+    for run_id, last in ((ONE, 1.0), (TWO, 0.5), ("third", 0.75)):
+        collect_run(folder, run_id, [4.0, last])
+    [line] = compare(folder, f"all={ONE},{TWO},third", target=0.75, smooth=0).lines
+    assert (line.label, line.runs, line.points, line.reached) == ("all", 3, 6, 2)
+    assert (line.last.median, line.last.low, line.last.high) == (0.75, 0.5, 1.0)
+    words = ("compare", f"all={ONE},{TWO},third", "--target", "0.75", "--smooth", "0")
+    assert ["all", "3", "6", *["0.75 (0.5 to 1)"] * 2, "2 of 3, step 10"] in lines_of(
+        tfdeploy(*words)[1]
+    )
 
 
 def test_the_document_has_null_for_nan_and_infinity(folder):
     collect_run(folder, ONE, [2.0, math.nan, math.inf], project="a")
     comparison = compare(folder, ONE, smooth=0, target=3.0)
-    document = json.loads(
-        json.dumps(to_json(compare_document(comparison, folder / "a.svg")), allow_nan=False)
-    )
+    document = json.loads(json.dumps(to_json(comparison), allow_nan=False))
     assert (document["tag"], document["smooth_steps"], document["best_is"]) == ("loss", 1, "lowest")
     [one] = document["runs"]
     assert one["curve"] == {
@@ -237,7 +232,6 @@ def test_the_document_has_null_for_nan_and_infinity(folder):
         "seconds": [0.0, 1.0, 2.0],
         "value": [2.0, None, None],
         "smoothed": [2.0, None, None],
-        "examples": None,
     }
     assert (one["first"], one["last"], one["best"]) == (2.0, None, 2.0)
     assert one["reached"] == {"step": 0, "seconds": 0.0}
@@ -267,53 +261,26 @@ def test_the_table_has_a_row_for_each_run(folder, tfdeploy):  # noqa: F811
         [*("fast", "1 ps, 2 workers", "3", "200", "2.0", "100.0", "4", "0.5", "0.5"), REACHED],
         [""],
         ["loss: running mean over 10 steps (--smooth)"],
-        ["picture: runs/compare.svg"],
     ]
-    texts = set(re.findall("<!-- (.*?) -->", picture(folder)))
-    assert {"slow", "fast", "3 points", "loss"} <= texts
-
-
-def picture(folder):
-    return (folder / "runs" / "compare.svg").read_text()
 
 
 def test_a_log_without_times_is_compared_over_steps(folder, tfdeploy):  # noqa: F811
     write_log(collect_run(folder, ONE, []), "worker-0.log", "step 1 loss 2.5", "step 9 loss nan")
-    words = ["compare", ONE, "--pattern", LOG, "--target", "2.5", "--picture", "a.png"]
-    code, out, _ = tfdeploy(*words)
+    code, out, _ = tfdeploy("compare", ONE, "--target", "2.5")
     assert code == 0
     row = [ONE, "1 ps, 2 workers", "2", "9", "-", "-", "2.5", "nan", "2.5", "step 1"]
-    assert lines_of(out)[1:5] == [row, [""], ["loss: not smoothed (--smooth)"], ["picture: a.png"]]
-    assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert lines_of(out)[1:4] == [row, [""], ["loss: not smoothed (--smooth)"]]
 
 
 def test_json_is_one_document(folder, tfdeploy):  # noqa: F811
     collect_run(folder, ONE, [2.0, 1.0])
-    code, out, err = tfdeploy("compare", f"x={ONE}", "--json", "--picture", "x.svg")
+    code, out, err = tfdeploy("compare", f"x={ONE}", "--json")
     assert (code, err) == (0, "")
-    document = json.loads(out)
-    assert (document["picture"], document["runs"][0]["label"]) == ("x.svg", "x")
-
-
-def test_an_invalid_picture_file_is_refused_before_anything_is_read(folder, tfdeploy):  # noqa: F811
-    code, out, err = tfdeploy("compare", "nope", "--picture", "x.gif")
-    assert (code, out) == (2, "")
-    assert (
-        err == "error: found 'x.gif', expected a file name that ends in .svg or .png\n  use x.svg\n"
-    )
-
-
-@pytest.mark.filterwarnings("ignore:overflow")
-def test_the_table_is_printed_even_if_the_picture_can_not_be_drawn(folder, tfdeploy):  # noqa: F811
-    collect_run(folder, ONE, [])
-    write_log(folder / "runs" / ONE, "worker-0.log", "step 1 loss 1e308", "step 2 loss -1e308")
-    code, out, err = tfdeploy("compare", ONE, "--pattern", LOG)
-    assert (code, "-1e+308" in out) == (2, True)
-    assert "compare.svg can't be drawn" in err
+    assert json.loads(out)["runs"][0]["label"] == "x"
 
 
 def test_control_characters_in_a_label_are_escaped(folder, capsys):
     collect_run(folder, ONE, [1.0])
     comparison = compare(folder, f"\x1b[31m[bold]={ONE}")
-    Console().print_comparison(comparison, folder / "a.svg")
+    Console().print_comparison(comparison)
     assert r"\x1b[31m[bold]" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Show fetches while they run: in place on a terminal, else one line every few seconds."""
+"""Show files on their way while they move: in place on a terminal, else lines every few seconds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def in_lines(
     print_line: Callable[[str], None], transfers: Transfers, *, notes: bool = True
 ) -> Iterator[None]:
     """Print the running transfers every LINE_S seconds, if they have changed; `notes`: also those
-    that move no bytes yet. A fetch that takes less than LINE_S prints nothing."""
+    that move no bytes yet. A transfer that takes less than LINE_S prints nothing."""
     ended = threading.Event()
 
     def print_changes() -> None:

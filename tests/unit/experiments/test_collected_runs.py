@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import math
-import re
 from pathlib import Path
 
 from support.builders import make_run
 
 from tfdeploy import run as runs
-from tfdeploy.experiments import scalars
 
-from .collected import LOG, ONE, TWO, collect_run, write_log
+from .collected import ONE, TWO, collect_run, write_log
 from .test_compare import compare, folder, refusal  # noqa: F401
 
 
@@ -22,7 +20,7 @@ def test_a_run_is_found_by_its_id_or_folder_and_may_have_a_label(folder):  # noq
     comparison = compare(folder, ONE, "a=b", f"again={ONE}", f"more={elsewhere}/")
     assert [each.label for each in comparison.runs] == [ONE, "a=b", "again", "more"]
     assert [each.run for each in comparison.runs] == [ONE, "a=b", ONE, "a=b"]
-    assert [each.series[0].value for each in comparison.runs] == [1.0, 2.0, 1.0, 2.0]
+    assert [each.curve.value[0] for each in comparison.runs] == [1.0, 2.0, 1.0, 2.0]
 
 
 def test_runs_are_searched_beside_the_hosts_file(folder, monkeypatch):  # noqa: F811
@@ -95,35 +93,23 @@ def test_tasks_are_counted_if_there_is_a_record(folder):  # noqa: F811
 # Events and logs
 
 
-def test_events_without_scalars_are_refused_with_a_hint_to_the_log(folder):  # noqa: F811
+def test_a_run_without_scalars_and_losses_is_refused(folder):  # noqa: F811
     collected = collect_run(folder, ONE, [])
-    assert refusal(folder, ONE).startswith(
-        f"run {ONE}: its event files have no scalar\n  --pattern"
+    write_log(collected, "worker-0.log", "trains")
+    assert refusal(folder, ONE) == (
+        f"run {ONE}: its event files have no scalar, and its chief's log has no losses"
     )
-    write_log(collected, "worker-0.log", "step 1 loss 2.5", "step 2 loss 1.5")
-    compared = compare(folder, ONE, pattern=scalars.log_pattern(LOG)).runs[0]
-    assert [(point.step, point.value) for point in compared.series] == [(1, 2.5), (2, 1.5)]
 
 
-def test_the_chiefs_log_and_its_older_part_are_read(folder):  # noqa: F811
+def test_without_scalars_the_chiefs_log_and_its_older_part_are_read(folder):  # noqa: F811
     collected = collect_run(folder, ONE, [])
     write_log(collected, "worker-0.log.1", "step 1 loss 3")
     write_log(collected, "worker-0.log", "step 2 loss 2", "done")
     write_log(collected, "worker-1.log", "step 9 loss 9")
-    pattern = scalars.log_pattern(LOG)
-    compared = compare(folder, ONE, pattern=pattern).runs[0]
-    assert [point.step for point in compared.series] == [1, 2]
-    assert math.isnan(compared.seconds[0]) and math.isnan(compared.steps_per_s)
+    compared = compare(folder, ONE).runs[0]
+    assert (compared.curve.step, compared.curve.value) == ((1, 2), (3.0, 2.0))
+    assert math.isnan(compared.curve.seconds[0]) and math.isnan(compared.steps_per_s)
     (collected / "run.json").unlink()
-    assert len(compare(folder, ONE, pattern=pattern).runs[0].series) == 2
-    write_log(collected, "chief-0.log", "step 5 loss 1")
-    assert [p.step for p in compare(folder, ONE, pattern=pattern).runs[0].series] == [5]
-
-
-def test_a_pattern_without_a_match_is_refused_with_the_last_line(folder):  # noqa: F811
-    write_log(collect_run(folder, ONE, []), "worker-0.log", "step 1: 3.5")
-    assert refusal(folder, ONE, pattern=re.compile(LOG)) == (
-        f'no line of ~/runs/{ONE}/logs/worker-0.log matches "{LOG}"\n'
-        "  its last line is: step 1: 3.5"
-    )
-    assert "has no group (?P<loss>…)" in refusal(folder, ONE, pattern=re.compile(r"(?P<step>\d)"))
+    assert compare(folder, ONE).runs[0].points == 2
+    write_log(collected, "chief-0.log", "step 5 loss 1", "step 6 loss 1")
+    assert compare(folder, ONE).runs[0].curve.step == (5, 6)

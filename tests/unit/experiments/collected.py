@@ -8,7 +8,6 @@ from support.events import record, scalar_event, write
 from tfdeploy import run as runs
 
 ONE, TWO = "20260101-000000-aaaa", "20260102-000000-bbbb"
-LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 
 
 def collect_run(folder, run_id, losses, *, project="p", tag="loss", at=1000.0, every=10):

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import scalars
+from tfdeploy.experiments import logs, scalars
 from tfdeploy.experiments.training import history
 from tfdeploy.experiments.training.history import find_pauses
 from tfdeploy.own_folder import read_file
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Sequence
 
     from tfdeploy.experiments.scalars import Series
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MAX_LOG_BYTES = 1 << 30
-VALUE_GROUPS = ("value", "loss")
-PATTERN_HINT = r"--pattern 'step (?P<step>\d+) loss (?P<loss>\S+)' reads the chief's log instead"
 
 
 @dataclass(frozen=True)
@@ -144,16 +141,18 @@ def _with_label(group: RunGroup, label: str) -> RunGroup:
     return RunGroup(label, runs)
 
 
-def read_scalars(collected_run: CollectedRun, pattern: re.Pattern[str] | None) -> dict[str, Series]:
-    """Return the run's scalars by name: from its event files, or with `pattern` from its chief's
-    log. Raises RunError if there is none."""
+def read_scalars(collected_run: CollectedRun) -> dict[str, Series]:
+    """Return the run's scalars by name: from its event files, or else the losses that its chief's
+    log has. Raises RunError if there is none."""
     try:
         _refuse_uncollected(collected_run)
-        if pattern:
-            return _read_log(collected_run, pattern)
-        return _read_events(collected_run)
+        found = scalars.read_events(collected_run.folder / "events") or _read_log(collected_run)
     except OSError as error:
         raise RunError(f"{error.filename} can't be read: {error.strerror}") from None
+    if not found:
+        text = "its event files have no scalar, and its chief's log has no losses"
+        raise RunError(f"run {collected_run.id}: {text}")
+    return found
 
 
 def _refuse_uncollected(collected_run: CollectedRun) -> None:
@@ -166,28 +165,11 @@ def _refuse_uncollected(collected_run: CollectedRun) -> None:
     raise RunError(f"{folder} is not a run's folder: it has neither events/ nor logs/")
 
 
-def _read_events(collected_run: CollectedRun) -> dict[str, Series]:
-    found = scalars.read_events(collected_run.folder / "events")
-    if not found:
-        raise RunError(f"run {collected_run.id}: its event files have no scalar", PATTERN_HINT)
-    return found
-
-
-def _read_log(collected_run: CollectedRun, pattern: re.Pattern[str]) -> dict[str, Series]:
-    group = next((name for name in VALUE_GROUPS if name in pattern.groupindex), None)
-    if not group:
-        found = f'the pattern "{pattern.pattern}" has no group (?P<loss>…) or (?P<value>…)'
-        raise RunError(found, scalars.GROUPS)
+def _read_log(collected_run: CollectedRun) -> dict[str, Series]:
     log = _chief_log(collected_run)
     files = [file for file in (log.with_name(f"{log.name}.1"), log) if file.is_file()]
     text = "".join(read_file(file, MAX_LOG_BYTES).decode(errors="replace") for file in files)
-    points = scalars.parse_log(text, pattern)
-    series = tuple(point for point in points if point.value is not None)
-    if not series:
-        last = (text.splitlines() or [""])[-1]
-        found = f'no line of {log} matches "{pattern.pattern}"'
-        raise RunError(found, f"its last line is: {last}" if last else "")
-    return {group: series}
+    return logs.parse_losses(text).scalars
 
 
 def _chief_log(collected_run: CollectedRun) -> Path:
