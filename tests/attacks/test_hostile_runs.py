@@ -34,7 +34,7 @@ EVIL = "evil\n"
 READS = (f"report {RUN} --offline",)  # it writes a page
 LINKS = (
     *("outputs", "outputs/sub", "logs", "events", "checkpoints"),
-    *(".incoming", ".incoming-outputs", ".incoming-outputs/worker-0"),
+    *(".incoming", ".incoming-outputs-worker-0", ".incoming-outputs-worker-0/sub"),
 )
 
 

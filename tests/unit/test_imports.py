@@ -26,7 +26,7 @@ PURE = (
     "output.status_table",
     "commands.following.training_history",
     *("documents", "experiments.repeats", "experiments.run_report.redact"),
-    *("experiments.speed.document", "experiments.speed.price"),
+    "experiments.speed.document",
     *("experiments.speed.results", "experiments.speed.verdicts"),
 )
 # Each package or top-level module, and those that it may import. Cycles are not allowed, not even
@@ -56,11 +56,11 @@ MAY_IMPORT = {
     "trust": ("cluster", "config", "environments", "errors", "user_folders"),
     "hosts": (
         *("shared", "config", "errors", "formatting", "planning", "run"),
-        *("transport", "transport.daemon", "transport.openssh", "transport.ssh", "user_folders"),
+        *("transport", "transport.daemon", "transport.openssh", "transport.ssh"),
     ),
     "transfer": (
         *("shared", "config", "errors", "formatting", "hosts", "planning", "release", "run"),
-        "transport",
+        *("transport", "user_folders"),
     ),
     "results": (
         *("shared", "cluster", "errors", "hosts", "own_folder", "planning", "run", "transport"),
@@ -139,7 +139,7 @@ HOMES = {
     "rich": ("output/", "live/app.py"),
     "textual": ("live/app.py",),
     "toml": ("config/toml_text.py",),
-    "tomllib": ("config/toml_text.py", "release/by_products.py"),
+    "tomllib": ("config/toml_text.py", "release/snapshot.py"),
     "pydantic": ("config/",),
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),

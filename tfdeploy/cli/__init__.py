@@ -12,7 +12,7 @@ from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
 from tfdeploy.cli import beginning, training, resuming, watching  # isort: skip
-from tfdeploy.cli import entering, housekeeping, measuring, shells  # isort: skip
+from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
 from tfdeploy.cli.options import take_newer_record
@@ -20,7 +20,7 @@ from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
     "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
-    "shells", "training", "watching",
+    "training", "watching",
 ]  # fmt: skip
 
 

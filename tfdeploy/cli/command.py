@@ -107,6 +107,7 @@ class Command(TyperCommand):
         try:
             extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
+            error.message = error.message.replace("a valid int range", "a whole number")
             if type(error).__name__ != MISSING:
                 raise
             raise WrongWords(f"{error.format_message()} For example: {example}", ctx) from None

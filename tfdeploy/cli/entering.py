@@ -14,9 +14,9 @@ from tfdeploy.cli.options import (
     HOSTS,
     TASK_HELP,
     Hosts,
+    OnHosts,
     RunId,
     Tasks,
-    TasksOn,
     exit_if_failed,
     find_run,
 )
@@ -55,7 +55,7 @@ def execute(
     hosts: Hosts = HOSTS,
     run_id: RunId = None,
     task: Tasks = None,
-    on: TasksOn = None,
+    on: OnHosts = None,
 ) -> None:
     """Run a command in a task's directory, with its environment. Exits with its code.
 

@@ -208,7 +208,7 @@ def sweep(
     from tfdeploy.environments import installation
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import document, price, report
+    from tfdeploy.experiments.speed import document, report, verdicts
     from tfdeploy.output.console import Console, print_json
 
     installation.require("plots")
@@ -216,7 +216,7 @@ def sweep(
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
     cells = grid.cells(grid.default_ps(inventory) if ps is None else ps, workers)
-    prices = price.parse(price_per_hour or [], grid.training_hosts(inventory))
+    prices = verdicts.parse_prices(price_per_hour or [], grid.training_hosts(inventory))
     counting = (examples_per_step, synchronous, prices)
     settings = grid.Grid(cells, repeats, seconds, *counting)
     console.print_grid(settings, folder)

@@ -177,15 +177,6 @@ Tasks = Annotated[
         autocompletion=completion.propose_tasks,
     ),
 ]
-TasksOn = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--on",
-        metavar="HOST",
-        help="Only tasks on this host, or several: gpu-[01-04]. Repeatable.",
-        autocompletion=completion.propose_hosts,
-    ),
-]
 OnHosts = Annotated[
     list[str] | None,
     typer.Option(

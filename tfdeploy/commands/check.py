@@ -23,7 +23,12 @@ from tfdeploy.commands.preflight.plan_warnings import (
 from tfdeploy.commands.preflight.port_check import check_ports
 from tfdeploy.errors import AgentError, HostError, TfdeployError
 from tfdeploy.formatting.hostlist import fold_names
-from tfdeploy.formatting.humanize import format_count, format_duration, format_size
+from tfdeploy.formatting.humanize import (
+    format_count,
+    format_duration,
+    format_numbers,
+    format_size,
+)
 from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts.fleet import errors_of
 from tfdeploy.planning.frameworks import TENSORFLOW, title
@@ -174,7 +179,8 @@ def _missing_gpus(facts: HostFacts, gpus: Sequence[int]) -> Iterator[HostError]:
     if missing:
         yield AgentError(
             facts.host,
-            f"hosts.toml lists GPU {missing[0]}, but nvidia-smi lists "
+            f"hosts.toml lists {'GPU' if len(missing) == 1 else 'GPUs'} {format_numbers(missing)}, "
+            "but nvidia-smi lists "
             f"{format_count(len(facts.gpus), 'GPU') if facts.gpus else 'no GPU'}",
             "correct the host's gpus",
         )

@@ -189,7 +189,8 @@ def _with_defaults_of_scripts(inventory: Inventory) -> Training:
     """Return [training] with the `imports` of the scripts that the commands run, as these are now,
     and with the `ends_with` of their workers, unless hosts.toml sets them."""
     training, texts = inventory.training, script_texts(inventory)
-    imports = training.imports if "imports" in training.given else frameworks.imports_in(texts)
+    found = frameworks.imports_in(texts, training)
+    imports = training.imports if "imports" in training.given else found
     changed: dict[str, Any] = {} if imports == training.imports else {"imports": imports}
     if training.ends_with is None and frameworks.has_waiting_workers(texts):
         changed["ends_with"] = "chief"

@@ -33,6 +33,7 @@ from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing, replanning
 from tfdeploy.planning.replanning import describe, with_counts
 from tfdeploy.results.handover import CheckpointCopy, hand_over_checkpoint, hand_over_outputs
+from tfdeploy.results.run_folder import has_end_of
 from tfdeploy.shared import parallel
 from tfdeploy.shared.protocol.releases import FindRelease
 from tfdeploy.shared.records import BACKOFF, ENDED, QUEUED, READY, RUNNING, STARTING, SUCCEEDED
@@ -211,9 +212,10 @@ def _refuse_if_not_needed(old_fleet: Fleet, old: Run, remaining: Run, changes: C
     found = status(old_fleet, remaining)
     chief = found.report(str(old.plan.chief.task))
     if chief and chief.state == SUCCEEDED:
+        is_here = has_end_of(old, "")
         raise RunError(
             f"run {old.id} has succeeded: nothing to resume",
-            f"tfdeploy collect {old.flags}",
+            f"its results are in {old.folder}" if is_here else f"tfdeploy collect {old.flags}",
         )
     gone = [e.host for e in found.errors if isinstance(e, Unreachable | CommandTimedOut)]
     if gone:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Setup,
         StringList,
         Target,
+        TaskName,
         Text,
         Timeout,
         User,
@@ -190,6 +191,7 @@ class Training(Table):
     env: Environment = field(default_factory=dict)
     secrets: Variables = ()
     ready: Ready | None = None
+    ready_of: dict[TaskName, Ready] = field(default_factory=dict)
     ps: JobTraining = JobTraining()
     worker: JobTraining = JobTraining()
     chief: JobTraining = JobTraining()

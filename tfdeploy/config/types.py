@@ -134,6 +134,12 @@ def _check_outputs(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _check_task_name(value: str) -> str:
+    if not re.fullmatch(r"(ps|worker|chief|evaluator):\d{1,4}", value):
+        raise ValueError('expected a task such as "worker:0"')
+    return value
+
+
 def _check_place(value: str) -> str:
     """Accept a path inside the task's directory that has only one spelling."""
     names = value.split("/")
@@ -317,6 +323,7 @@ def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
 Address = Annotated[str, AfterValidator(_check_address)]
 CheckpointDir = Annotated[str, AfterValidator(_check_checkpoint_dir)]
 Directory = Annotated[str, AfterValidator(_check_directory)]
+TaskName = Annotated[str, AfterValidator(_check_task_name)]
 Place = Annotated[str, AfterValidator(_check_place)]
 PlainWord = Annotated[str, AfterValidator(_check_plain_word)]
 User = Annotated[str, AfterValidator(_check_user)]
@@ -368,5 +375,5 @@ Jobs = Annotated[
     Field(min_length=1),
 ]
 Role = Literal["flags", "dashed", "positional", "environment", "torch", "jax", "tf_config"]
-Ready = Literal["server", "port", "process"]
+Ready = Literal["server", "port", "process", "rendezvous"]
 EndsWith = Literal["chief", "all"]

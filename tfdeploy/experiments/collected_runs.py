@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from tfdeploy import run as runs
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import logs, scalars
-from tfdeploy.experiments.training import history
-from tfdeploy.experiments.training.history import find_pauses
+from tfdeploy.experiments import history, logs, scalars
+from tfdeploy.experiments.history import find_pauses
 from tfdeploy.own_folder import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tfdeploy.experiments.history import Pause
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.history import Pause
     from tfdeploy.run import Run
 
 MAX_LOG_BYTES = 1 << 30

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tfdeploy.config.overrides import check_words
 from tfdeploy.errors import RunError
-from tfdeploy.experiments import scalars
+from tfdeploy.experiments import metrics, scalars
 from tfdeploy.experiments.collected_runs import find_groups, read_scalars
+from tfdeploy.experiments.history import steps_per_s, trained_seconds
+from tfdeploy.experiments.metrics import LOSS, is_rising
 from tfdeploy.experiments.repeats import spread_of
 from tfdeploy.experiments.run_report.redact import show_words
 from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series, values_of
-from tfdeploy.experiments.training import metrics
-from tfdeploy.experiments.training.history import steps_per_s, trained_seconds
-from tfdeploy.experiments.training.metrics import LOSS, is_rising
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tfdeploy.experiments.collected_runs import CollectedRun
+    from tfdeploy.experiments.metrics import Metric
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.metrics import Metric
 
     BestIs = Literal["highest", "lowest"]
 

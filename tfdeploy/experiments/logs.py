@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.shared.log_patterns import BATCH, EPOCH, ESCAPE, LOSS, STEP
+from tfdeploy.shared.log_patterns import ESCAPE, KERAS_BATCH, KERAS_EPOCH, LOSS, STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ class LogSteps:
 
     def _read_line(self, line: str) -> int | None:
         """Return the step of a line. The batches before the first named step are dropped."""
-        named, epoch, batch = STEP.search(line), EPOCH.match(line), BATCH.match(line)
+        named, epoch, batch = STEP.search(line), KERAS_EPOCH.match(line), KERAS_BATCH.match(line)
         if named:
             if not self._names_steps:
                 self.points.clear()
@@ -83,12 +83,12 @@ def parse_losses(text: str) -> LogLosses:
     epochs: dict[int, float] = {}
     epoch = 0
     for line in re.split(r"[\r\n\b]+", ESCAPE.sub("", text)):
-        begins, step, loss = EPOCH.match(line), STEP.search(line), LOSS.search(line)
+        begins, step, loss = KERAS_EPOCH.match(line), STEP.search(line), LOSS.search(line)
         epoch = int(begins[1]) if begins else epoch
         with suppress(ValueError):
             if loss and step:
                 steps[int(step[1])] = float(loss[1])
-            elif loss and epoch and BATCH.match(line):
+            elif loss and epoch and KERAS_BATCH.match(line):
                 epochs[epoch] = float(loss[1])
     if len(steps) > 1:
         return LogLosses("step", _series(steps.items()))

@@ -34,7 +34,7 @@ LEGEND_WIDTH = 1.6
 SHORT_AXIS = 1000.0  # its highest value over its lowest one
 # Text stays text.
 WEB_SETTINGS = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 11.0}
-# By the name of their maker, a release leaves plots out (release/by_products.py).
+# By the name of their maker, a release leaves plots out (release/snapshot.py).
 METADATA = {".svg": {"Date": None, "Creator": "tfdeploy"}, ".png": {"Software": "tfdeploy"}}
 
 

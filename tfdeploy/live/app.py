@@ -165,7 +165,7 @@ class WatchApp(App[Ending]):
         limit = max(3, (height - LINES_AROUND) // 2)
         self._rows = live_rows.rows(self._watched, now, limit)
         self._show("run", Text(summary.run_line(self._watched), style="bold"))
-        self._show("training", self._training(now))
+        self._show("training", self._training(now, width))
         self._show("tasks", self._table(width))
         self._show("title", self._title(width))
         self._show("keys", Text(KEYS_AT_END if self._watched.has_ended else KEYS, style="reverse"))
@@ -174,8 +174,8 @@ class WatchApp(App[Ending]):
     def _show(self, name: str, text: Text) -> None:
         self.query_one(f"#{name}", Static).update(text)
 
-    def _training(self, now: float) -> Text:
-        text = Text("  ".join(summary.training_parts(self._watched, now)))
+    def _training(self, now: float, width: int) -> Text:
+        text = Text(summary.fit(summary.training_parts(self._watched, now), width))
         for slow in self._watched.slow:
             text.append(f"\n{slow}", "yellow")
         end = summary.end_line(self._watched)

@@ -231,11 +231,17 @@ def training_text(report: TaskReport) -> str:
 
 
 def _reached(said: LogProgress) -> str:
-    """Return how far the log says that training is, such as "epoch 3/10, batch 20/157"."""
-    epoch = [f"epoch {said.epoch}/{said.epochs}"] if said.epoch is not None else []
+    step = f"step {said.step}" if said.step is not None else ""
+    return epoch_text(said) or step
+
+
+def epoch_text(said: LogProgress) -> str:
+    """Return how far the log says that training is, such as "epoch 3/10, batch 20/157"; "" if it
+    names no epoch and no batch."""
+    total = f"/{said.epochs}" if said.epochs is not None else ""
+    epoch = [f"epoch {said.epoch}{total}"] if said.epoch is not None else []
     batch = [f"batch {said.batch}/{said.batches or '?'}"] if said.batch is not None else []
-    step = [f"step {said.step}"] if said.step is not None else []
-    return ", ".join([*epoch, *batch] or step)
+    return ", ".join([*epoch, *batch])
 
 
 def _machine_cells(machine: Machine) -> Row:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
 from tfdeploy.planning import frameworks, roles
 from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
-from tfdeploy.planning.notify import notify
 from tfdeploy.release import gitignore
+from tfdeploy.shared import records
 from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import (
     PEER_ERRORS,
+    RENDEZVOUS,
     HeartbeatSettings,
     Launch,
     Notification,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from tfdeploy.config.inventory import Host, Inventory, Restart, Training
     from tfdeploy.planning.plan import Placement, Plan
     from tfdeploy.planning.roles import RunNames
+
 
 DEFAULT_ENV = {
     "GRPC_FAIL_FAST": "use_caller",  # TensorFlow's default, whatever the host's environment says
@@ -168,6 +172,8 @@ def _launch(
     own_heartbeat = heartbeat.of(str(placement.task))
     values = roles.values_of(inventory, plan, placement, names)
     is_at_chief = host.name == plan.chief.host
+    ready = frameworks.ready(training, plan, placement)
+    meets = ready == RENDEZVOUS and placement.port is not None
     return Launch(
         project=inventory.project,
         run=names.run,
@@ -181,7 +187,8 @@ def _launch(
             for place, text in training.role_files.items()
         },
         links=_links(training, plan, placement),
-        ready=frameworks.ready(training, plan, job),
+        ready=ready,
+        master_port=plan.chief.port if meets else None,
         outputs=_outputs(training, plan, placement),
         name=values["task"],
         network=inventory.network,
@@ -244,6 +251,8 @@ def _argv(
     command, role_args = training.command_and_args(job)
     key = training.key_path(job, "command")
     first, *rest = [roles.fill_template(word, values, key) for word in command]
+    if first in frameworks.LAUNCHERS:  # it may be beside the python only, not on the PATH
+        first, rest = PYTHON_WORDS[0], ["-m", frameworks.LAUNCHERS[first], *rest]
     program = values["python"] if first in PYTHON_WORDS else first
     key = training.key_path(job, "role_args")
     filled_args = [roles.fill_template(word, values, key) for word in role_args]
@@ -292,3 +301,41 @@ def _checkpoint_device(training: Training, plan: Plan, placement: Placement) -> 
         return {}
     chief = roles.script_task(training, plan.chief.task)
     return {"TFDEPLOY_CHECKPOINT_DEVICE": f"/job:{chief.job}/task:{chief.index}/device:CPU:0"}
+
+
+URL_FIELD = re.compile(r"\{(\w+)\}")
+DEFAULT_FILE = "hosts.toml"
+
+
+def notify(inventory: Inventory, plan: Plan, run: str, name: str) -> records.Notification:
+    """Return the order for the chief of the run with this id and name. Raises PlanError if a URL
+    has a {NAME} that is not one of training.secrets."""
+    file = inventory.file.name
+    hosts = "" if file == DEFAULT_FILE else f"--hosts {shlex.quote(file)} "
+    return records.Notification(
+        on_end=_notify_target(inventory, plan, "on_end"),
+        on_failure=_notify_target(inventory, plan, "on_failure"),
+        hosts={str(p.task): p.host for p in plan.placements},
+        flags=f"{hosts}--run {run}",
+        name=name,
+    )
+
+
+def _notify_target(inventory: Inventory, plan: Plan, key: str) -> list[str]:
+    """Return a command with the python of the chief's host, or a URL as it is written."""
+    first, *rest = getattr(inventory.notify, key) or ("",)
+    if records.is_url([first, *rest]):
+        _check_fields(inventory, first, key)
+    elif first in PYTHON_WORDS:
+        first = inventory.host(plan.chief.host).python
+    return [first, *rest] if first else []
+
+
+def _check_fields(inventory: Inventory, url: str, key: str) -> None:
+    secrets = inventory.training.secrets
+    for name in URL_FIELD.findall(url):
+        if name not in secrets:
+            raise PlanError(
+                f"notify.{key}: unknown field {{{name}}}; expected one of training.secrets",
+                f"add it: secrets = {[*secrets, name]} under [training]".replace("'", '"'),
+            )

@@ -217,7 +217,7 @@ def _fetch_replicas(agent: Agent, old: Run, folder: OwnFolder) -> None:
     with exclusive(old), disk_errors(agent):
         units = parse_units(agent, agent.ask(ListReplicas(**request)).outputs)
         newer = [unit for unit in units if is_safe(unit) and not is_in_or_newer(unit, folder)]
-        incoming = old.open() / f".incoming-outputs/{agent.host}"
+        incoming = old.open() / f".incoming-outputs-{agent.host}"
         task = {**request, "task": REPLICAS}
         run_alone(agent, lambda pipe: fetch_units(pipe, task, newer, incoming, folder))
 

@@ -2,7 +2,7 @@
 
 runs/<run>/outputs/            the chief's
 runs/<run>/outputs/<task>/     another task's, if its job has `outputs`
-runs/<run>/.incoming-outputs/  the remains of an interrupted collect; the next one continues them
+runs/<run>/.incoming-outputs-*/  the remains of an interrupted collect; the next one continues them
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[O
     unchanged = [unit for unit in selected if is_in(unit, dest)]
     here = {unit.path for unit in unchanged}
     missing = [unit for unit in selected if unit.path not in here]
-    incoming = run.open() / f".incoming-outputs/{placement.task.file_name}"
+    incoming = run.open() / f".incoming-outputs-{placement.task.file_name}"
     request = task_request(run, placement)
     held = posixpath.join(posixpath.dirname(answer.folder), HELD_OUTPUTS)
     fetched, broken = yield from fetch_units(pipeline, request, missing, incoming, dest, held)

@@ -32,11 +32,13 @@ FROZEN = "FROZEN"
 PAUSED = "PAUSED"  # a process of the task is stopped by a signal, whatever its port says
 WRONG_TASK = "WRONG_TASK"
 HEALTHS = (READY, NOT_LISTENING, UNREACHABLE, NOT_GRPC, FROZEN, PAUSED, WRONG_TASK)
-SERVER, PORT, PROCESS = "server", "port", "process"
+SERVER, PORT, PROCESS, RENDEZVOUS = "server", "port", "process", "rendezvous"
 GUARDED, STRICT, OPEN = "guarded", "strict", "open"
 # Stands for the task's directory, which only its host knows, in argv, env and files. No other text
 # can have this character.
 TASK_DIRECTORY = "\0"
+# The reason of a task that is STARTING, but has no process yet.
+GETS_CHECKPOINTS = "gets the chief's checkpoints"
 ENDED = (SUCCEEDED, FAILED, STOPPED, LOST)
 # The last exception of a process that lost a peer. Such tasks continue if all are restarted.
 PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
@@ -166,7 +168,8 @@ class Launch(Record):
     - `outputs` are collected by the controller.
     - `notify` says who learns of the end of the run; only the chief has it.
     - `ready` says when the task is READY: its SERVER answers with its own `name`, its PORT is open,
-      or its PROCESS runs.
+      its PROCESS runs, or at the RENDEZVOUS: the chief listens on its port, `master_port`, and each
+      other task has a connection to that port.
     - `secrets` are variables as `env` has them, but they are never shown.
     - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
       python.
@@ -210,6 +213,7 @@ class Launch(Record):
     environment: str = ""
     notify: Notification = field(default_factory=Notification, kind=Notification)
     age_s: float = 0.0
+    master_port: Optional[int] = None
     gpu_choice: List[int] = field(default_factory=list)
     gpus_shared: bool = False
     submitted: int = 0
@@ -219,7 +223,11 @@ class Launch(Record):
     @property
     def health_port(self) -> Optional[int]:
         """Return the port to probe; None if only the process shows the task's health."""
-        return None if self.ready == PROCESS else self.port
+        return None if self.ready in (PROCESS, RENDEZVOUS) else self.port
+
+    @property
+    def is_ready_at_once(self) -> bool:
+        return self.health_port is None and self.master_port is None
 
     @property
     def leased_ports(self) -> List[int]:
@@ -305,11 +313,11 @@ class LogProgress(Record):
     """What the end of a log says about the training; null if it does not."""
 
     epoch: Optional[int] = None
-    """The epoch of Keras."""
+    """The epoch, as the program numbers it."""
     epochs: Optional[int] = None
     """The number of epochs."""
     batch: Optional[int] = None
-    """The batch of this epoch."""
+    """The batch of this epoch, or how much it counts of a progress bar."""
     batches: Optional[int] = None
     """The number of batches of an epoch."""
     step: Optional[int] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from contextlib import ExitStack, suppress
 from itertools import accumulate
@@ -12,7 +13,6 @@ from tfdeploy.formatting.humanize import format_count
 from tfdeploy.hosts.agent_session import BULK, query
 from tfdeploy.hosts.agent_session import TIMEOUT_S as AGENT_TIMEOUT_S
 from tfdeploy.hosts.fleet import errors_of
-from tfdeploy.hosts.last_pushed import LastPushed
 from tfdeploy.shared.filesystem import NO_SPACE
 from tfdeploy.shared.protocol.releases import (
     AbandonRelease,
@@ -24,10 +24,13 @@ from tfdeploy.shared.protocol.releases import (
 )
 from tfdeploy.transfer import shared_directory
 from tfdeploy.transfer.pack import FileVanished, PackCache
+from tfdeploy.user_folders import cache_file, write_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    from tfdeploy.config.inventory import Inventory
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.byte_progress import Transfer
     from tfdeploy.hosts.fleet import Fleet
@@ -302,3 +305,30 @@ def _changed_files(host: str, paths: Sequence[str]) -> TransferFailed:
         f"{paths[0]}{others} changed during the push",
         "push again when nothing writes to the folder, or exclude the files that are written",
     )
+
+
+class LastPushed:
+    """The last releases of a project's source, or of one of its data sets, by host."""
+
+    def __init__(self, inventory: Inventory, name: str) -> None:
+        self._file = cache_file("pushed", str(inventory.file.resolve()), inventory.project, name)
+        self._releases = _read_last_pushed(self._file)
+
+    def is_older(self, host: str, release: str) -> bool:
+        """Return whether the last release that the host got is another one."""
+        return self._releases.get(host, release) != release
+
+    def record(self, hosts: Iterable[str], release: str) -> None:
+        """Record that these hosts have the release."""
+        releases = {**self._releases, **dict.fromkeys(hosts, release)}
+        if releases != self._releases:
+            self._releases = releases
+            write_cache(self._file, releases)
+
+
+def _read_last_pushed(file: Path) -> Mapping[str, str]:
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -7,6 +7,7 @@ terminal's input.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,3 +117,12 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+ATTEMPTS = 4
+
+
+def wait_before_retry(attempt: int) -> None:
+    """Wait after the `attempt`-th attempt, from 1 on. The jitter spreads the retries of many
+    hosts."""
+    time.sleep(random.uniform(0.2, 0.6) * 2**attempt)

@@ -11,8 +11,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import TransferFailed
-from tfdeploy.transport import ignore_progress
-from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, ignore_progress, wait_before_retry
 from tfdeploy.transport.file_stream import SEND, SshFileStream
 
 if TYPE_CHECKING:

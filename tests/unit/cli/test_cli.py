@@ -126,6 +126,7 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
         ("check gpu-01", "Unexpected argument 'gpu-01'. For example: tfdeploy check"),
         ("exec worker:1 ls -l", "follow --: tfdeploy exec worker:1 -- nvidia-smi"),
         ("exec worker:1 ls", "expected -- before the command: tfdeploy exec worker:1 -- ls"),
+        ("prune --keep x", "'--keep': 'x' is not a whole number."),
         (
             "plan --lr",
             "--lr; words for the program follow --: tfdeploy plan -- --lr",

@@ -12,7 +12,7 @@ import pytest
 from tfdeploy.errors import RunError
 from tfdeploy.experiments import plots
 from tfdeploy.experiments.plots import Line, Panel
-from tfdeploy.release.by_products import is_by_product
+from tfdeploy.release.snapshot import is_by_product
 
 
 def lines(count, *, points=3):

@@ -175,7 +175,7 @@ class Supervisor:
         except OSError as error:
             return restart.not_started(self.launch.argv[0], error), ""
         # Without a port the task is READY at once, though it has not proved yet that it works.
-        state = records.READY if self.launch.health_port is None else records.RUNNING
+        state = records.READY if self.launch.is_ready_at_once else records.RUNNING
         self.write(state, pid=child.pid, restarts=len(self.attempts) - 1, exposed="")
         order = self._order = self._watch(child)
         if order is None:
@@ -189,10 +189,10 @@ class Supervisor:
         return outcome, order.cause
 
     def _watch(self, child: subprocess.Popen) -> Optional[Order]:  # type: ignore[type-arg]
-        def on_ready() -> None:
+        def on_ready(reason: str) -> None:
             self.attempts = restart.record_ready(self.attempts)
             if self.state.state != records.READY:
-                self.write(records.READY)
+                self.write(records.READY, reason=reason or self.state.reason)
 
         def on_exposed(ports: str) -> None:
             self._store(replace(self.state, exposed=ports))
@@ -230,8 +230,14 @@ class Supervisor:
             return Exit(code, final=is_final, detail=self._memory_detail(code))
         tail, count = self.log.tail, self.membership.progress_count
         self.attempts = restart.record_failure(self.attempts, code, tail, count, failed)
-        error = restart.peer_error(tail)
-        return Exit(code, final=is_final, error=error, failed_task=failed, why_failed=why)
+        return Exit(
+            code, final=is_final, error=restart.peer_error(tail), failed_task=failed,
+            why_failed=why, exception=self._exception(code),
+        )  # fmt: skip
+
+    def _exception(self, code: int) -> str:
+        """Return the exception after which Python has exited with 1."""
+        return restart.exception(self.log.tail) if code == 1 else ""
 
     def _memory_detail(self, code: int) -> str:
         """Return what else is known about a death by SIGKILL, as the end of a sentence."""
@@ -243,8 +249,9 @@ class Supervisor:
         """Return why a restart would not help after this exit code; "" if it might."""
         if survivors:
             return "; processes {} could not be killed".format(survivors)
-        if self.launch.health_port is None and not any(attempt.ready for attempt in self.attempts):
-            return " less than {:g} s after its start".format(SETTLED_S)
+        if self.launch.is_ready_at_once and not any(attempt.ready for attempt in self.attempts):
+            start = " less than {:g} s after its start".format(SETTLED_S)
+            return ": ".join(filter(None, (start, self._exception(code))))
         if code > 0 and any(words.encode() in self.log.tail for words in NO_SPACE):
             return (
                 ": the disk is full; tfdeploy runs shows what uses it, tfdeploy prune frees space"
@@ -293,7 +300,12 @@ class Supervisor:
             return True
         fetching = threading.Thread(target=fetch, daemon=True)
         fetching.start()
-        return self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if not self.attempts:
+            self.write(records.STARTING, reason=records.GETS_CHECKPOINTS)
+        goes_on = self._wait(lambda: FIRST_TICK_S if fetching.is_alive() else 0.0)
+        if goes_on and not self.attempts:
+            self.write(records.STARTING, reason="")
+        return goes_on
 
     def _wait(self, left_s: Callable[[], float], tick_s: float = TICK_S) -> bool:
         """Wait until no time is left; return False if an order has cancelled the next attempt."""

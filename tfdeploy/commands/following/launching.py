@@ -15,9 +15,20 @@ from tfdeploy.errors import AgentError, HostError, LeaseConflict, TaskNotReady, 
 from tfdeploy.formatting.humanize import escape_line, format_duration
 from tfdeploy.hosts.agent_session import query
 from tfdeploy.hosts.events import Listener, may_return
+from tfdeploy.planning import frameworks
 from tfdeploy.shared.protocol.reports import Started
 from tfdeploy.shared.protocol.runs import RunRecord, Start
-from tfdeploy.shared.records import ENDED, QUEUED, READY, STOPPED, SUCCEEDED, TaskReport
+from tfdeploy.shared.records import (
+    ENDED,
+    GETS_CHECKPOINTS,
+    QUEUED,
+    READY,
+    RENDEZVOUS,
+    STARTING,
+    STOPPED,
+    SUCCEEDED,
+    TaskReport,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +47,7 @@ if TYPE_CHECKING:
     Show = Callable[[Sequence[TfdeployError]], None]
     Waiting = Callable[[], AbstractContextManager[Show]]
 
+RENDEZVOUS_MARGIN_S = 30.0
 LEASE_WAIT_S = 20.0
 LEASE_RETRY_S = 0.5
 FIRST_EXPLAIN_S, EXPLAIN_S = 0.5, 10.0  # after which time in the queue hosts are asked why
@@ -120,31 +132,23 @@ def wait_until_ready(
     change of a task's state. Return False if the chief has succeeded before that.
 
     If the run was queued, first wait up to `turn_s` seconds for its turn; `waiting` is as in
-    StartWatcher. Raises HostError if a host is lost, TaskFailed if a task ends, TaskNotReady after
-    training.ready_timeout_s, and what the tasks wait for after `turn_s`.
+    StartWatcher. Raises HostError if a host is lost, TaskFailed if a task ends, what the tasks wait
+    for after `turn_s`, and TaskNotReady after training.ready_timeout_s, not counting the time in
+    which workers get the chief's checkpoints.
     """
     tasks = _Readiness(run, on_report, is_queued=turn_s is not None)
     if turn_s is not None:
         _wait_for_turn(fleet, run, following, tasks, turn_s, waiting)
-    _take_events(following, tasks, run.inventory.training.ready_timeout_s, tasks.is_decided)
+    while not tasks.is_decided():
+        event = next(following.events(tasks.deadline), None)
+        if event is None:
+            _raise_not_ready(fleet, run, tasks.waiting)
+            return False
+        tasks.dispatch(*event)
     if tasks.ended:
         _raise_unless_succeeded(fleet, run, tasks.ended)
         return False
-    if tasks.waiting:
-        _raise_not_ready(fleet, run, tasks.waiting)
     return True
-
-
-def _take_events(
-    following: Following, tasks: _Readiness, limit_s: float, is_enough: Callable[[], bool]
-) -> None:
-    """Take events for up to `limit_s` seconds, until they are enough."""
-    if is_enough():
-        return
-    for host, event in following.events(time.monotonic() + limit_s):
-        tasks.dispatch(host, event)
-        if is_enough():
-            return
 
 
 def _wait_for_turn(
@@ -160,10 +164,11 @@ def _wait_for_turn(
     deadline, shown, pause_s = time.monotonic() + wait_s, set[str](), FIRST_EXPLAIN_S
     with waiting() as show:
         while True:
-            left_s = max(0.0, deadline - time.monotonic())
-            _take_events(following, tasks, min(pause_s, left_s), tasks.has_left_queue)
-            if tasks.has_left_queue():
-                return
+            until = min(deadline, time.monotonic() + pause_s)
+            for host, event in following.events(until):
+                tasks.dispatch(host, event)
+                if tasks.has_left_queue():
+                    return
             reasons = _queue_reasons(fleet, run)
             if time.monotonic() >= deadline:
                 raise_all(reasons, f"waited {format_duration(wait_s)}")
@@ -187,6 +192,14 @@ def _queue_reasons(fleet: Fleet, run: Run) -> list[TfdeployError]:
     return [*found.errors, *reasons.values()]
 
 
+def _ready_limit_s(run: Run) -> float:
+    """Return the seconds to wait. A task that meets no other at the chief's port is READY after
+    ready_timeout_s, as its supervisor decides."""
+    training, plan = run.inventory.training, run.plan
+    meet = any(frameworks.ready(training, plan, p) == RENDEZVOUS for p in plan.placements)
+    return training.ready_timeout_s + (RENDEZVOUS_MARGIN_S if meet else 0.0)
+
+
 class _Readiness(Listener):
     """The tasks that are waited for, those that may still be in the queue, and the first one that
     has ended badly."""
@@ -197,6 +210,9 @@ class _Readiness(Listener):
         self.waiting = {str(p.task) for p in run.plan.placements}
         self.queued = set(self.waiting) if is_queued else set()
         self.ended: TaskReport | None = None
+        self._limit_s = _ready_limit_s(run)
+        self._deadline = time.monotonic() + self._limit_s
+        self._fetching: set[str] = set()
         self._on_report = on_report
 
     def is_decided(self) -> bool:
@@ -205,14 +221,24 @@ class _Readiness(Listener):
     def has_left_queue(self) -> bool:
         return self.ended is not None or not self.queued
 
+    @property
+    def deadline(self) -> float | None:
+        return None if self._fetching else self._deadline
+
     def on_error(self, error: HostError) -> None:
         if not (self.queued and may_return(error)):
             raise error
 
     def on_state(self, host: str, report: TaskReport) -> None:
         self._on_report(host, report)
-        if report.state != QUEUED:
+        if report.state != QUEUED and report.task in self.queued:
             self.queued.discard(report.task)
+            self._deadline = time.monotonic() + self._limit_s
+        if report.state == STARTING and report.reason == GETS_CHECKPOINTS:
+            self._fetching.add(report.task)
+        elif report.task in self._fetching:
+            self._fetching.discard(report.task)
+            self._deadline = time.monotonic() + self._limit_s
         if report.state in (READY, SUCCEEDED):
             self.waiting.discard(report.task)
         elif report.state in ENDED:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from tfdeploy import run as runs
 from tfdeploy.commands.runs import RUNNING, run_result
 from tfdeploy.errors import RunError, TfdeployError
-from tfdeploy.experiments import logs, scalars
+from tfdeploy.experiments import history, logs, scalars
+from tfdeploy.experiments.history import Change, find_pauses
 from tfdeploy.experiments.logs import NO_LOSSES
-from tfdeploy.experiments.run_report import gpus
+from tfdeploy.experiments.run_report import over_time
 from tfdeploy.experiments.run_report.redact import Redactor
-from tfdeploy.experiments.training import history
-from tfdeploy.experiments.training.history import Change, find_pauses
 from tfdeploy.formatting.humanize import escape_control, escape_line
 from tfdeploy.formatting.terminal_text import plain_text
 from tfdeploy.shared import filesystem, records
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.commands.status import RunStatus
+    from tfdeploy.experiments.history import Pause
     from tfdeploy.experiments.logs import LogLosses
     from tfdeploy.experiments.run_report.over_time import GpuSample
     from tfdeploy.experiments.scalars import Series
-    from tfdeploy.experiments.training.history import Pause
     from tfdeploy.run import Run
     from tfdeploy.shared.records import TaskReport
 
@@ -154,7 +153,7 @@ def _gpu_use(run: Run, started_s: float, now: float) -> dict[str, tuple[GpuSampl
     folder = run.folder / "logs"
     tasks = [placement.task for placement in run.plan.placements if placement.gpus]
     return {
-        str(task): gpus.read(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
+        str(task): over_time.read_gpus(folder / f"{task.file_name}.gpus.jsonl", started_s, now)
         for task in tasks
     }
 

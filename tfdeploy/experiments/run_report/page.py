@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdeploy.errors import RunError
-from tfdeploy.experiments.run_report import charts, side_by_side, timeline
+from tfdeploy.experiments.run_report import charts, timeline
 from tfdeploy.experiments.run_report.summary import (
+    compare,
+    different_settings,
     format_length,
     format_time,
     recorded_hosts,
     restarts_of,
     same_release,
     summary,
+    trained,
 )
 from tfdeploy.formatting.humanize import (
     escape_line,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from tfdeploy.experiments.run_report.charts import Chart
     from tfdeploy.experiments.run_report.facts import RunFacts
-    from tfdeploy.experiments.run_report.side_by_side import DifferenceRow
+    from tfdeploy.experiments.run_report.summary import DifferenceRow
     from tfdeploy.experiments.run_report.timeline import Timeline
     from tfdeploy.planning.plan import Placement
     from tfdeploy.run import Run
@@ -70,7 +73,7 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
     """Return what the page shows of a run. `number` distinguishes the runs of a page. Raises
     RunError if its scalars can't be drawn."""
     run = facts.run
-    drawn, more = charts.draw([side_by_side.trained(facts)], f"run{number}")
+    drawn, more = charts.draw([trained(facts)], f"run{number}")
     return RunView(
         number=number,
         facts=facts,
@@ -78,9 +81,7 @@ def view(facts: RunFacts, number: int = 1) -> RunView:
         timeline=timeline.lay_out(facts.histories, facts.known_until),
         charts=drawn,
         more_scalars=more,
-        changes=side_by_side.different_settings([facts.previous, run], facts.redact)
-        if facts.previous
-        else (),
+        changes=different_settings([facts.previous, run], facts.redact) if facts.previous else (),
         commands=(
             (
                 "The same release, with the hosts.toml of today",
@@ -111,7 +112,7 @@ def render(all_facts: Sequence[RunFacts]) -> str:
         views=[view(facts, number) for number, facts in enumerate(all_facts, 1)],
         title=_title(all_facts),
         max_open=MAX_OPEN_CHANGES,
-        **side_by_side.compare(all_facts),
+        **compare(all_facts),
     )
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfdeploy.experiments.speed import price, verdicts
+from tfdeploy.experiments.speed import verdicts
 from tfdeploy.experiments.speed.results import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict, WorkerVerdict
+    from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict, WorkerVerdict
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def sweep_document(sweep: Sweep) -> SweepDocument:
         enough_ps={str(each.workers): each.enough for each in of_ps if each.enough is not None},
         ps_verdicts=of_ps,
         worker_verdicts=list(verdicts.more_workers(sweep)),
-        cheapest=price.cheapest(sweep),
+        cheapest=verdicts.cheapest(sweep),
     )
 
 
@@ -99,7 +98,7 @@ def _cell(sweep: Sweep, results: CellResults) -> SweepCell:
         speedup=_median(speedup),
         speedup_range=_range(speedup),
         efficiency=sweep.efficiency(results),
-        price_per_million=_median(price.per_million(sweep, results)),
+        price_per_million=_median(verdicts.per_million(sweep, results)),
         runs=results.runs,
     )
 

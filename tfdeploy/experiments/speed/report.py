@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.experiments import plots
 from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.repeats import MIN_RUNS
-from tfdeploy.experiments.speed import price, verdicts
+from tfdeploy.experiments.speed import verdicts
 from tfdeploy.experiments.speed.results import ENDED, Cell
 from tfdeploy.formatting.humanize import KILO, format_count
 from tfdeploy.own_folder import OwnFolder
@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfdeploy.experiments.repeats import Spread
-    from tfdeploy.experiments.speed.price import Cheapest
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
-    from tfdeploy.experiments.speed.verdicts import PsVerdict
+    from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict
 
 PICTURE = "speedup.svg"
 UNKNOWN = "-"
@@ -57,7 +56,7 @@ def row(sweep: Sweep, results: CellResults) -> dict[str, str]:
         "EXAMPLES/S": _median(sweep.examples_per_s(results)),
         "SPEED-UP": f"{_ratio(speedup.median)}x{_range(speedup, _ratio)}" if speedup else UNKNOWN,
         "EFFICIENCY": UNKNOWN if efficiency is None else f"{efficiency:.0%}",
-        _price_column(sweep): _median(price.per_million(sweep, results)),
+        _price_column(sweep): _median(verdicts.per_million(sweep, results)),
         WHY: f"{results.failure.run}: {_first_line(results.failure)}" if results.failure else "",
     }
 
@@ -76,7 +75,7 @@ def remarks(sweep: Sweep) -> Iterator[str]:
         yield f"a cell with fewer than {MIN_RUNS} runs is not compared: raise --repeats"
     yield from _more_workers(sweep)
     yield from (text for each in verdicts.enough_ps(sweep) if (text := _enough_ps(each)))
-    cheapest = price.cheapest(sweep)
+    cheapest = verdicts.cheapest(sweep)
     if cheapest:
         yield _cheapest(sweep, cheapest)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fabric
 import paramiko
 
-from tfdeploy.transport import CLOCK
-from tfdeploy.transport.dropped_handshake import ATTEMPTS, wait_before_retry
+from tfdeploy.transport import ATTEMPTS, CLOCK, wait_before_retry
 from tfdeploy.transport.ssh.config import CONNECT_TIMEOUT_S
 from tfdeploy.transport.ssh.dial import PATIENT, NoAnswer, Patience, dial
 from tfdeploy.transport.ssh.errors import (

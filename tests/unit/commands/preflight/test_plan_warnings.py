@@ -15,8 +15,9 @@ PS = "[hosts.p]\nps = 1\n[hosts.w]\nworkers = 1"
 STRATEGY = "s = tf.distribute.ParameterServerStrategy(resolver)"
 
 
-def warnings_of(hosts, top="", release=None):
-    intent = Intent(make_inventory(hosts, top=top), make_plan(hosts), release, {}, {})
+def warnings_of(hosts, top="", release=None, training=""):
+    inventory = make_inventory(hosts, top=top, training=training)
+    intent = Intent(inventory, make_plan(hosts), release, {}, {})
     return [str(warning) for warning in plan_warnings(intent)]
 
 
@@ -41,6 +42,25 @@ def test_ps_without_a_chief_give_a_warning_if_the_program_needs_one(tmp_path):
 )
 def test_a_plan_in_which_a_task_trains_gives_no_warning(tmp_path, hosts, text):
     assert warnings_of(hosts, release=source(tmp_path, train=text)) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "hosts", "is_lonely"),
+    [
+        ("torchrun train.py", "[hosts.w]\nworkers = 2", True),
+        ("accelerate launch train.py", "[hosts.w]\nworkers = 2", True),
+        ("torchrun train.py", "[hosts.w]\nworkers = 1", False),
+        ("torchrun --master_addr={chief_address} train.py", "[hosts.w]\nworkers = 2", False),
+        ("accelerate launch --config_file a.yaml train.py", "[hosts.w]\nworkers = 2", False),
+    ],
+)
+def test_a_launcher_that_is_not_told_of_the_other_workers_gives_a_warning(
+    command, hosts, is_lonely
+):
+    found = warnings_of(hosts, training=f'worker.command = "{command}"')
+    assert [line.partition(" ")[2].splitlines()[0] for line in found] == (
+        ["is not told of the other workers: each would train alone"] if is_lonely else []
+    )
 
 
 @pytest.mark.parametrize(

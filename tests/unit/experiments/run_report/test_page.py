@@ -25,7 +25,7 @@ from tfdeploy.commands.status import RunStatus, TaskStatus
 from tfdeploy.errors import Unreachable
 from tfdeploy.experiments.run_report import page
 from tfdeploy.experiments.run_report.facts import gather
-from tfdeploy.release.by_products import is_by_product
+from tfdeploy.release.snapshot import is_by_product
 from tfdeploy.shared.records import TaskReport
 from unit.test_run import error_text
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 
+from tfdeploy.experiments.history import Change, Pause
 from tfdeploy.experiments.run_report import charts, timeline
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.training.history import Change, Pause
 
 # The timeline
 

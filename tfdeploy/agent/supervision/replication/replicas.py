@@ -46,6 +46,7 @@ class CheckpointOffer:
         self._outputs = _outputs_offer(launch, task_dir) if self._is_wanted else None
         self._task_dir = task_dir
         self._backup: Optional[backups.BackupOffer] = None
+        self._backup_lock = threading.Lock()  # another one: the folder may be large
         self._read_at = -FETCH_GAP_S
 
     def start(self, server: HeartbeatServer) -> None:
@@ -68,7 +69,7 @@ class CheckpointOffer:
         """Offer what synchronous workers need before they start (backups.py)."""
         from . import backups  # as in _outputs_offer
 
-        with self._lock:
+        with self._backup_lock:
             self._backup = self._backup or backups.BackupOffer(self._task_dir)
             return self._backup.update()
 

@@ -198,4 +198,4 @@ def shown_until(error: TfdeployError) -> str:
     """Return until when only what was fetched before is shown; "" if that does not end."""
     if isinstance(error, TransferFailed):
         return " until more can be written"
-    return " until it answers" if isinstance(error, HostError) and may_return(error) else ""
+    return " until it answers" if may_return(error) else ""

@@ -17,7 +17,7 @@ from support.chief import save, seen_by_programs
 from tfdeploy.agent import paths
 from tfdeploy.agent.outputs import listing
 from tfdeploy.agent.supervision import signing
-from tfdeploy.agent.supervision.replication import offered_files, replicas
+from tfdeploy.agent.supervision.replication import backups, offered_files, replicas
 from tfdeploy.agent.supervision.replication.replicas import CheckpointOffer
 from tfdeploy.shared import filesystem, records, state_file
 from tfdeploy.shared.protocol.outputs import REPLICAS
@@ -54,6 +54,31 @@ def offering_chief(root, **changes):
 def is_offered(chief, step):
     chief.offer.update(chief.server)
     return (chief.server.checkpoint or {}).get("step") == step
+
+
+def test_a_piece_is_read_while_the_folder_is_walked_for_workers_that_start(root, monkeypatch):
+    walking, may_end = threading.Event(), threading.Event()
+
+    def walk(self):
+        walking.set()
+        may_end.wait()
+
+    monkeypatch.setattr(backups.BackupOffer, "update", walk)
+    with offering_chief(root) as chief:
+        save(chief.folder, 1)
+        assert is_offered(chief, 1)
+        file = chief.server.checkpoint["files"][0]["path"]
+        pieces = []
+        threads = [
+            threading.Thread(target=chief.offer.offer_backup, daemon=True),
+            threading.Thread(target=lambda: pieces.append(chief.offer.read(file, 0)), daemon=True),
+        ]
+        threads[0].start()
+        walking.wait()
+        threads[1].start()
+        is_read = eventually(lambda: pieces)
+        may_end.set()
+        assert is_read
 
 
 def replica_dir():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.builders import make_run
 from support.finished import HOSTS, ONE, TWO
 
-from tfdeploy.experiments.run_report.side_by_side import ABSENT, DifferenceRow, different_settings
+from tfdeploy.experiments.run_report.summary import ABSENT, DifferenceRow, different_settings
 
 
 def found(runs):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdeploy.experiments.training import history
-from tfdeploy.experiments.training.history import Change, Span, read, spans
+from tfdeploy.experiments import history
+from tfdeploy.experiments.history import Change, Span, read, spans
 
 READY, BACKOFF, END = Change(10, "READY"), Change(20, "BACKOFF", reason="x"), Change(30, "FAILED")
 

@@ -7,7 +7,7 @@ import os
 import pytest
 from support.builders import NOBODY_UID, make_inventory
 
-from tfdeploy.hosts.last_pushed import LastPushed
+from tfdeploy.transfer.send import LastPushed
 
 
 @pytest.fixture(autouse=True)

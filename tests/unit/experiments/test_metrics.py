@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from tfdeploy.experiments.metrics import Metric, Reached, main_loss, metrics
 from tfdeploy.experiments.scalars import Point
-from tfdeploy.experiments.training.metrics import Metric, Reached, main_loss, metrics
 
 
 def series(*values):
