@@ -47,7 +47,7 @@ TIME = "%Y%m%d-%H%M%S"
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 BOTH = ".record.json"
 PLAN = "plan"
-PLAN_FORMAT = "1"  # part of the signature: a plan with another meaning is not read
+PLAN_FORMAT = "2"  # part of the signature: a plan with another meaning is not read
 MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
@@ -278,7 +278,7 @@ def _to_signed_plan(run: Run, record: RecordText) -> str:
         "inventory": run.inventory.to_record(),
         "heartbeat_port": run.plan.heartbeat_port,
         "placements": [
-            (p.task.job, p.task.index, p.host, p.address, p.port, p.gpus)
+            (p.task.job, p.task.index, p.host, p.address, p.port, p.gpus, p.gpu_choice)
             for p in run.plan.placements
         ],
     }
@@ -297,8 +297,8 @@ def _read_plan(record: RecordText, folder: Path, hosts_file: Path) -> tuple[Inve
         if signature.is_signed(signed, *_signed_texts(folder, record, text)):
             values = json.loads(text)
             placements = tuple(
-                Placement(Task(job, index), host, address, port, tuple(gpus))
-                for job, index, host, address, port, gpus in values["placements"]
+                Placement(Task(job, index), host, address, port, tuple(gpus), tuple(choice))
+                for job, index, host, address, port, gpus, choice in values["placements"]
             )
             inventory = Inventory.from_record(values["inventory"], hosts_file.absolute())
             return inventory, Plan(placements, values["heartbeat_port"])

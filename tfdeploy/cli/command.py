@@ -103,7 +103,7 @@ class Command(TyperCommand):
         """Parse as Typer does; say of an unknown option how the program gets it, and of an argument
         that is missing or unexpected what a whole command looks like."""
         ctx.allow_extra_args = True
-        example = self._examples[0].partition("  #")[0].rstrip()
+        example, given = self._examples[0].partition("  #")[0].rstrip(), [*args]
         try:
             extra = super().parse_args(ctx, args)
         except typer.BadParameter as error:
@@ -115,7 +115,9 @@ class Command(TyperCommand):
             words = next((each for each in self.params if each.name == "words"), None)
             if type(error).__name__ != UNKNOWN_OPTION or words is None:
                 raise
-            short = f"tfdeploy {self.name} -- {getattr(error, 'option_name', '')}"
+            option = getattr(error, "option_name", "")
+            typed = next((word for word in given if word.partition("=")[0] == option), option)
+            short = f"tfdeploy {self.name} -- {typed}"
             example = self._examples[0] if words.required else short
             found = getattr(error, "message", "")
             text = f"{found}; words for the program follow --: {example}"

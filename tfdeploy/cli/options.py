@@ -206,14 +206,17 @@ def load_intent(
     name: str | None = None,
     release: str | None = None,
     *,
+    on: Sequence[str] | None = None,
     share_gpus: bool = False,
 ) -> Intent:
     """Plan what hosts.toml says, with what the command line changes for one run."""
     from tfdeploy.api import opening
+    from tfdeploy.commands.plan import with_hosts
     from tfdeploy.config.overrides import parse_counts, with_shared_gpus
 
     changed = parse_counts(counts or (), "--with")
     inventory = load_inventory(hosts)
+    inventory = with_hosts(inventory, on) if on else inventory
     inventory = with_shared_gpus(inventory) if share_gpus else inventory
     return opening.plan(inventory, words or (), variables or (), changed, name or "", release or "")
 

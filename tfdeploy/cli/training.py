@@ -150,6 +150,7 @@ def start(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
@@ -169,7 +170,7 @@ def start(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
@@ -187,6 +188,7 @@ def run(
     hosts: Hosts = HOSTS,
     env: Env = None,
     counts: With = None,
+    on: OnHosts = None,
     name: RunName = None,
     release: OlderRelease = None,
     accept_new_host_keys: AcceptNew = False,
@@ -208,7 +210,7 @@ def run(
 
     waiting = parse_queue(wait, queued=queue, priority=priority)
     console = Console(for_json=json, is_quiet=quiet)
-    intent = load_intent(hosts, words, env, counts, name, release, share_gpus=share_gpus)
+    intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
         started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)

@@ -118,12 +118,14 @@ def _check_host(
 
     What a spare host lacks is only a note; so is what `python` lacks if it runs no task.
     """
-    gpus, errors = gpus_of(launches, host).gpus, result.notes if host.spare else result.errors
+    need, errors = gpus_of(launches, host), result.notes if host.spare else result.errors
+    gpus = need.gpus
     of_python = [*_failed_imports(facts), *of_program, *_invisible_gpus(facts, gpus)]
     (errors if launches_by_python(launches, facts.python) else result.notes).extend(of_python)
     result.notes += _unbuilt_environment(facts)
     errors += [AgentError(facts.host, *problem) for problem in facts.problems]
-    errors += _missing_gpus(facts, gpus)
+    enough = need.count <= sum(gpu in facts.gpus for gpu in need.gpus)
+    (result.notes if enough else errors).extend(_missing_gpus(facts, gpus))
     result.notes += _missing_gpus(facts, [gpu for gpu in host.gpus if gpu not in gpus])
     result.notes += [*_missing_rsync(facts, host), *_unlisted_gpus(facts, host)]
     result.notes += [*_wrong_clock(facts), *_full_disk(facts)]

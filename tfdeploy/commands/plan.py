@@ -136,6 +136,13 @@ class Intent:
         return [*readers(self.inventory, self.plan, place), *spares]
 
 
+def with_hosts(inventory: Inventory, names: Sequence[str]) -> Inventory:
+    """Return the inventory with only the named hosts. Raises PlanError."""
+    chosen = select_hosts([host.name for host in inventory.hosts], names)
+    hosts = tuple(host for host in inventory.hosts if host.name in chosen)
+    return inventory.copy_with({"hosts": hosts})
+
+
 def plan_all(inventory: Inventory, options: RunOptions = RunOptions()) -> Intent:
     """Place the tasks on hosts and read the source tree and the data sets. Raises PlanError.
 

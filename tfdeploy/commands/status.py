@@ -128,6 +128,10 @@ def status(
     return combine(fleet.outcomes(tasks_by_host, ask, on_wait=report))
 
 
+def _task_status(placement: Placement, report: TaskReport | None) -> TaskStatus:
+    return TaskStatus(placement.with_gpus(report.gpus if report else None), report)
+
+
 def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> RunStatus:
     """Return the status of these placements, whose hosts have all answered or failed."""
     tasks_by_host = _tasks_by_host(placements)
@@ -141,7 +145,7 @@ def _combine(run: Run, placements: Sequence[Placement], outcomes: Outcomes) -> R
         missing = [task for task in tasks_by_host[host] if task not in outcome]
         errors += _missing_tasks(run, host, missing)
     explained = {task: _with_peers(run, report, reports) for task, report in reports.items()}
-    statuses = (TaskStatus(p, explained.get(str(p.task))) for p in placements)
+    statuses = (_task_status(p, explained.get(str(p.task))) for p in placements)
     return RunStatus(run, tuple(statuses), tuple(errors))
 
 

@@ -182,6 +182,7 @@ class WatchedRun(Listener):
             task.cpu = max(0.0, use.cpu_s - task.cpu_s) / elapsed_s if elapsed_s > 0 else None
             task.report, task.cpu_s, task.used_bytes = use.report, use.cpu_s, use.used_bytes
             task.reported_at = now
+            task.placement = task.placement.with_gpus(use.report.gpus)
         for log in sample.logs:
             self.tasks[log.task].log.extend(log.lines)
             self.tasks[log.task].lines += len(log.lines)

@@ -96,6 +96,8 @@ def _to_value(value: Any) -> Any:
         return value.to_values()
     if isinstance(value, dict):
         return {key: _to_value(item) for key, item in value.items()}
+    if isinstance(value, range):  # a number of GPUs
+        return len(value)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -342,6 +344,12 @@ class Host(HostSettings):
     chief: bool = False
     evaluator: bool = False
     spare: bool = False
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        gpus = values.get("gpus")
+        count = {"gpus": range(gpus)} if isinstance(gpus, int) else {}
+        return super().from_values({**values, **count})
 
     @property
     def is_local(self) -> bool:

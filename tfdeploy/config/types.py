@@ -6,10 +6,17 @@ import ipaddress
 import re
 import shlex
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from tfdeploy.config import ANY_SIGNAL, AUTO_PORTS, PER_GPU
 
@@ -258,13 +265,13 @@ def _check_exit(value: Any) -> Any:
     return value
 
 
-def _parse_gpus(value: Any) -> Any:
-    """Convert a count n to the ids 0 to n-1."""
+def _parse_gpus(value: Any, check_ids: ValidatorFunctionWrapHandler) -> Any:
+    """Convert a count n to the range of the ids 0 to n-1; a list of ids becomes a tuple."""
     if isinstance(value, list | tuple):
-        return tuple(value)
+        return check_ids(tuple(value))
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 64:
         raise ValueError("expected a count from 0 to 64, or a list of ids such as [0, 1]")
-    return tuple(range(value))
+    return range(value)
 
 
 def _parse_workers(value: Any) -> Any:
@@ -344,7 +351,8 @@ Exits = Annotated[
     BeforeValidator(lambda value: _list_to_tuple(value)),
 ]
 GpuId = Annotated[int, Field(ge=0)]
-GpuIds = Annotated[tuple[GpuId, ...], BeforeValidator(_parse_gpus), AfterValidator(_check_distinct)]
+GpuIds = Annotated[Sequence[GpuId], AfterValidator(_check_distinct), WrapValidator(_parse_gpus)]
+"""A range if hosts.toml has a count: then a start chooses those that are free."""
 Environment = Annotated[dict[str, str], AfterValidator(_check_environment)]
 Command = Annotated[
     tuple[str, ...],

@@ -178,7 +178,8 @@ class PlanOutput(Terminal):
                 "TASK": str(placement.task),
                 "HOST": placement.host,
                 "LISTENS ON": placement.endpoint if placement.port else "-",
-                "GPUS": status_table.gpu_indices(placement),
+                "GPUS": status_table.gpu_indices(placement)
+                + (", chosen at the start" if placement.gpu_choice else ""),
                 "CHIEF": "chief" if placement == intent.plan.chief else "",
             }
             for placement in placements[:MANY_TASKS]

@@ -212,7 +212,7 @@ def _merge(group: Sequence[Row]) -> Row:
 
 def gpu_indices(placement: Placement) -> str:
     """Return the GPUs' indices, as hosts.toml gives them."""
-    return format_numbers(placement.gpus) or "-"
+    return placement.gpu_names or "-"
 
 
 def training_text(report: TaskReport) -> str:

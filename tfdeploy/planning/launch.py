@@ -18,6 +18,7 @@ from tfdeploy.shared.protocol.record import replace
 from tfdeploy.shared.records import (
     PEER_ERRORS,
     RENDEZVOUS,
+    VISIBLE,
     HeartbeatSettings,
     Launch,
     Notification,
@@ -195,6 +196,7 @@ def _launch(
         notify=_notify(inventory, plan, placement, names),
         port=placement.port,
         gpus=list(placement.gpus),
+        gpu_choice=list(placement.gpu_choice),
         checkpoint_dir=training.checkpoint_dir,
         no_proxy=[*plan.addresses],
         ready_timeout_s=training.ready_timeout_s,
@@ -277,7 +279,8 @@ def _env(
         **role_env,
         **roles.role_environment(training, plan, placement),
         **_hook_env(training, plan, placement),
-        "CUDA_VISIBLE_DEVICES": visible_devices(placement.gpus),
+        # The host sets it for GPUs that it chooses.
+        **({} if placement.gpu_choice else {VISIBLE: visible_devices(placement.gpus)}),
         "TFDEPLOY_RUN": values["run"],
         "TFDEPLOY_RELEASE": values["release"],
         "TFDEPLOY_NAME": values["name"],

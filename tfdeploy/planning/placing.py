@@ -48,13 +48,17 @@ def _place_on_host(host: Host, address: str, counters: dict[str, int]) -> list[P
     """Return the placements on one host; count the tasks of each job in `counters`."""
     gpus, ports = list(host.gpus), list(host.ports)
     placements = []
-    for job, count in count_tasks(host).items():
+    counts = count_tasks(host)
+    needed = sum(count * gpus_per_task(job, host) for job, count in counts.items())
+    is_choice = isinstance(host.gpus, range) and needed < len(host.gpus)
+    for job, count in counts.items():
         for _ in range(count):
             task_gpus = [gpus.pop(0) for _ in range(gpus_per_task(job, host))]
             task = Task(job, counters[job])
             counters[job] += 1
             port = _take_port(ports) if task.in_cluster else None
-            placements.append(Placement(task, host.name, address, port, tuple(task_gpus)))
+            choice = tuple(host.gpus) if is_choice and task_gpus else ()
+            placements.append(Placement(task, host.name, address, port, tuple(task_gpus), choice))
     return placements
 
 

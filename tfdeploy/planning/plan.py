@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from tfdeploy.cluster import JOBS, Task
 from tfdeploy.errors import PlanError
 from tfdeploy.formatting.hostlist import fold_names
+from tfdeploy.formatting.humanize import format_numbers
 from tfdeploy.formatting.short_repr import short_repr
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tfdeploy.cluster import ClusterSpec
 
 PORT_PENDING = 0
@@ -34,6 +37,21 @@ class Placement:
     """Its port; null for a task without one; 0 in a plan if the start chooses it."""
     gpus: tuple[int, ...]
     """The indices of its GPUs; without any, it sees none."""
+    gpu_choice: tuple[int, ...] = ()
+    """The GPUs of which its host chooses free ones when it starts, as many as `gpus` has; empty if
+    they are fixed, or chosen already."""
+
+    @property
+    def gpu_names(self) -> str:
+        """Return for example `0,1`, or `one of 0-3` if its host chooses; "" without GPUs."""
+        if not self.gpu_choice:
+            return format_numbers(self.gpus)
+        count = len(self.gpus)
+        return f"{'one' if count == 1 else count} of {format_numbers(self.gpu_choice)}"
+
+    def with_gpus(self, chosen: Sequence[int] | None) -> Placement:
+        """Return it with the GPUs that its host reports, if it reports any."""
+        return self if chosen is None else replace(self, gpus=tuple(chosen), gpu_choice=())
 
     @property
     def endpoint(self) -> str:

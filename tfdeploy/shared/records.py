@@ -143,8 +143,11 @@ class Notification(Record):
         return {key: target for key, target in both.items() if target}
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
 def visible_devices(gpus: Iterable[int]) -> str:
-    """Return the value of CUDA_VISIBLE_DEVICES that shows a process only these GPUs."""
+    """Return the value of VISIBLE that shows a process only these GPUs."""
     return ",".join(map(str, gpus)) or "-1"
 
 
@@ -248,7 +251,7 @@ class Launch(Record):
 
     def on_gpus(self, gpus: List[int]) -> Launch:
         """Return the launch of a task that has these GPUs, and no choice any more."""
-        env = {**self.env, "CUDA_VISIBLE_DEVICES": visible_devices(gpus)}
+        env = {**self.env, VISIBLE: visible_devices(gpus)}
         return replace(self, gpus=gpus, gpu_choice=[], env=env)
 
     def in_directory(self, directory: str) -> Launch:
@@ -390,6 +393,8 @@ class TaskReport(Record):
     """The ports that the guard does not cover, and their processes; "" if there are none."""
     pace: Optional[Pace] = None
     """How fast it trains, and what its host does; null if that is not known yet."""
+    gpus: Optional[List[int]] = None
+    """The indices of its GPUs; null if its host has not chosen them yet."""
 
 
 def to_json(record: Record) -> Dict[str, Any]:

@@ -131,6 +131,7 @@ def test_an_unknown_command_option_or_value_exits_with_2(tfdeploy, folder, comma
             "plan --lr",
             "--lr; words for the program follow --: tfdeploy plan -- --lr",
         ),
+        ("plan --lr=0.1 --hosts x", "words for the program follow --: tfdeploy plan -- --lr=0.1"),
     ],
 )
 def test_a_usage_error_shows_a_whole_command(tfdeploy, folder, command, message):
@@ -234,7 +235,7 @@ def test_plan_as_json_is_one_document(tfdeploy, folder):
     assert document["release"].keys() == {"id", "files", "bytes"}
     assert (document["release"]["files"], document["release"]["bytes"]) == (1, 5)
     worker = document["tasks"][1]
-    placed = ["task", "host", "address", "port", "gpus"]
+    placed = ["task", "host", "address", "port", "gpus", "gpu_choice"]
     assert list(worker) == [*placed, "argv", "env", "files", "ready"]
     assert (worker["files"], worker["ready"]) == ({}, "server")
     assert (worker["task"], worker["host"], worker["port"]) == ("worker:0", "here", 2223)

@@ -71,7 +71,7 @@ def test_ports_are_a_range_a_number_a_list_or_auto(written, ports):
 
 
 @pytest.mark.parametrize(
-    ("written", "gpus"), [("0", ()), ("3", (0, 1, 2)), ("[3, 1]", (3, 1)), ("[]", ())]
+    ("written", "gpus"), [("0", range(0)), ("3", range(3)), ("[3, 1]", (3, 1)), ("[]", ())]
 )
 def test_gpus_are_a_count_or_ids(written, gpus):
     assert host(f"gpus = {written}").gpus == gpus

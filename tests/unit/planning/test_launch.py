@@ -253,3 +253,12 @@ def test_a_command_whose_script_may_exist_is_accepted(command):
 
 def test_a_field_in_the_name_of_a_script_is_accepted():
     checks.check_script(with_command('"python train_{job}.py"'), ["train_ps.py", "train_worker.py"])
+
+
+def test_a_task_whose_gpus_its_host_chooses_sees_none_before():
+    order = launches("[hosts.a]\ngpus = 2\nworkers = 1\ngpus_shared = true")["worker:0"]
+    assert (order.gpus, order.gpu_choice, order.gpus_shared) == ([0], [0, 1], True)
+    assert "CUDA_VISIBLE_DEVICES" not in order.env
+    chosen = order.on_gpus([1])
+    assert (chosen.gpus, chosen.gpu_choice) == ([1], [])
+    assert chosen.env["CUDA_VISIBLE_DEVICES"] == "1"

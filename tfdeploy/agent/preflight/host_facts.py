@@ -12,7 +12,7 @@ import time
 from ...shared import TYPE_CHECKING, parallel
 from ...shared.protocol.message import Invalid, parse
 from ...shared.protocol.preflight import ImportFacts, SurveyAnswer
-from ...shared.records import visible_devices
+from ...shared.records import VISIBLE, visible_devices
 from .. import paths
 from ..environments import marker
 from ..machine import gpus, logind, nvidia, shared_directory
@@ -82,7 +82,7 @@ def survey(
     unbuilt = bool(environment) and not marker.is_complete(project, environment)
     imports = [] if unbuilt else imports
     visible = visible_devices(need.gpus)
-    env = {**env, "CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    env = {**env, VISIBLE: visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     # An environment is built with the agent's Python, unless hosts.toml names another version.
     own = (sys.executable, env, sources, []) if unbuilt else (python, env, sources, statements)
     tried = parallel.begin(lambda: try_program(*own))

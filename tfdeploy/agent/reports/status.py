@@ -13,7 +13,7 @@ from .. import paths
 from ..machine import lock
 
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
 STOPPED_BY_SIGNAL = "a signal has stopped {}; kill -CONT {} continues it"
 
@@ -46,6 +46,7 @@ def report(project: str, run: str, task: str, tail: int = 0, probe: bool = False
         log=last_lines(log, tail) if tail else [],
         notice=_notice(task_dir),
         exposed="" if state.state in ENDED else state.exposed,
+        gpus=_gpus(task_dir),
     )
     return _probe(result, task_dir, log) if probe and state.state not in ENDED else result
 
@@ -79,6 +80,15 @@ def _probe(report: TaskReport, task_dir: str, log: str) -> TaskReport:
         log_progress=progress.read_log(log),
         pace=pace.read(launch.project, launch.run, launch.task),
     )
+
+
+def _gpus(task_dir: str) -> Optional[List[int]]:
+    """Return the task's GPUs; None before they are chosen."""
+    try:
+        launch = records.read(paths.launch(task_dir))
+        return None if launch["gpu_choice"] else [int(gpu) for gpu in launch["gpus"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _notice(task_dir: str) -> str:

@@ -102,7 +102,7 @@ def decide(
     if refusal is not None:
         if history[-1].lost_peer:
             return Decision(FAILED, 0.0, reason + refusal, ended.failed_task)
-        return Decision(FAILED, 0.0, reason + refusal + exception)
+        return Decision(FAILED, 0.0, reason + refusal + exception + _first_time(history))
     nth = _restarts_within(policy.window_s, history, now) + 1
     # Delays are for crash loops: a task that ran for longer than the longest of them is in none.
     ran_long = now - history[-1].started_at >= policy.max_delay_s
@@ -239,6 +239,15 @@ def _refusal(policy: Policy, history: Sequence[Attempt], ended: Exit, now: float
             policy.attempts, policy.window_s
         )
     return None
+
+
+def _first_time(history: Sequence[Attempt]) -> str:
+    """Return, as the end of a sentence, the exception of the first failure if the last one is
+    another: what the first attempt left behind may fail each restart."""
+    first = next((attempt.failure for attempt in history if attempt.failure), "")
+    if "\n" not in first or first == history[-1].failure:
+        return ""
+    return "; the first time: {}".format(first.rpartition("\n")[2][:MAX_EXCEPTION])
 
 
 def _repeats(history: Sequence[Attempt]) -> bool:

@@ -97,7 +97,7 @@ def _open_ports(inventory: Inventory, plan: Plan) -> Iterator[TfdeployError]:
 def _unused_gpus(intent: Intent) -> Iterator[HostError]:
     used: dict[str, set[int]] = {}
     for placement in intent.plan.placements:
-        used.setdefault(placement.host, set()).update(placement.gpus)
+        used.setdefault(placement.host, set()).update(placement.gpu_choice or placement.gpus)
     for host in intent.inventory.hosts:
         unused = [str(gpu) for gpu in host.gpus if gpu not in used.get(host.name, set())]
         if unused and not host.spare:

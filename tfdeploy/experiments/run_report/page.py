@@ -27,7 +27,6 @@ from tfdeploy.experiments.run_report.summary import (
 from tfdeploy.formatting.humanize import (
     escape_line,
     format_count,
-    format_numbers,
     format_size,
 )
 from tfdeploy.own_folder import OwnFolder
@@ -158,5 +157,5 @@ def _task_rows(facts: RunFacts) -> tuple[tuple[str, ...], ...]:
 def _task_note(placement: Placement) -> str:
     """Return the port and the GPUs of a task, such as "port 2222, GPU 0,1"."""
     port = "" if placement.port is None else f"port {placement.port or 'auto'}"
-    gpus = f"GPU {format_numbers(placement.gpus)}" if placement.gpus else ""
+    gpus = f"GPU {placement.gpu_names}" if placement.gpus else ""
     return ", ".join(filter(None, (port, gpus)))

@@ -149,6 +149,13 @@ def test_the_same_traceback_twice_without_progress_is_not_retried():
     assert decision(Exit(1), [FIRST, again]) == Decision("FAILED", 0.0, f"exit 1, {TWICE}")
 
 
+def test_the_first_failure_is_named_if_restarts_fail_in_another_way():
+    """The first one left a folder, for example, and each restart fails because it is there."""
+    exists = Attempt(60.0, True, "  File\nFileExistsError: /tmp/worker_1", progress=4)
+    reason = decision(Exit(1, exception="FileExistsError"), [FIRST, exists, exists]).reason
+    assert reason == f"exit 1, {TWICE}: FileExistsError; the first time: ValueError: boom"
+
+
 @pytest.mark.parametrize(
     "again",
     [

@@ -66,11 +66,12 @@ def test_a_launcher_that_is_not_told_of_the_other_workers_gives_a_warning(
 @pytest.mark.parametrize(
     ("host", "warning"),
     [
-        ("gpus = 4\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = [0, 1, 2, 3]\nworkers = 1", "w: no task uses its GPUs 1, 2, 3"),
+        ("gpus = 4\nworkers = 1", ""),
         ("gpus = [0, 5]\nworkers = 1", "w: no task uses its GPU 5"),
         ('gpus = 4\nworkers = "per-gpu"', ""),
         (
-            "gpus = 4\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
+            "gpus = [0, 1, 2, 3]\nworkers = 1\n[hosts.s]\ngpus = 2\nspare = true",
             "w: no task uses its GPUs 1, 2, 3",
         ),
     ],
