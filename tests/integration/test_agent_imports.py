@@ -25,7 +25,7 @@ NEEDED = {
     "reports.status": set(),
     "runs.stop": set(),
     "runs.start": {"subprocess"},
-    "supervision.supervisor": {"ctypes", "hashlib", "subprocess"},
+    "runs.supervise": {"ctypes", "hashlib", "subprocess"},
 }
 # Modules for other verbs.
 NOT_NEEDED = {
@@ -65,7 +65,7 @@ NOT_NEEDED = {
         "agent.runs.stop",
         "agent.supervision.supervisor",
     },
-    "supervision.supervisor": {
+    "runs.supervise": {
         "agent.machine.logind",
         "agent.machine.ports",
         "agent.reports.progress",

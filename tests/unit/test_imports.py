@@ -114,7 +114,7 @@ AGENT_MAY_IMPORT = {
     "outputs": ("machine",),
     "reports": ("machine", "outputs", "queue"),
     "releases": ("machine",),
-    "supervision": ("machine", "outputs", "queue", "reports"),
+    "supervision": ("machine", "outputs", "queue", "releases", "reports"),
     "runs": (
         *("environments", "machine", "outputs", "queue", "releases", "reports"),
         "supervision",
@@ -338,7 +338,7 @@ def test_a_folder_has_few_entries():
     """`commands` has at most one file per command; the top folder has all packages and main
     modules."""
     commands = len(cli.app.registered_commands)
-    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 16}
+    offenders, limits = {}, {".": 30, "commands": commands, "agent": 17, "agent/supervision": 17}
     for folder in {file.parent for file in FILES}:
         depth = len(folder.parts)
         children = {file.parts[depth] for file in FILES if file.is_relative_to(folder)}

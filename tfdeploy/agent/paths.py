@@ -14,6 +14,7 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/logs/<task>.history.jsonl  each change of a task's state
 <root>/<project>/runs/<run>/logs/<task>.gpus.jsonl  the use of its GPUs over time
 <root>/<project>/runs/<run>/logs/<task>.pace.jsonl  its steps and its host's counters over time
+<root>/<project>/runs/<run>/logs/<task>.trials.jsonl  the trials of a slot; of the chief's, of all
 <root>/<project>/runs/<run>/replica/          a copy of the chief's newest checkpoint
 <root>/<project>/runs/<run>/replica-outputs/  copies of its other files (offered_files.py)
 <root>/<project>/runs/<run>/replica.json      which checkpoints it has
@@ -28,6 +29,8 @@ The store has what hosts can share, and is the root itself if this host shares n
 <root>/<project>/runs/<run>/<task>/held/      what is being fetched, see outputs/held.py
 <root>/<project>/runs/<run>/<task>/incoming-*/  what arrives for the task, until it is complete
 <root>/<project>/runs/<run>/<task>/work/      the task's directory: no name in it is tfdeploy's
+<root>/<project>/runs/<run>/<task>/work/trials/<number>/  that of a trial, if the task is a slot
+<root>/<project>/runs/<run>/<task>/work/trials/<number>.log  what the trial has printed
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from typing import List
 
 OWN_ROOTS = ".hosts"
+TRIALS = "trials"  # in the directory of a slot
 
 
 def agent() -> str:
@@ -188,6 +192,16 @@ def gpu_history(project: str, run_id: str, task: str) -> str:
 
 def pace_history(project: str, run_id: str, task: str) -> str:
     return os.path.join(logs(project, run_id), file_name(task) + ".pace.jsonl")
+
+
+def trials(project: str, run_id: str, task: str) -> str:
+    """Return the file in which a slot records its trials, see shared/trials.py."""
+    return os.path.join(logs(project, run_id), file_name(task) + ".trials.jsonl")
+
+
+def trial(task_dir: str, number: int) -> str:
+    """Return the directory of a trial; what it prints is beside it, in <number>.log."""
+    return os.path.join(work(task_dir), TRIALS, str(number))
 
 
 def task(project: str, run_id: str, name: str) -> str:

@@ -84,6 +84,7 @@ VERBS = {
         "outputs.ListReplicas",
         "supervision.replication.offered_files.replicated_outputs",
     ),
+    "list_trials": ("reports.ListTrials", "reports.trials.list_trials"),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
@@ -95,7 +96,7 @@ VERBS = {
 # are loaded after this time without a request.
 START = (
     *("runs.start_and_follow", "runs.start"),
-    *("supervision.detach", "supervision.supervisor"),
+    *("supervision.detach", "runs.supervise"),
     *("reports.follow", "preflight.reachability", ".shared.protocol.preflight"),
 )
 STATUS = ("reports.status", "reports.progress", "runs.stop")
@@ -107,7 +108,7 @@ REASONS = ("hint", "held_by", "busy", "outdated", "unknown")
 
 def main(argv: List[str]) -> int:
     if argv[0] == "supervise":
-        from .supervision.supervisor import supervise
+        from .runs.supervise import supervise
 
         supervise(argv[1], *[int(word) for word in argv[2:]])
         return 0

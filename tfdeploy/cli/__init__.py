@@ -11,7 +11,7 @@ import warnings
 from typing import NoReturn, TextIO
 
 # In the order in which --help lists the commands.
-from tfdeploy.cli import beginning, training, resuming, watching  # isort: skip
+from tfdeploy.cli import beginning, training, trials, resuming, watching  # isort: skip
 from tfdeploy.cli import entering, housekeeping, measuring  # isort: skip
 from tfdeploy.cli import command, completion
 from tfdeploy.cli.command import INTERRUPTED, app, print_interrupted
@@ -20,7 +20,7 @@ from tfdeploy.errors import Note, OutdatedRecord, TfdeployError
 
 __all__ = [
     "app", "beginning", "entering", "housekeeping", "main", "measuring", "resuming",
-    "training", "watching",
+    "training", "trials", "watching",
 ]  # fmt: skip
 
 

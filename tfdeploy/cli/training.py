@@ -222,7 +222,7 @@ def run(
             return
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
-        finished = _finish(fleet, current, ended, console)
+        finished = finish(fleet, current, ended, console)
     _exit_with_end(console, current, finished, json)
 
 
@@ -248,7 +248,7 @@ def attach(
                 attached, ended = follow_to_end(fleet, attached, watcher, OLD_LINES)
         except KeyboardInterrupt:
             exit_from_following(console, attached)
-        finished = _finish(fleet, attached, ended, console)
+        finished = finish(fleet, attached, ended, console)
     _exit_with_end(console, attached, finished, json)
 
 
@@ -271,12 +271,15 @@ def _follow(
         exit_from_following(console, current_run)
 
 
-def _finish(fleet: Fleet, current_run: Run, ended: RunEnd, console: Console) -> FinishedRun:
-    from tfdeploy.commands.run import finish
+def finish(
+    fleet: Fleet, current_run: Run, ended: RunEnd, console: Console, *, every: bool = False
+) -> FinishedRun:
+    """Stop what is left of a run, and collect; exit at Ctrl-C with what to type next."""
+    from tfdeploy.commands import run as command
 
     try:
         with console.show_transfers(fleet.transfers):
-            return finish(fleet, current_run, ended)
+            return command.finish(fleet, current_run, ended, every=every)
     except KeyboardInterrupt:
         text = "interrupted while the run was being stopped and collected. Next:"
         exit_interrupted(console, current_run, text, COMMANDS_TO_FINISH)

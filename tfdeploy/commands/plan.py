@@ -111,7 +111,9 @@ class Intent:
         names = self.names
         secrets = dict.fromkeys(self.inventory.training.secrets, SET_AT_START)
         launches = launch.make(self.inventory, self.plan, names, SET_AT_START, secrets, placements)
-        return tuple(each.in_directory(SET_AT_START) for each in launches)
+        has_trials = bool(self.inventory.trials.points)
+        examples = (each.of_trial(0) if has_trials else each for each in launches)
+        return tuple(each.in_directory(SET_AT_START) for each in examples)
 
     @property
     def names(self) -> RunNames:

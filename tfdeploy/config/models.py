@@ -33,9 +33,12 @@ if TYPE_CHECKING:
         LocalPath,
         Modules,
         Name,
+        Objective,
         Outputs,
+        Params,
         Place,
         PlainWord,
+        Points,
         Port,
         Ports,
         PythonVersion,
@@ -313,6 +316,42 @@ class Notify(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trials(Table):
+    """[trials]: trainings with other parameters, which `tfdeploy trials` runs one after the other
+    in the slots of the hosts.
+
+    `params` has for each parameter a list of values, or a range {"from", "to", "log"}. `random`
+    draws that number of combinations with `seed`; None means all of them. A trial whose host or
+    process is lost is tried `attempts` times; its host is lost after `lost_after_s` of silence.
+    `points` are the combinations themselves, made of these keys: with them, a run has trials.
+    """
+
+    params: Params = field(default_factory=dict)
+    random: Annotated[int, Field(ge=1, le=10000)] | None = None
+    repeat: Annotated[Count, Field(ge=1)] = 1
+    seed: Annotated[int, Field(ge=0)] = 0
+    objective: Objective | None = None
+    stop_bad: bool = False
+    attempts: Annotated[Count, Field(ge=1)] = 2
+    slots_per_host: Annotated[Count, Field(ge=1)] | None = None
+    lost_after_s: Annotated[Timeout, Field(ge=20)] = 120.0
+    points: Points = ()
+
+    @property
+    def goal(self) -> tuple[str, str]:
+        """Return the scalar of the objective, "" for none, and "min" or "max"."""
+        name, _, mode = (self.objective or ":max").rpartition(":")
+        return name, mode
+
+    def check(self) -> None:
+        """Raise ValueError if bad trials can't be recognized, or points have other parameters."""
+        if self.stop_bad and not self.objective:
+            raise ValueError('stop_bad needs an objective, such as objective = "val_accuracy:max"')
+        if len({frozenset(point) for point in self.points}) > 1:
+            raise ValueError("points: expected the same parameters in each of them")
+
+
+@dataclass(frozen=True, kw_only=True)
 class HostSettings(Table):
     """The keys that both [defaults] and a host may have."""
 
@@ -417,7 +456,7 @@ class FileFields(Table):
 
     TABLES: ClassVar[Mapping[str, type[Table]]] = {
         "source": Source, "env": PythonEnvironment, "training": Training, "restart": Restart,
-        "notify": Notify, "data": DataSet,
+        "notify": Notify, "trials": Trials, "data": DataSet,
     }  # fmt: skip
 
     project: Name
@@ -430,6 +469,7 @@ class FileFields(Table):
     training: Training
     restart: Restart = Restart()
     notify: Notify = Notify()
+    trials: Trials = Trials()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from tfdeploy.cluster import JOBS
 from tfdeploy.config import WORKER_VARIABLES
-from tfdeploy.config.models import Host, JobTraining, Training
+from tfdeploy.config.models import Host, JobTraining, Training, Trials
 from tfdeploy.config.types import Environment
 from tfdeploy.errors import InventoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tfdeploy.config.inventory import Inventory
 
@@ -46,6 +46,20 @@ def override(inventory: Inventory, words: Sequence[str], variables: Sequence[str
         training = _without(training, added).copy_with({**jobs, "env": env})
     hosts = tuple(_without(host, added) for host in inventory.hosts)
     return inventory.copy_with({"training": training, "hosts": hosts})
+
+
+def override_trials(inventory: Inventory, values: Mapping[str, Any]) -> Inventory:
+    """Return the inventory with these keys of [trials]. Raises InventoryError."""
+    from tfdeploy.config.schema import validate
+
+    try:
+        trials = validate(Trials, {**inventory.trials.to_values(), **values})
+    except ValidationError as error:
+        detail = error.errors()[0]
+        reason = detail.get("ctx", {}).get("error", detail["msg"])
+        flags = "".join(f"--{str(key).replace('_', '-')}: " for key in detail["loc"][:1])
+        raise InventoryError(f"{flags.replace('--params', '--param')}{reason}") from None
+    return inventory.copy_with({"trials": trials})
 
 
 def with_shared_gpus(inventory: Inventory) -> Inventory:

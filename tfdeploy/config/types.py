@@ -28,6 +28,7 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 RESERVED_VARIABLES = (
     *("TF_CONFIG", "CUDA_VISIBLE_DEVICES"),
     *("TFDEPLOY_NAME", "TFDEPLOY_PEERS", "TFDEPLOY_RELEASE", "TFDEPLOY_RUN", "TFDEPLOY_TASK"),
+    *("TFDEPLOY_TRIAL", "TFDEPLOY_REPEAT"),
 )
 
 
@@ -321,6 +322,42 @@ def _check_python_version(value: str) -> str:
     return value
 
 
+def _check_params(value: dict[str, Any]) -> dict[str, Any]:
+    """Accept a list of values for each parameter, or a range."""
+    for name, found in value.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name):
+            raise ValueError(f'"{name}": expected the name of an option, without "--"')
+        _check_values(name, found)
+    return value
+
+
+def _check_values(name: str, found: Any) -> None:
+    if isinstance(found, dict):
+        numbers = [found.get(key) for key in ("from", "to")]
+        is_range = {*found} <= {"from", "to", "log"} and isinstance(found.get("log", True), bool)
+        if not is_range or not all(type(each) in (int, float) for each in numbers):
+            raise ValueError(
+                f"{name}: expected from and to, two numbers, and optionally log = true"
+            )
+        if not found["from"] < found["to"] or (found.get("log") and found["from"] <= 0):
+            raise ValueError(f"{name}: expected from < to, and from > 0 with log = true")
+    elif not found or not isinstance(found, list) or any(map(_is_no_value, found)):
+        raise ValueError(f"{name}: expected a list of numbers, texts, true and false, or a range")
+
+
+def _is_no_value(value: Any) -> bool:
+    return not isinstance(value, str | int | float) or (
+        isinstance(value, str) and not value.isprintable()
+    )
+
+
+def _check_objective(value: str) -> str:
+    name, _, mode = value.rpartition(":")
+    if not name.strip() or not name.isprintable() or mode not in ("min", "max"):
+        raise ValueError('expected the name of a scalar and min or max: "val_accuracy:max"')
+    return value
+
+
 def _check_setup(value: tuple[str, ...]) -> tuple[str, ...]:
     if any(not command.strip() or "\0" in command for command in value):
         raise ValueError("expected commands for a shell")
@@ -373,6 +410,9 @@ Timeout = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_list_to_tuple)]
 Requirements = Annotated[str | tuple[str, ...], BeforeValidator(_check_requirements)]
 PythonVersion = Annotated[str, AfterValidator(_check_python_version)]
+Params = Annotated[dict[str, Any], AfterValidator(_check_params)]
+Objective = Annotated[str, AfterValidator(_check_objective)]
+Points = Annotated[tuple[dict[str, str], ...], BeforeValidator(_list_to_tuple)]
 Setup = Annotated[StringList, AfterValidator(_check_setup)]
 Variables = Annotated[StringList, AfterValidator(_check_secrets)]
 Outputs = Annotated[StringList, AfterValidator(_check_outputs)]

@@ -36,6 +36,7 @@ def classes() -> dict[str, type]:
     from tfdeploy.commands.start import StartResult
     from tfdeploy.commands.status import RunStatus
     from tfdeploy.commands.stop import StopResult
+    from tfdeploy.commands.trials import TrialsResult
     from tfdeploy.documents import Failure
     from tfdeploy.experiments.compare import Comparison
     from tfdeploy.experiments.speed.document import SweepDocument
@@ -50,6 +51,7 @@ def classes() -> dict[str, type]:
         "attach": FinishedRun,
         "resume": ResumeResult,
         "scale": ScaleResult,
+        "trials": TrialsResult,
         "status": RunStatus,
         "watch": WatchDocument,
         "logs": PrintedLine,

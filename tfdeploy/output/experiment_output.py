@@ -1,26 +1,33 @@
-"""What was measured: the tables of `sweep` and `compare`, and what TensorBoard shows."""
+"""What was measured: the tables of `sweep`, `compare` and `trials`, and what TensorBoard shows."""
 
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from tfdeploy.formatting.humanize import (
+    escape_line,
     format_count,
     format_duration,
     format_job_counts,
     format_size,
     shorten_names,
 )
-from tfdeploy.output.terminal import Terminal
+from tfdeploy.output.terminal import STATE_STYLES, Terminal
+from tfdeploy.shared.trials import BAD, FAILED, INTERRUPTED, LOST, RUNNING, SUCCEEDED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from rich.console import Console
 
     from tfdeploy.commands.following.tensorboard.board import EventBoard
     from tfdeploy.commands.following.tensorboard.fetching import EventFetcher
+    from tfdeploy.commands.trials import Trial, TrialsResult
     from tfdeploy.errors import TfdeployError
     from tfdeploy.experiments.compare import (
         ComparedRun,
@@ -30,6 +37,14 @@ if TYPE_CHECKING:
     )
     from tfdeploy.experiments.grid import Grid
     from tfdeploy.experiments.speed.results import Result, Sweep
+    from tfdeploy.output.stream import Cell
+
+
+TRIAL_STATES = {
+    SUCCEEDED: "succeeded", BAD: "ended early", FAILED: "failed", RUNNING: "running",
+    WAITING: "waiting", LOST: "lost", INTERRUPTED: "interrupted",
+}  # fmt: skip
+MAX_LIVE_TRIALS = 20
 
 
 class ExperimentOutput(Terminal):
@@ -62,6 +77,18 @@ class ExperimentOutput(Terminal):
         if not sweep.base:
             return
         self.print_text(f"picture: {picture}")
+
+    def print_trials(self, result: TrialsResult) -> None:
+        """Print a row for each trial, the best one first."""
+        self._out.print_table(_trial_columns(result), _trial_rows(result))
+        self.print_text("", _trial_summary(result))
+
+    def trials_progress(self) -> AbstractContextManager[Callable[[TrialsResult], None]]:
+        """Return a context that shows on a terminal how the trials go on, and a function that takes
+        it."""
+        if self._out.is_terminal and not self.is_quiet:
+            return _live_trials(self._out.rich)
+        return nullcontext(lambda result: None)
 
     def print_comparison(self, comparison: Comparison) -> None:
         """Print a row for each run, with those of its words that differ; STEPS and SECONDS are
@@ -214,3 +241,69 @@ def _point_text(point: TargetPoint | None) -> str:
         return "-"
     seconds = _tenths(point.seconds)
     return f"step {point.step}" if seconds == "-" else f"step {point.step}, {seconds} s"
+
+
+def _trial_columns(result: TrialsResult) -> tuple[str, ...]:
+    parameters = result.trials[0].parameters if result.trials else ()
+    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    values = (objective, "AT STEP") if objective else ()
+    return ("TRIAL", *parameters, *values, "TIME", "STATE", "HOST", "REASON")
+
+
+def _trial_rows(result: TrialsResult) -> Iterator[dict[str, Cell]]:
+    """Yield the cells of each trial, by column."""
+    objective = result.objective.rpartition(":")[0] if result.objective else ""
+    for trial in result.trials:
+        yield {
+            **trial.parameters,
+            "TRIAL": str(trial.number),
+            objective: "-" if trial.value is None else f"{trial.value:.6g}",
+            "AT STEP": "-" if trial.step is None else str(trial.step),
+            "TIME": "-" if trial.seconds is None else format_duration(trial.seconds),
+            "STATE": (trial.state, STATE_STYLES.get(trial.state, "")),
+            "HOST": f"{trial.host} {trial.task}" if trial.host else trial.task or "-",
+            "REASON": _trial_reason(trial),
+        }
+
+
+def _trial_reason(trial: Trial) -> str:
+    return f"attempt {trial.attempts}: {trial.reason}" if trial.attempts > 1 else trial.reason
+
+
+def _trial_summary(result: TrialsResult) -> str:
+    """Return how many trials are in which state, and which one is best."""
+    counts = Counter(trial.state for trial in result.trials)
+    states = ", ".join(
+        f"{counts[state]} {name}" for state, name in TRIAL_STATES.items() if counts[state]
+    )
+    trials = f"{len(result.trials):,} trial{'' if len(result.trials) == 1 else 's'}: {states}"
+    best = next((trial for trial in result.trials if trial.number == result.best), None)
+    if best is None or best.value is None:
+        return trials
+    words = " ".join(f"{name}={value}" for name, value in best.parameters.items())
+    return f"{trials}; best: trial {best.number} with {best.value:.6g} ({words})"
+
+
+@contextmanager
+def _live_trials(console: Console) -> Iterator[Callable[[TrialsResult], None]]:
+    """Yield a function that replaces what is shown: the best trials, and how many there are."""
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    def draw(result: TrialsResult) -> None:
+        drawn = Table(box=None, pad_edge=False, header_style="bold")
+        names = _trial_columns(result)
+        for column in names:
+            drawn.add_column(Text(column), no_wrap=True)
+        for row in list(_trial_rows(result))[:MAX_LIVE_TRIALS]:
+            drawn.add_row(*(_text(row.get(name, "")) for name in names))
+        drawn.caption, drawn.caption_justify = Text(escape_line(_trial_summary(result))), "left"
+        view.update(drawn, refresh=True)
+
+    def _text(cell: Cell) -> Text:
+        text, style = (cell, "") if isinstance(cell, str) else cell
+        return Text(escape_line(text), style)
+
+    with Live(console=console, transient=True, auto_refresh=False) as view:
+        yield draw

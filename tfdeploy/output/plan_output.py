@@ -57,7 +57,10 @@ class PlanOutput(Terminal):
                 "", f"{chief.host} also listens on {address}, for supervisors' heartbeats"
             )
         shorten = _shorten if len(intent.plan.placements) > MANY_TASKS else str
-        self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
+        if intent.plan.cluster:
+            self.print_text("", f"cluster  {shorten(json.dumps(intent.plan.cluster))}")
+        if intent.inventory.trials.points:
+            self._print_trials(intent)
         self.print_text(f"network  {NETWORKS[intent.inventory.network]}")
         self.print_text(f"release  {_release_text(intent.release)}")
         for key, target in intent.notified.items():
@@ -71,7 +74,8 @@ class PlanOutput(Terminal):
             hosts = [host for host, each in intent.environments.items() if each.id == spec.id]
             self.print_text(f"env      {spec.id}  {_spec_text(spec)}, on {shorten_names(hosts)}")
         if shorten is str:
-            for launch in intent.launches():
+            # The tasks of a run of trials are alike; this is the first trial.
+            for launch in intent.launches()[: 1 if intent.inventory.trials.points else None]:
                 self._print_command(launch, shorten)
             return
         self.print_text(
@@ -187,6 +191,14 @@ class PlanOutput(Terminal):
         self._out.print_table(("TASK", "HOST", "LISTENS ON", "GPUS", "CHIEF"), rows)
         if len(placements) > MANY_TASKS:
             self.print_text(f"and {format_count(len(placements) - MANY_TASKS, 'more task')}")
+
+    def _print_trials(self, intent: Intent) -> None:
+        points, slots = intent.inventory.trials.points, len(intent.plan.placements)
+        rows = [{"TRIAL": str(number), **point} for number, point in enumerate(points)]
+        self.print_text("")
+        self._out.print_table(("TRIAL", *points[0]), rows)
+        at_once = format_count(min(slots, len(points)), "trial")
+        self.print_text("", f"trials   {len(points):,}, {at_once} at once")
 
     def _print_command(self, launch: Launch, shorten: Callable[[str], str]) -> None:
         self.print_text("")

@@ -118,7 +118,9 @@ def how_to_lose_less(training: Training, texts: Sequence[str]) -> str:
 def ready(training: Training, plan: Plan, placement: Placement) -> str:
     """Return what makes a task READY. By default it is a TensorFlow server, which a program without
     TensorFlow does not have; if that gets the chief's port, its tasks meet there. A task without
-    peers needs none."""
+    peers needs none, and a slot of trials has no port."""
+    if not plan.cluster:
+        return PROCESS
     job = placement.task.job
     own = training.ready_of.get(str(placement.task)) or getattr(training, job).ready
     if own or training.ready:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.config import ANY_SIGNAL
 from tfdeploy.errors import PlanError
-from tfdeploy.planning import frameworks, roles
+from tfdeploy.planning import frameworks, roles, trials
 from tfdeploy.planning.checks import PYTHON_WORDS, refuse_too_long
 from tfdeploy.release import gitignore
 from tfdeploy.shared import records
@@ -181,8 +181,12 @@ def _launch(
         job=job,
         index=placement.task.index,
         release=names.release,
-        argv=_argv(training, plan, placement, values),
-        env=_env(training, plan, placement, host, values),
+        argv=[*_argv(training, plan, placement, values), *trials.flags(inventory)],
+        env={
+            **_env(training, plan, placement, host, values),
+            **trials.environment(inventory.trials),
+        },
+        trials=trials.settings(inventory.trials),
         files={
             place: roles.fill_template(text, values, f"training.role_files.{place}")
             for place, text in training.role_files.items()
@@ -257,8 +261,9 @@ def _argv(
         first, rest = PYTHON_WORDS[0], ["-m", frameworks.LAUNCHERS[first], *rest]
     program = values["python"] if first in PYTHON_WORDS else first
     key = training.key_path(job, "role_args")
+    role_arguments = roles.role_arguments(training, plan, placement) if plan.cluster else ()
     filled_args = [roles.fill_template(word, values, key) for word in role_args]
-    return [program, *rest, *roles.role_arguments(training, plan, placement), *filled_args]
+    return [program, *rest, *role_arguments, *filled_args]
 
 
 def _env(
@@ -277,7 +282,8 @@ def _env(
         **env,
         **host.env,
         **role_env,
-        **roles.role_environment(training, plan, placement),
+        # A slot of trials is no task of a cluster.
+        **(roles.role_environment(training, plan, placement) if plan.cluster else {}),
         **_hook_env(training, plan, placement),
         # The host sets it for GPUs that it chooses.
         **({} if placement.gpu_choice else {VISIBLE: visible_devices(placement.gpus)}),

@@ -78,7 +78,7 @@ class Plan:
         return {
             job: tuple(p.endpoint for p in self.placements if p.task.job == job)
             for job in JOBS
-            if any(p.task.job == job and p.task.in_cluster for p in self.placements)
+            if any(p.task.job == job and p.port is not None for p in self.placements)
         }
 
     @cached_property
@@ -112,10 +112,11 @@ class Plan:
     @cached_property
     def essential(self) -> tuple[Placement, ...]:
         """Return the tasks without which training can't continue: the chief and every ps; without
-        a ps, every worker."""
-        return tuple(
-            p for p in self.placements if p.task.job in self._serving_jobs or p == self.chief
-        )
+        a ps, every worker to which others connect."""
+        return tuple(p for p in self.placements if self._is_serving(p) or p == self.chief)
+
+    def _is_serving(self, placement: Placement) -> bool:
+        return placement.task.job in self._serving_jobs and placement.port is not None
 
     @property
     def _serving_jobs(self) -> tuple[str, ...]:
@@ -137,7 +138,8 @@ class Plan:
         """Return the tasks to which `host` tries to connect, in a check of the network: those that
         its workers talk to, at most MAX_TARGETS. Hosts start at different ones, so that several
         try each task, and the number of tries grows only linearly with the hosts."""
-        if not any(p.task.job in ("worker", "chief") for p in self.placements_on(host)):
+        has_worker = any(p.task.job in ("worker", "chief") for p in self.placements_on(host))
+        if not has_worker or not self._serving:
             return ()
         first = self._positions[host] % len(self._serving)
         in_turn = self._serving[first:] + self._serving[:first]
@@ -146,7 +148,7 @@ class Plan:
 
     @cached_property
     def _serving(self) -> tuple[Placement, ...]:
-        return tuple(p for p in self.placements if p.task.job in self._serving_jobs)
+        return tuple(filter(self._is_serving, self.placements))
 
     @cached_property
     def _positions(self) -> dict[str, int]:

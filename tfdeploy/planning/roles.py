@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tfdeploy.cluster import JOBS, Task, tf_config
 from tfdeploy.config import WORKER_VARIABLES
 from tfdeploy.errors import PlanError
+from tfdeploy.planning import trials
 from tfdeploy.shared.records import TASK_DIRECTORY
 
 if TYPE_CHECKING:
@@ -183,13 +184,20 @@ def values_of(
     """Return the value of every {field} for one task."""
     environment = names.environments.get(placement.host, "")
     python = inventory.host(placement.host).task_python(inventory.project, environment)
-    return {
+    values = {
         **template_fields(plan, placement, inventory.training, python),
         **data_fields(inventory, placement.task.job),
         "run": names.run,
         "release": names.release,
         "name": names.name or names.run,
     }
+    params = trials.fields(inventory.trials)
+    for name in params.keys() & values:
+        raise PlanError(
+            f"trials.params: {name} is the name of a {{field}} of commands",
+            "give the option another name",
+        )
+    return {**values, **params}
 
 
 def check_word_fields(

@@ -4,7 +4,8 @@ runs/<run>/events/                the chief's
 runs/<run>/events/evaluator-0/    the evaluator's, if it has its own directory for them
 runs/<run>/logs/                  every task's, each with <task>.history.jsonl: its states so far,
                                   <task>.gpus.jsonl: the use of its GPUs, and <task>.pace.jsonl:
-                                  its steps, and its host's counters
+                                  its steps, and its host's counters; with trials, and
+                                  <task>.trials.jsonl: those of a slot
 """
 
 from __future__ import annotations
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
 # What one collect may add of a task's event files. Nobody announces their size, because they grow.
 EVENTS_BYTES = 4 << 30
 MB = 1 << 20
-HISTORIES = ("history", "gpus", "pace")
+HISTORIES = ("history", "gpus", "pace", "trials")
 
 
 def fetch_events(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[int]:
     """Fetch the event files of a task; return their number. Raises as `FileFetch` does, and
     OSError.
 
-    Only those of the chief and of evaluators: those of other workers repeat them.
+    Only those of the chief, of evaluators and of slots: those of other workers repeat them.
     """
-    if placement != run.plan.chief and placement.task.job != "evaluator":
+    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
+    if not is_first and placement.task.job != "evaluator":
         return 0
     folder, task = run.open(), placement.task.file_name
-    dest = folder / ("events" if placement == run.plan.chief else f"events/{task}")
+    dest = folder / ("events" if is_first else f"events/{task}")
     return (yield from fetch_all_events(pipeline, run, placement, dest))
 
 

@@ -26,7 +26,7 @@ from tfdeploy.shared.protocol.outputs import HELD_OUTPUTS, ListOutputs, TaskOutp
 from tfdeploy.shared.units import SET, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tfdeploy.hosts.agent_client import Agent
     from tfdeploy.hosts.pipeline import Pipeline, Steps
@@ -134,14 +134,20 @@ class Outputs:
         )
 
 
-def fetch_outputs(pipeline: Pipeline, run: Run, placement: Placement) -> Steps[Outputs]:
-    """Fetch what one task wrote. Raises as `FileFetch` does, and OSError."""
+def fetch_outputs(
+    pipeline: Pipeline,
+    run: Run,
+    placement: Placement,
+    keeps: Callable[[str], bool] = lambda path: True,
+) -> Steps[Outputs]:
+    """Fetch what one task wrote, without the paths that `keeps` refuses. Raises as `FileFetch`
+    does, and OSError."""
     agent = pipeline.agent
     listed = pipeline.send(_listing(run, placement), HOLD_TIMEOUT_S)
     yield
     answer = listed.answer()
     dest = outputs_folder(run, placement)
-    units = parse_units(agent, answer.outputs)
+    units = [unit for unit in parse_units(agent, answer.outputs) if keeps(unit.path)]
     selected, skipped = _select(run, placement, units)
     if placement == run.plan.chief:
         link_checkpoints(run, [unit for unit in selected if not is_in(unit, dest)])
@@ -219,7 +225,8 @@ def link_checkpoints(run: Run, units: Sequence[Unit]) -> None:
 def _select(run: Run, placement: Placement, units: list[Unit]) -> tuple[list[Unit], dict[str, str]]:
     """Return the newest units that fit into the task's limit, and why each other is skipped."""
     training, job = run.inventory.training, placement.task.job
-    limit_mb = training.outputs_limit_mb_of(job, is_chief=placement == run.plan.chief)
+    is_first = placement == run.plan.chief or bool(run.inventory.trials.points)
+    limit_mb = training.outputs_limit_mb_of(job, is_chief=is_first)
     limit = f"outputs_limit_mb = {limit_mb}"
     if limit_mb < training.outputs_limit_mb:
         limit = f"{limit_mb} MB are fetched of a task if [training.{job}] has no outputs"

@@ -156,6 +156,28 @@ def is_url(target: List[str]) -> bool:
     return len(target) == 1 and target[0].lower().startswith(("http://", "https://"))
 
 
+class TrialSettings(Record):
+    """The trials of a run: [trials] in hosts.toml.
+
+    `points` are the parameters of each trial, by number; a run without them has none. `objective`
+    is the name of a scalar, "" for none, of which the largest value is best if `mode` is "max",
+    and the smallest if it is "min". The other fields are those of [trials].
+    """
+
+    points: List[Dict[str, str]] = field(default_factory=list)
+    objective: str = ""
+    mode: str = "max"
+    stop_bad: bool = False
+    attempts: int = 2
+    lost_after_s: float = 120.0
+
+
+def parameter_mark(name: str = "") -> str:
+    """Return what stands for a parameter in argv, env and files, or for the trial's number. No
+    other text can have this character."""
+    return "\1{}\1".format(name)
+
+
 class Launch(Record):
     """Everything that a host needs to start one task.
 
@@ -177,6 +199,8 @@ class Launch(Record):
     - `environment` is the Python environment that the task runs in, "" for none; `argv` names its
       python.
     - `age_s` is how long ago the run was first started, 0 for its first start.
+    - `trials` are the trials of the run, if it has any: then the task is a slot, which runs one
+      after the other.
     - `submitted` is 0, or the run waits for its turn: it is when it was submitted, in seconds since
       1970 by the clock of its chief's host. Of runs that wait, one with a higher `priority` comes
       first. `waits_for` are the leases that the task waits for; its host fills it in.
@@ -219,6 +243,7 @@ class Launch(Record):
     master_port: Optional[int] = None
     gpu_choice: List[int] = field(default_factory=list)
     gpus_shared: bool = False
+    trials: TrialSettings = field(default_factory=TrialSettings, kind=TrialSettings)
     submitted: int = 0
     priority: int = 0
     waits_for: List[str] = field(default_factory=list)
@@ -256,12 +281,24 @@ class Launch(Record):
 
     def in_directory(self, directory: str) -> Launch:
         """Return the launch of a task whose directory is `directory`."""
+        return self._with({TASK_DIRECTORY: directory})
 
-        def fill(texts: Dict[str, str]) -> Dict[str, str]:
-            return {name: text.replace(TASK_DIRECTORY, directory) for name, text in texts.items()}
+    def of_trial(self, number: int) -> Launch:
+        """Return the launch of a trial: with its parameters, and without the other trials."""
+        point = {parameter_mark(name): v for name, v in self.trials.points[number].items()}
+        return replace(self._with({parameter_mark(): str(number), **point}), trials=TrialSettings())
 
-        argv = [word.replace(TASK_DIRECTORY, directory) for word in self.argv]
-        return replace(self, argv=argv, env=fill(self.env), files=fill(self.files))
+    def _with(self, values: Dict[str, str]) -> Launch:
+        def fill(text: str) -> str:
+            for mark, value in values.items():
+                text = text.replace(mark, value)
+            return text
+
+        def fill_all(texts: Dict[str, str]) -> Dict[str, str]:
+            return {name: fill(text) for name, text in texts.items()}
+
+        argv = [fill(word) for word in self.argv]
+        return replace(self, argv=argv, env=fill_all(self.env), files=fill_all(self.files))
 
 
 class GpuNeed(Record):

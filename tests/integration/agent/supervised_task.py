@@ -26,6 +26,7 @@ sys.path.insert(0, package)
 sys.argv[0] = root + "/agent/abc.pyz"
 from tfdeploy.agent.machine import guard, leases, lock, nvidia, process
 from tfdeploy.agent.reports import history
+from tfdeploy.agent.runs import supervise
 from tfdeploy.agent.supervision import heartbeat, membership, supervisor, termination, turn, watch
 for module in (watch, supervisor, membership):
     module.TICK_S = 0.03
@@ -41,7 +42,7 @@ heartbeat.INTERVAL_S, turn.POLL_S = 0.05, 0.2
 heartbeat.QUEUED_INTERVAL_S = membership.QUEUED_INTERVAL_S = 0.5
 termination.PS_MARGIN_S = 60.0
 inherited = [lock.acquire(task_dir), *leases.acquire(lease.split())]
-supervisor.supervise(task_dir, os.dup(1), *inherited)
+supervise.supervise(task_dir, os.dup(1), *inherited)
 """
 # Functions for the scripts of tasks. A task is READY when its port answers with its own name.
 SCRIPT = """

@@ -27,7 +27,7 @@ DOCUMENTED_DEFAULTS = (
 )
 COMMENTED = re.compile(r"# (\w+ = .+)")
 TABLE = re.compile(r"# (\[.+\])")
-TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart", "notify"}
+TABLES = {"training", "hosts", "defaults", "source", "data", "env", "restart", "notify", "trials"}
 FIELDS = {
     *(set(tables.HostsFile.key_names()) - TABLES),
     *inventory.Source.key_names(),
@@ -37,6 +37,7 @@ FIELDS = {
     *inventory.JobTraining.key_names(),
     *inventory.RestartSettings.key_names(),
     *inventory.Notify.key_names(),
+    *tables.Trials.key_names(),
     *inventory.HostSettings.key_names(),
     *(set(inventory.Host.key_names()) - {"name"}),
 }

@@ -182,7 +182,7 @@ def test_an_unknown_key_that_resembles_none_lists_all_keys():
         (
             hosts_toml(top="[zzz]"),
             "zzz: unknown key; expected one of project, ssh_config, keep_connections_s, network, "
-            "source, data, env, training, restart, notify, defaults, hosts",
+            "source, data, env, training, restart, notify, trials, defaults, hosts",
         ),
     ],
 )

@@ -25,6 +25,7 @@ from support.events import (
 
 from tfdeploy.experiments import scalars
 from tfdeploy.experiments.scalars import Point
+from tfdeploy.shared.event_scalars import read_scalars
 
 FLOAT, DOUBLE, INT32, UINT8, STRING, INT64 = 1, 2, 3, 4, 7, 9
 
@@ -215,7 +216,7 @@ def test_the_records_behind_garbage_are_read(tmp_path):
 @given(junk=st.binary(max_size=60))
 def test_an_event_of_any_bytes_is_read_or_skipped(junk):
     records = [record(event(5, 1.0, junk)), record(event(6, 1.0, field(5, field(1, junk))))]
-    found = list(scalars._read_scalars(b"".join(records) + losses((7, 0.5))[0]))
+    found = list(read_scalars(b"".join(records) + losses((7, 0.5))[0]))
     assert found[-1] == ("loss", Point(7, 0.0, 0.5))
 
 
@@ -223,7 +224,7 @@ def test_an_event_of_any_bytes_is_read_or_skipped(junk):
 def test_a_tensor_of_any_bytes_is_read_or_skipped(junk, dtype):
     odd = [tensor(dtype, junk), *(tensor(dtype, field(place, junk)) for place in (4, 5, 6, 7, 10))]
     data = b"".join(record(scalar_event(1, 1.0, odd=value)) for value in odd)
-    assert all(isinstance(point.value, float) for _, point in scalars._read_scalars(data))
+    assert all(isinstance(point.value, float) for _, point in read_scalars(data))
 
 
 def test_a_tag_that_is_a_number_is_skipped(tmp_path):
@@ -233,7 +234,7 @@ def test_a_tag_that_is_a_number_is_skipped(tmp_path):
 
 
 def test_a_number_that_never_ends_is_skipped():
-    assert list(scalars._read_scalars(record(event(0, 1.0, b"\x28" + b"\xff" * 1_000_000)))) == []
+    assert list(read_scalars(record(event(0, 1.0, b"\x28" + b"\xff" * 1_000_000)))) == []
 
 
 # The times of steps

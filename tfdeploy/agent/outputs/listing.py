@@ -196,8 +196,8 @@ def own_units(walk: Walk, task_dir: str, launch: Launch, folders: List[str]) -> 
 
 def has_collected_events(launch: Launch) -> bool:
     """Return whether the verb `events` collects the task's event files: those of other tasks are
-    outputs like any other."""
-    return launch.is_chief or launch.job == "evaluator"
+    outputs like any other, except of slots."""
+    return launch.is_chief or launch.job == "evaluator" or bool(launch.trials.points)
 
 
 def _is_held(name: str, kind: str, sets: List[str]) -> bool:

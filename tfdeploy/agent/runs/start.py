@@ -15,7 +15,8 @@ from .. import paths
 from ..machine import leases, lock, logind, nvidia
 from ..queue import resources
 from ..refusal import Refusal
-from . import run_record, start_checks, work_directory
+from ..releases import work_directory
+from . import run_record, start_checks
 
 if TYPE_CHECKING:
     from typing import Iterator, List, Optional
@@ -144,10 +145,11 @@ def _start_supervisor(task_dir: str, descriptors: List[int]) -> None:
     log = os.path.join(task_dir, "supervisor.log")
     scope = logind.scope_command()
     if not scope:
-        from ..supervision import detach, supervisor
+        from ..supervision import detach
+        from .supervise import supervise
 
-        supervise = partial(supervisor.supervise, task_dir, *descriptors)
-        detach.run_detached(supervise, "tfdeploy supervise {}".format(task_dir), log, descriptors)
+        main = partial(supervise, task_dir, *descriptors)
+        detach.run_detached(main, "tfdeploy supervise {}".format(task_dir), log, descriptors)
         return
     words = ["supervise", task_dir, *map(str, descriptors)]
     with open(log, "ab") as output:

@@ -13,7 +13,7 @@ import threading
 import time
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.record import Record, field, replace
+from ...shared.protocol.record import Record, field, replace, to_json
 from ...shared.records import ENDED, QUEUED, HeartbeatSettings, TaskState
 from ..machine.peers import plain
 from ..machine.sockets import ConnectionServer
@@ -22,9 +22,11 @@ from . import signing
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+    from ...shared.trials import TrialOrder, TrialRecord
     from ..machine.sockets import DeadlineSocket
 
     Body = Dict[str, Any]
+    OnTrial = Callable[[str, TrialRecord, List[TrialRecord]], TrialOrder]
 
 INTERVAL_S = 1.0
 MAX_REQUESTS_PER_S = 50  # of all tasks of a run together
@@ -67,7 +69,8 @@ class HeartbeatServer:
     or None, gets neither. `seen` is the address from which the request came. Anybody may have sent
     it again, so it counts only once the task has it among the sources of a report, which are
     signed. A request with `advance` also gets the count of run_progress.py, one with `backup` the
-    offer of backups.py, and one with `file` and `offset` a piece of an offered file from `read`.
+    offer of backups.py, one with `trial` what `on_trial` answers to it and to `trials`, the records
+    of the sender's host, and one with `file` and `offset` a piece of an offered file from `read`.
     An answer to a queued task has the `turn` and the `priority` of its run.
     `on_news` is called, in a thread of the server, when a request has changed `reports`. Raises
     OSError if the port is taken.
@@ -80,6 +83,7 @@ class HeartbeatServer:
         progress_count: Callable[[], int] = lambda: 0,
         on_news: Callable[[], None] = lambda: None,
         backup: Callable[[], Optional[Body]] = lambda: None,
+        on_trial: Optional[OnTrial] = None,
     ) -> None:
         self.settings = settings
         self.reports = {task: Report(time.monotonic(), "", "") for task in _others(settings)}
@@ -93,6 +97,7 @@ class HeartbeatServer:
         self._progress_count = progress_count
         self._on_news = on_news
         self._backup = backup
+        self._on_trial = on_trial
         self._read = read
         self._server = ConnectionServer(settings.port, self._answer, TIMEOUT_S)
 
@@ -158,6 +163,9 @@ class HeartbeatServer:
             answer["advance"] = self._progress_count()
         if question.backup:
             answer["backup"] = self._backup()
+        is_newest = sender in self.reports and self.reports[sender].sent == question.asked
+        if question.trial and self._on_trial and is_newest:  # no replay of an older one
+            answer["trial"] = to_json(self._on_trial(sender, question.trial, question.trials))
         if question.file:
             data = self._read(question.file, question.offset)
             answer = signing.describe_data(answer, data)

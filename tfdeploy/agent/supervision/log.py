@@ -14,6 +14,11 @@ import termios
 import threading
 import time
 
+from ...shared import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, Optional
+
 CHUNK = 1 << 16
 TAIL = 1 << 15
 PIPE_BYTES = 1 << 20
@@ -39,6 +44,8 @@ class TaskLog:
         self.tail = b""
         self._max_file_bytes = max(CHUNK, limit_bytes // 2)
         self._lost_bytes = 0
+        self._copy: Optional[BinaryIO] = None
+        self._copied_bytes = 0
         self._is_busy = False
         self._file = _open(path)
         self._reserve = reserve
@@ -54,6 +61,17 @@ class TaskLog:
         while (_unread_bytes(self._source) or self._is_busy) and time.monotonic() < deadline:
             time.sleep(0.005)
 
+    def copy_to(self, path: str) -> None:
+        """Append what follows to another file, too, up to the size of the log; "" ends that. A full
+        disk costs lines. Raises OSError."""
+        self.flush()
+        copy, self._copy = self._copy, None
+        if copy:
+            copy.close()
+        if path:
+            self._copied_bytes = 0
+            self._copy = os.fdopen(_open(path), "ab", buffering=0)
+
     def close(self) -> None:
         self.flush()
         _remove(self._reserve)
@@ -67,7 +85,9 @@ class TaskLog:
             self.tail = (self.tail + chunk)[-TAIL:]
             try:
                 self._append(chunk)
-            except OSError:
+                if self._copy and self._copied_bytes < self._max_file_bytes:
+                    self._copied_bytes += self._copy.write(chunk) or 0
+            except (OSError, ValueError):  # the copy may just have been closed
                 pass  # a failing disk costs lines; an unread pipe would stop the task
             self._is_busy = False
             is_small = self._collects and len(chunk) < COLLECT_BYTES

@@ -10,8 +10,10 @@ import time
 from functools import partial
 
 from ...shared import TYPE_CHECKING
-from ...shared.protocol.record import replace
-from ...shared.records import ENDED, FAILED, QUEUED, SERVER
+from ...shared.protocol.message import parse
+from ...shared.protocol.record import replace, to_json
+from ...shared.records import ENDED, FAILED, QUEUED, SERVER, SUCCEEDED
+from ...shared.trials import TrialOrder
 from . import heartbeat, signing, termination
 from .heartbeat import ASIDE, GO, QUEUED_INTERVAL_S, WAIT, HeartbeatClient, HeartbeatServer
 from .replication import replicas
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
     from ...shared.records import Launch, TaskState
+    from ...shared.trials import TrialRecord
     from .heartbeat import Report
     from .termination import Order
+    from .trials.board import Board
 
     GetState = Callable[[], TaskState]
     GetSources = Callable[[], List[str]]
@@ -79,12 +83,18 @@ class ChiefMembership:
             notify.forget(task_dir)
         self._offer = replicas.CheckpointOffer(launch, task_dir)
         self._progress = RunProgress(task_dir, launch.checkpoint_dir)
+        self._board: Optional[Board] = None
+        if launch.trials.points:
+            from .trials.board import Board, Journal  # few runs have trials
+
+            self._board = Board(launch, Journal(launch))
         self._server = HeartbeatServer(
             launch.heartbeat,
             self._offer.read,
             self._progress.count,
             _wake_supervisor,
             self._offer.offer_backup,
+            self._board.report if self._board else None,
         )
         self._offer.start(self._server)
 
@@ -127,6 +137,13 @@ class ChiefMembership:
 
     def run_has_ended(self) -> bool:
         return False
+
+    def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
+        """Report this slot's trial; return which one it has."""
+        return self._board.report(self._launch.task, trial) if self._board else None
+
+    def silent_s(self) -> float:
+        return 0.0
 
     def end_order(self) -> Optional[Order]:
         """Return None: the chief is restarted whatever the others do."""
@@ -229,6 +246,12 @@ class OtherMembership:
         self._get_state = get_state
         self._get_sources = get_sources
         self._stops_run = self._silent = False
+        self._trial: Optional[TrialRecord] = None
+        self._recorded: List[Any] = []
+        if launch.trials.points and launch.age_s:
+            from .trials.board import Journal  # as above
+
+            self._recorded = [to_json(record) for record in Journal(launch).on_this_host()]
         self._client = HeartbeatClient(launch.heartbeat, self._report, _wake_supervisor)
         replicas.start_fetching(launch, self._client)
 
@@ -287,10 +310,30 @@ class OtherMembership:
     def run_has_ended(self) -> bool:
         return self._client.ended_at is not None
 
+    def exchange(self, trial: TrialRecord, soon: bool = False) -> Optional[TrialOrder]:
+        """Report this slot's trial, at once if `soon`, and with each heartbeat. Return what the
+        chief's supervisor has answered to it; None if it has not answered yet."""
+        self._trial = trial
+        if soon:
+            self._client.send()
+        sent, answer = self._client.acknowledged.get("trial"), self._client.answer.get("trial")
+        fields = ("trial", "attempt", "state")
+        if not sent or not answer or any(sent[each] != getattr(trial, each) for each in fields):
+            return None
+        return parse(TrialOrder, answer)
+
+    def silent_s(self) -> float:
+        """Return for how long the chief's supervisor has not answered."""
+        return time.monotonic() - self._client.answered_at
+
     def end_order(self) -> Optional[Order]:
         """Return the order for a task that waits for its restart, if the chief has ended: it is not
         restarted, however long it might have continued."""
         if not self.run_has_ended():
+            return None
+        # A slot that waits asks for a trial once more, and learns that there is none.
+        is_over = self._client.answer["ended"]["state"] == SUCCEEDED
+        if self._launch.trials.points and is_over:
             return None
         return termination.end_order(self._launch.heartbeat.chief, self._client.answer)
 
@@ -327,6 +370,7 @@ class OtherMembership:
         tasks. If the whole run is being stopped (`order.stops_run`), the command that stops it
         waits, so the report is sent only once.
         """
+        self._trial = None
         self._stops_run = stops_run = order is not None and order.stops_run
         self._silent = order is not None and order.silent
         deadline = time.monotonic() + (0.0 if stops_run else LAST_REPORT_S)
@@ -349,6 +393,10 @@ class OtherMembership:
             "sources": self._get_sources(),
             "holds": self._holds,
         }
+        if self._trial is not None:
+            is_first = not self._client.acknowledged.get("trial")
+            report["trial"] = to_json(self._trial)
+            report["trials"] = self._recorded if is_first else []
         return {**report, "of_run": True, "silent": self._silent} if self._stops_run else report
 
 

@@ -28,8 +28,11 @@ NEEDS_INSIDE = (
 )
 
 
-def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.Popen:  # type: ignore[type-arg]
-    """Start the task's process in its own session, with `output` as stdout and stderr.
+def spawn(
+    launch: Launch, task_dir: str, mark: str, output: int, directory: str = ""
+) -> subprocess.Popen:  # type: ignore[type-arg]
+    """Start the task's process in its own session, with `output` as stdout and stderr, in its work
+    directory or another one.
 
     Raises OSError if the program cannot be run.
     """
@@ -37,7 +40,7 @@ def spawn(launch: Launch, task_dir: str, mark: str, output: int) -> subprocess.P
     env.update(_preloaded_if_possible(launch, env, task_dir))
     return subprocess.Popen(
         launch.argv,
-        cwd=paths.work(task_dir),
+        cwd=directory or paths.work(task_dir),
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=output,

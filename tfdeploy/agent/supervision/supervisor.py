@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import signal
@@ -16,10 +15,10 @@ from ...shared.outcome import describe_exit
 from ...shared.protocol.record import replace
 from ...shared.records import BACKOFF, FAILED, QUEUED, STARTING, STRICT, Launch, TaskState
 from .. import own_folders, paths
-from ..machine import guard, leases, lock, process
+from ..machine import guard, leases, process
 from ..machine.peers import PeerList
 from ..reports.history import History
-from . import detach, membership, restart, shortage
+from . import membership, restart, shortage
 from .log import TaskLog
 from .restart import Attempt, Decision, Exit
 from .spawn import spawn
@@ -33,52 +32,6 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 PACE_EVERY_S = 30.0
-PR_SET_CHILD_SUBREAPER = 36  # source: linux/prctl.h
-
-
-def supervise(task_dir: str, ready_pipe: int, *inherited: int) -> None:
-    """Supervise the task of `task_dir` until it has ended.
-
-    `inherited` are the descriptors of the task's lock and leases, which the parent process has
-    acquired. A line is written to the descriptor `ready_pipe` when the supervisor has adopted them.
-    """
-    launch = records.load(Launch, paths.launch(task_dir))
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    lock.adopt(inherited[0])
-    leases.adopt(inherited[1:])
-    supervisor = Supervisor(launch, task_dir, list(inherited[1:]))
-    supervisor.record_pace()
-    os.write(ready_pipe, b"ours\n")
-    os.close(ready_pipe)
-    try:
-        supervisor.run()
-    except Exception as error:
-        _print_to_log(error)
-        process.end_all(supervisor.mark, None, 0.0, os.getpid())
-        supervisor.write(FAILED, reason="its supervisor failed, see supervisor.log")
-        supervisor.leave()
-    # The lock, inherited[0], stays held until this process is gone: `stop` waits for that.
-
-
-def _record_gpus(launch: Launch, task_dir: str) -> None:
-    """Start the process that keeps the use of the task's GPUs. It ends when this one has ended."""
-    if not launch.gpus:
-        return
-    from ..reports import history
-
-    path = paths.gpu_history(launch.project, launch.run, launch.task)
-    # This process keeps the other end open as long as it lives, and passes it to no program.
-    ended, _ = os.pipe()
-    title = "tfdeploy gpu-history {}".format(task_dir)
-    log = os.path.join(task_dir, "supervisor.log")
-    try:
-        detach.run_detached(
-            lambda: history.record_gpus(path, launch.gpus, ended), title, log, [ended]
-        )
-    except OSError as error:  # training continues without
-        _print_to_log(error)
-    finally:
-        os.close(ended)
 
 
 class Supervisor:
@@ -113,13 +66,6 @@ class Supervisor:
 
     def run(self) -> None:
         """Run one attempt after another until the last one, then leave the run."""
-        if not self._wait_for_turn():
-            self.leave()
-            return
-        _record_gpus(self.launch, self.task_dir)  # first: that process is none of the task's
-        # Processes that the task leaves behind become children of the supervisor instead of init's,
-        # so that all of them can be found.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
         while self._wait_for_backup():
             outcome, cause = self._run_attempt()
             decision = self._decide(outcome)
@@ -159,7 +105,7 @@ class Supervisor:
         try:
             records.write(paths.state(self.task_dir), records.to_json(self.state))
         except OSError as error:  # training continues even if the disk fails
-            _print_to_log(error)
+            print_to_log(error)
 
     def _run_attempt(self) -> Tuple[Exit, str]:
         """Run the process once. Return how it ended, and the other task that is the root cause."""
@@ -265,7 +211,7 @@ class Supervisor:
         now, jitter = time.monotonic(), os.urandom(1)[0] / 255
         return restart.decide(self.launch.policy, self.attempts, outcome, now, jitter)
 
-    def _wait_for_turn(self) -> bool:
+    def wait_for_turn(self) -> bool:
         """Wait in the queue, if the run was queued. Return False if an order has ended that."""
         if not self._turn:
             return True
@@ -285,7 +231,7 @@ class Supervisor:
             path = paths.launch(self.task_dir)
             records.write(path, records.to_json(self.launch), filesystem.PRIVATE)
         except OSError as error:  # as in _store
-            _print_to_log(error)
+            print_to_log(error)
 
     def _wait_for_restart(self, delay_s: float) -> bool:
         """Wait for the next attempt; return False if an order has cancelled it."""
@@ -341,6 +287,6 @@ class Supervisor:
         leases.release(heartbeat_lease)
 
 
-def _print_to_log(error: BaseException) -> None:
+def print_to_log(error: BaseException) -> None:
     """Print to supervisor.log. (Importing the module traceback would cost every start 2 ms.)"""
     sys.excepthook(type(error), error, error.__traceback__)

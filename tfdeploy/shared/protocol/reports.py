@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import TYPE_CHECKING
 from ..records import TaskReport
+from ..trials import TrialRecord
 from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
@@ -70,6 +71,20 @@ class Logs(RunRequest[LogFiles]):
 
     READS_RUN = True
     REPEATABLE = True
+
+
+class RecordedTrials(Message):
+    """The newest record of each trial that a host has."""
+
+    trials: List[TrialRecord]
+
+
+class ListTrials(RunRequest[RecordedTrials]):
+    """Ask what a host has recorded of a run's trials."""
+
+    READS_RUN = True
+    REPEATABLE = True
+    MAX_ANSWER_BYTES = LONG_LIST
 
 
 class GpuUse(Message):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.builders import make_launch
 
-from tfdeploy.agent.runs import work_directory
+from tfdeploy.agent.releases import work_directory
 
 
 def link_release(release, tmp_path, checkpoint_dir, data=None):

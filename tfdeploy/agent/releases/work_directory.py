@@ -22,7 +22,8 @@ def fill(launch: Launch, work: str) -> None:
 
 def link_releases(launch: Launch, work: str) -> None:
     """Link the release and the data sets, so that `work` stores only what the task writes."""
-    excluded = (launch.checkpoint_dir, *launch.data, *launch.files)
+    own = [paths.TRIALS] if launch.trials.points else []
+    excluded = (launch.checkpoint_dir, *launch.data, *launch.files, *own)
     parts = [os.path.normpath(path).split(os.sep) for path in excluded]
     _link_tree(paths.release(launch.project, launch.release), work, parts)
     for place, release in launch.data.items():
