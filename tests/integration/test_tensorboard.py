@@ -20,7 +20,7 @@ from support.events import NAME, scalar, version
 from support.waiting import until
 
 from tfdeploy import run as runs
-from tfdeploy.commands.following.tensorboard.copies import EventCopies
+from tfdeploy.commands.following.tensorboard.fetching import EventCopies
 from tfdeploy.config import inventory
 from tfdeploy.hosts.fleet import Fleet
 from tfdeploy.results import fetch as fetching

@@ -144,6 +144,7 @@ HOMES = {
     "subprocess": (
         *("transport/", "agent/", "environments/wheelhouse.py"),
         "commands/following/tensorboard/board.py",
+        "release/git.py",
     ),
     "tensorboard": ("commands/following/tensorboard/process.py",),
     "uv": ("environments/wheelhouse.py",),

@@ -196,7 +196,7 @@ def sweep(
                               help="What an hour of each host costs, or HOST=PRICE for one host or "
                               "several: gpu-[01-04]=3.06. Repeatable.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", autocompletion=propose_files,
-                   help="Where to write the record and the picture. Default: sweep/ beside the "
+                   help="Where to write the record. Default: sweep/ beside the "
                    "inventory file.")] = None,
     hosts: Hosts = HOSTS,
     accept_new_host_keys: AcceptNew = False,
@@ -205,13 +205,11 @@ def sweep(
     """Measure speed with different numbers of ps and workers, in short runs.
 
     The same command again measures only what is missing."""
-    from tfdeploy.environments import installation
     from tfdeploy.experiments import grid
     from tfdeploy.experiments import sweep as command
-    from tfdeploy.experiments.speed import document, report, verdicts
+    from tfdeploy.experiments.speed import document, verdicts
     from tfdeploy.output.console import Console, print_json
 
-    installation.require("plots")
     console = Console(for_json=json)
     inventory = load_inventory(hosts)
     folder = (out or inventory.file.parent / command.FOLDER).absolute()
@@ -225,8 +223,7 @@ def sweep(
         result = command.sweep(
             inventory, settings, folder, watcher, accept_new=accept_new_host_keys
         )
-    console.print_sweep(result, folder / report.PICTURE)
-    report.draw(result, folder / report.PICTURE)
+    console.print_sweep(result)
     if json:
         print_json(document.sweep_document(result))
     raise typer.Exit(0 if result.base else 1)

@@ -31,6 +31,7 @@ from tfdeploy.formatting.short_repr import short_repr
 from tfdeploy.hosts import agent_bundle
 from tfdeploy.planning import launch as launches
 from tfdeploy.planning import placing
+from tfdeploy.release import git
 from tfdeploy.shared.protocol.preflight import Ports
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def plan_run(fleet: Fleet, intent: Intent) -> Run:
         environments=intent.environment_ids,
         name=intent.options.name,
         words=intent.options.words,
+        source=git.describe(intent.release.root, intent.release.manifest),
     )
 
 

@@ -3,8 +3,7 @@
 The repeats are interleaved: first each cell once, then each cell again, so that a machine that
 becomes slower or faster meanwhile does so for all cells alike.
 
-sweep/sweep.json     the results (see record.py), and
-sweep/speedup.svg    their plot
+sweep/sweep.json     the results (see record.py)
 runs/<run>/          the record, the events and the logs of each run, as of any other run
 
 Commands without --run never choose a sweep's run. A measured run is deleted from the hosts, so

@@ -67,16 +67,13 @@ class ExperimentOutput(Terminal):
 
         self.print_text(report.line(result))
 
-    def print_sweep(self, sweep: Sweep, picture: Path) -> None:
+    def print_sweep(self, sweep: Sweep) -> None:
         from tfdeploy.experiments.speed import report
 
         self.print_text("")
         rows = [report.row(sweep, each) for each in sweep]
         self._out.print_table(report.columns(sweep), rows)
         self.print_text(*report.remarks(sweep))
-        if not sweep.base:
-            return
-        self.print_text(f"picture: {picture}")
 
     def print_trials(self, result: TrialsResult) -> None:
         """Print a row for each trial, the best one first."""
@@ -109,6 +106,8 @@ class ExperimentOutput(Terminal):
         self._print_metrics(comparison)
         steps = format_count(comparison.smooth_steps, "step")
         mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
+        if comparison.differs_in:
+            self.print_text("", f"the runs differ in {', '.join(comparison.differs_in)}")
         self.print_text("", f"{comparison.tag}: {mean} (--smooth)")
 
     def _print_metrics(self, comparison: Comparison) -> None:

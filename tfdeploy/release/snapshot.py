@@ -311,26 +311,21 @@ def _refuse_unprintable(path: str) -> None:
         raise PlanError(f"the name {shown} is not UTF-8", "rename or exclude it") from None
 
 
-MARKS = {
-    ".html": b'<meta name="generator" content="tfdeploy">',
-    ".svg": b"<dc:title>tfdeploy</dc:title>",
-    ".png": b"Software\0tfdeploy",
-}
-"""What tfdeploy writes near the start of its pages and plots, by their suffix."""
+MARK = b'<meta name="generator" content="tfdeploy">'  # near the start of a page of `report`
 START_BYTES = 4096  # in which the mark is
 MAX_TOML_BYTES = 16_000_000  # no hosts file is larger (config/inventory.py)
 HOSTS_FILE_KEYS = {"project", "training", "hosts"}
 
 
 def is_by_product(file: Path) -> bool:
-    """Return whether this file is a hosts file, a page or a plot. Raises OSError."""
+    """Return whether this file is a hosts file or a page of `report`. Raises OSError."""
     suffix = file.suffix.lower()
     if suffix == ".toml":
         with file.open("rb") as content:
             return _is_hosts_file(content.read(MAX_TOML_BYTES))
-    if suffix in MARKS:
+    if suffix == ".html":
         with file.open("rb") as content:
-            return MARKS[suffix] in content.read(START_BYTES)
+            return MARK in content.read(START_BYTES)
     return False
 
 

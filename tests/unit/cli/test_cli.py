@@ -369,7 +369,6 @@ def test_the_example_documents_every_key_and_is_valid(tfdeploy, folder):
     ("extra", "arguments"),
     [
         ("plots", ("report",)),
-        ("plots", ("sweep", "--workers", "1")),
         ("tensorboard", ("tensorboard",)),
     ],
 )

@@ -1,27 +1,22 @@
-"""The report of a sweep, in rows, sentences and a picture: how many ps for how many workers?"""
+"""The report of a sweep, in rows and sentences: how many ps for how many workers?"""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tfdeploy.experiments import plots
-from tfdeploy.experiments.plots import Line, Panel
 from tfdeploy.experiments.repeats import MIN_RUNS
 from tfdeploy.experiments.speed import verdicts
-from tfdeploy.experiments.speed.results import ENDED, Cell
+from tfdeploy.experiments.speed.results import ENDED
 from tfdeploy.formatting.humanize import KILO, format_count
-from tfdeploy.own_folder import OwnFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from tfdeploy.experiments.repeats import Spread
     from tfdeploy.experiments.speed.results import CellResults, Result, Sweep
     from tfdeploy.experiments.speed.verdicts import Cheapest, PsVerdict
 
-PICTURE = "speedup.svg"
 UNKNOWN = "-"
 WHY = ""  # the column that says why a cell has no speed needs no name
 NEAR_THE_FASTEST = f"no other is measurably faster, or not by {1 - verdicts.ENOUGH:.0%}"
@@ -158,36 +153,3 @@ def _cheapest(sweep: Sweep, found: Cheapest) -> str:
     equal = " or ".join(map(str, found.equal))
     from_others = f"; no difference measured from {equal}" if equal else ""
     return f"cheapest: {found.cell}, {cost}{from_others}"
-
-
-def draw(sweep: Sweep, file: Path) -> None:
-    """Plot the speed-up over workers: one line for each number of ps, and the ideal line. Draw
-    nothing if nothing was measured."""
-    if sweep.base:
-        plots.draw(file, [panel(sweep)], OwnFolder.named(file.parent))
-
-
-def panel(sweep: Sweep) -> Panel:
-    """Return what was measured, with ranges."""
-    assert sweep.base
-    workers = sorted({results.cell.workers for results in sweep.measured})
-    title = f"{sweep.terms['project']}: speed-up over {sweep.base.cell}"
-    lines = [_measured_line(sweep, of_ps) for of_ps in sweep.by_ps()]
-    ideal = _ideal(sweep, workers)
-    return Panel(title, "workers", "speed-up", lines, ideal, ticks=workers)
-
-
-def _measured_line(sweep: Sweep, of_ps: Sequence[CellResults]) -> Line:
-    spreads = [spread for results in of_ps if (spread := sweep.speedup(results))]
-    return Line(
-        f"{of_ps[0].cell.ps} ps",
-        [results.cell.workers for results in of_ps],
-        [spread.median for spread in spreads],
-        ranges=[(spread.low, spread.high) for spread in spreads],
-    )
-
-
-def _ideal(sweep: Sweep, workers: Sequence[int]) -> Line:
-    assert sweep.base
-    ps = sweep.base.cell.ps
-    return Line("ideal", workers, [sweep.ideal(Cell(count, ps)) for count in workers])
