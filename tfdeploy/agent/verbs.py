@@ -86,6 +86,7 @@ VERBS = {
     ),
     "list_trials": ("reports.ListTrials", "reports.trials.list_trials"),
     "read_files": ("reports.ReadFiles", "reports.read_files.read_files"),
+    "look": ("reports.LookAtHost", "reports.host_state.look"),
     "events": ("outputs.ListEvents", "outputs.event_files.events"),
     "disk": ("runs.MeasureDisk", "runs.disk.disk"),
     "results": ("outputs.ListResults", "runs.results.results"),

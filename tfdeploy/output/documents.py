@@ -28,6 +28,7 @@ def classes() -> dict[str, type]:
     fails. Each is described by its fields, see tfdeploy/documents.py."""
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.hosts import SeenHosts
     from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
@@ -45,6 +46,7 @@ def classes() -> dict[str, type]:
     return {
         "plan": PlanDocument,
         "check": CheckDocument,
+        "hosts": SeenHosts,
         "push": PushDocument,
         "start": StartResult,
         "run": FinishedRun,
