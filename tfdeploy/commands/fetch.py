@@ -125,7 +125,8 @@ def _missing(placement: Placement, missing: MissingPath) -> str:
         link = escape_line(missing.link)
         return f"{place}: {name} is a link, which fetch does not follow, to {link}"
     if missing.folder:
+        folder = "its directory" if missing.name == "." else name
         only = f"; it has only links and empty folders: {names}" if names else ""
-        return f"{place} has written no file in {name}{only}"
+        return f"{place} has written no file in {folder}{only}"
     nearest = f"; the nearest existing folder has: {names}" if names else ""
     return f"{place} has no file {name}{nearest}"
