@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfdeploy.cluster import Task
@@ -52,7 +53,7 @@ MAX_RECORD_BYTES = 16 << 20
 # Keys that records of older versions lack, with their defaults.
 OPTIONAL_KEYS: dict[str, Any] = {
     "auto_ports": [], "launched": "", "data": {}, "environments": {}, "sweep": False,
-    "starts": 0, "name": "", "words": [], "left_out": [],
+    "starts": 0, "name": "", "words": [], "left_out": [], "source": {},
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class Run:
     """One Plan on one Release."""
 
     __repr__ = short_repr
-    KEYS = ("id", "name", "words", "release", "data", "network", "folder", "tasks")
+    KEYS = ("id", "name", "words", "release", "data", "source", "network", "folder", "tasks")
     NAMES: ClassVar = {"id": "run"}
 
     id: str
@@ -92,6 +93,9 @@ class Run:
     """The words that the command line added to the command."""
     left_out: tuple[str, ...] = ()
     """The hosts without which it was resumed; tasks of an earlier start may still run there."""
+    source: Mapping[str, str] = field(default_factory=dict)
+    """What git says about its source: `commit`, `branch`, and `diff`, what was not committed; {} if
+    git says nothing."""
 
     @property
     def network(self) -> str:
@@ -178,6 +182,7 @@ def to_record(run: Run) -> RecordText:
         "name": run.name,
         "words": list(run.words),
         "left_out": list(run.left_out),
+        "source": dict(run.source),
     }
     return RecordText(json.dumps(values, indent=1) + "\n", toml_text.write(run.inventory.to_toml()))
 
@@ -348,6 +353,7 @@ def _make_run(values: dict[str, Any], folder: Path, inventory: Inventory, plan: 
         name=values["name"],
         words=tuple(values["words"]),
         left_out=tuple(values["left_out"]),
+        source=values["source"],
     )
 
 
@@ -372,6 +378,11 @@ def ids_by_name(base: Path, pattern: str) -> list[str]:
     `*` in the pattern stands for any characters, as in a shell."""
     found = _records(base)
     return [id_ for id_, v in found if v["name"] and fnmatchcase(v["name"], pattern)]
+
+
+def hosts_files(base: Path) -> set[str]:
+    """Return the names of the hosts files of the newest runs in `base`, the folder runs/."""
+    return {str(values["hosts_file"]) for _, values in islice(_records(base), 20)}
 
 
 def _records(base: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -400,6 +411,7 @@ def parse_run_json(text: str, folder: Path) -> dict[str, Any]:
         parsed["words"] = [str(word) for word in parsed["words"]]
         parsed["left_out"] = [str(host) for host in parsed["left_out"]]
         parsed["name"] = parsed["name"] and _plain_name(parsed["name"])
+        parsed["source"] = {str(key): str(text) for key, text in dict(parsed["source"]).items()}
         for key in ("data", "environments"):
             parsed[key] = {str(name): _plain_name(id_) for name, id_ in dict(parsed[key]).items()}
         parsed["starts"], parsed["launched"] = int(parsed["starts"]), str(parsed["launched"])

@@ -141,12 +141,3 @@ def test_an_install_without_compiled_modules_can_be_used_again_and_again(
         for file in made.compiled:
             marshal.loads(file.read_bytes()[16:])
         made.push(project)
-
-    project.top["keep_connections_s"] = 0  # the command loads Paramiko itself
-    project.write()
-    for file in made.compiled:  # what an earlier version has left
-        os.truncate(file, min(file.stat().st_size, OLD_LIMIT))
-    message, hint = made.run(project, 1, made.program, "push").stderr.splitlines()
-    assert message.startswith("error: compiled modules of this installation are cut off")
-    made.run(project, 0, *shlex.split(hint.removeprefix("  compile them again: ")))
-    made.push(project)

@@ -168,3 +168,11 @@ def test_without_a_report_nothing_is_said_of_the_run(project):
     assert "no host has reported how run" in done.stdout
     assert "continues" not in done.stdout
     assert "the agent that started this run is gone" in done.stderr
+
+
+def test_metrics_have_the_tasks_and_the_host(world):
+    project = world.started("--hold")
+    lines = project.ok("metrics").splitlines()
+    for task in ("ps:0", "worker:0", "worker:1"):
+        assert any(f'task="{task}"' in line and 'state="READY"' in line for line in lines)
+    assert sum(line.startswith("tfdeploy_host_up{") for line in lines) == len(project.hosts)

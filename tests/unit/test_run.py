@@ -410,6 +410,7 @@ def test_run_json_holds_every_field(tmp_path):
         "name": "",
         "words": [],
         "left_out": [],
+        "source": {},
     }
 
 

@@ -34,11 +34,6 @@ def main() -> None:
     except TfdeployError as error:
         _print_failure(error)
         sys.exit(error.exit_code)
-    except (ImportError, RuntimeError, TypeError, ValueError):
-        from tfdeploy.environments.installation import exit_if_modules_are_cut_off
-
-        exit_if_modules_are_cut_off()
-        raise
     except KeyboardInterrupt:
         print_interrupted()
         sys.exit(INTERRUPTED)

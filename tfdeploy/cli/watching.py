@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -131,6 +132,34 @@ def _watch(run: Run, console: Console, json: bool) -> tuple[WatchedRun, Ending]:
     if watched.outdated:
         raise watched.outdated
     return watched, ending
+
+
+@add_command(WATCH, "metrics", "metrics --port 9464")
+def metrics(
+    run: RunArgument = None,
+    hosts: Hosts = HOSTS,
+    run_id: RunId = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="PORT", min=1, max=65535,
+                    help="Serve them at http://127.0.0.1:PORT/metrics until the run has ended.")]
+        = None,
+) -> None:  # fmt: skip
+    """Print the metrics of a run for Prometheus: tasks, steps, losses, restarts, hosts, GPUs."""
+    from tfdeploy.commands.watch import WatchedRun, follow_samples
+    from tfdeploy.live.metrics import once, serve
+    from tfdeploy.output.console import Console
+
+    found, console = find_run(hosts, run or run_id), Console()
+    watched = WatchedRun(found)
+    try:
+        with open_fleet(found) as fleet, follow_samples(fleet, found) as following:
+            if port is None:
+                sys.stdout.write(once(watched, following))
+            else:
+                console.print_text(f"http://127.0.0.1:{port}/metrics has the metrics of {found.id}")
+                serve(watched, following, port)
+    except KeyboardInterrupt:  # the way in which it ends
+        raise typer.Exit from None
+    exit_if_failed(watched.errors)
 
 
 @add_command(

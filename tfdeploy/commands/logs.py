@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfdeploy.errors import PlanError, raise_all
 from tfdeploy.hosts.events import Listener, may_return
-from tfdeploy.planning import task_selection
+from tfdeploy.planning import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -43,13 +43,13 @@ def logs(
     """Yield the existing lines of logs, and with `follow` new ones, until all tasks have ended.
 
     Existing ones are the last `lines` of each log (None: all), of those that the regular expression
-    `grep` matches ("": all). `tasks` and `on` are as in planning/task_selection.py (empty: all
+    `grep` matches ("": all). `tasks` and `on` are as in planning/plan.py (empty: all
     tasks). With `follow`, `on_lost` is called when a host is lost and `on_back` when it answers
     again; its log continues where it was. Raises PlanError if no task is selected or the pattern is
     invalid, and at the end the errors of the hosts that were given up.
     """
     _refuse_invalid(grep)
-    placements = task_selection.select_placements(run.plan, tasks, on)
+    placements = plan.select_placements(run.plan, tasks, on)
     new = _Lines(on_lost if follow else None, on_back)
     with fleet.follow(
         run, placements, logs=True, lines=lines, forever=follow, chief="", grep=grep

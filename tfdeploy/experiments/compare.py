@@ -20,6 +20,7 @@ from tfdeploy.experiments.history import steps_per_s, trained_seconds
 from tfdeploy.experiments.metrics import LOSS, is_rising
 from tfdeploy.experiments.repeats import spread_of
 from tfdeploy.experiments.run_report.redact import show_words
+from tfdeploy.experiments.run_report.summary import different_settings
 from tfdeploy.experiments.scalars import DEFAULT_WINDOWS, SPEED, smooth_series, values_of
 from tfdeploy.formatting.short_repr import short_repr
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tfdeploy.experiments.collected_runs import CollectedRun
     from tfdeploy.experiments.metrics import Metric
     from tfdeploy.experiments.scalars import Series
+    from tfdeploy.run import Run
 
     BestIs = Literal["highest", "lowest"]
 
@@ -162,6 +164,9 @@ class Comparison:
     """The single runs, and the repeated ones together."""
     runs: tuple[ComparedRun, ...]
     """The runs."""
+    differs_in: tuple[str, ...] = ()
+    """What the runs were started with and differ in: the release, the commit, or keys of
+    hosts.toml."""
 
     @property
     def different_words(self) -> list[str]:
@@ -230,7 +235,13 @@ def compare(
         target=target,
         lines=tuple(_line(of_group) for of_group in compared),
         runs=tuple(each for of_group in compared for each in of_group),
+        differs_in=_differs_in([each.record for each in runs if each.record]),
     )
+
+
+def _differs_in(runs: Sequence[Run]) -> tuple[str, ...]:
+    rows = different_settings(runs, lambda text: text) if runs else ()
+    return tuple(row.key for row in rows if row.differs)
 
 
 def _choose_tag(runs: Sequence[tuple[str, Mapping[str, Series]]], wanted: str | None) -> str:

@@ -102,6 +102,8 @@ class ExperimentOutput(Terminal):
         self._print_metrics(comparison)
         steps = format_count(comparison.smooth_steps, "step")
         mean = f"running mean over {steps}" if comparison.smooth_steps > 1 else "not smoothed"
+        if comparison.differs_in:
+            self.print_text("", f"the runs differ in {', '.join(comparison.differs_in)}")
         self.print_text("", f"{comparison.tag}: {mean} (--smooth)")
 
     def _print_metrics(self, comparison: Comparison) -> None:

@@ -260,6 +260,8 @@ def test_the_table_has_a_row_for_each_run(folder, tfdeploy):  # noqa: F811
         ["slow", "1 ps, 2 workers", "3", "200", "2.0", "100.0", "4", "1", "1", "-"],
         [*("fast", "1 ps, 2 workers", "3", "200", "2.0", "100.0", "4", "0.5", "0.5"), REACHED],
         [""],
+        ["the runs differ in project"],
+        [""],
         ["loss: running mean over 10 steps (--smooth)"],
     ]
 

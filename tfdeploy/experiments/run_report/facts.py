@@ -158,14 +158,19 @@ def _gpu_use(run: Run, started_s: float, now: float) -> dict[str, tuple[GpuSampl
 
 
 def _previous(run: Run) -> Run | None:
-    """Return the run before this one that was started from the same hosts file."""
-    base = run.folder.parent
+    """Return the last run before this one that was started from the same hosts file and, as far as
+    its history was collected, has succeeded; if none has, the run before."""
+    base, newest = run.folder.parent, None
     for run_id in reversed([each for each in runs.run_ids(base) if each < run.id]):
         with suppress(OSError, TfdeployError):
             found = runs.read_folder(base / run_id)
             if found.inventory.file.name == run.inventory.file.name and not found.of_sweep:
-                return found
-    return None
+                name = f"{found.plan.chief.task.file_name}.history.jsonl"
+                changes = history.read(found.folder / "logs" / name)
+                if changes and changes[-1].state == records.SUCCEEDED:
+                    return found
+                newest = newest or found
+    return newest
 
 
 def _missing(facts: RunFacts) -> Iterator[str]:

@@ -25,6 +25,7 @@ from tfdeploy.experiments.run_report.summary import (
     trained,
 )
 from tfdeploy.formatting.humanize import (
+    escape_control,
     escape_line,
     format_count,
     format_size,
@@ -62,6 +63,11 @@ class RunView:
     @property
     def run(self) -> Run:
         return self.facts.run
+
+    @property
+    def source_diff(self) -> str:
+        """Return what was not committed, with secrets hidden."""
+        return escape_control(self.facts.redact(self.facts.run.source.get("diff", "")))
 
     @property
     def summary(self) -> tuple[tuple[str, str], ...]:

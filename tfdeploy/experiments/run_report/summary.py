@@ -15,7 +15,12 @@ from tfdeploy.experiments import history, metrics
 from tfdeploy.experiments.run_report import charts, redact
 from tfdeploy.experiments.run_report.over_time import TrainedRun
 from tfdeploy.experiments.scalars import of_same_clock, step_times
-from tfdeploy.formatting.humanize import escape_line, format_duration, format_job_counts
+from tfdeploy.formatting.humanize import (
+    escape_line,
+    format_count,
+    format_duration,
+    format_job_counts,
+)
 from tfdeploy.shared import uv_and_pip
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from tfdeploy.run import Run
 
 MAX_METRICS = 4
+MAX_COMMIT = 12
 HOSTS_FILE = "hosts.toml"
 UNMARKED = ("Run", "Name", "Started")  # they always differ
 IN_OTHER_ROWS = ("Release", "Project")
@@ -51,9 +57,26 @@ def summary(facts: RunFacts) -> tuple[tuple[str, str], ...]:
         ("Restarts", str(sum(restarts_of(facts).values()))),
         *_last_scalars(facts),
         ("Release", run.release),
+        ("Commit", _commit(run)),
         *((f"Data {place}", release) for place, release in run.data.items()),
     )
     return tuple((name, value) for name, value in values if value)
+
+
+def not_committed(run: Run) -> list[str]:
+    """Return the files that differed from the commit when the run started."""
+    start, lines = "+++ b/", run.source.get("diff", "").splitlines()
+    return [line[len(start) :] for line in lines if line.startswith(start)]
+
+
+def _commit(run: Run) -> str:
+    """Return the commit, its branch, and how many files differ from it; "" if git says nothing."""
+    if not run.source:
+        return ""
+    branch = f" on {run.source['branch']}" if run.source.get("branch") else ""
+    changed = format_count(len(not_committed(run)), "file")
+    more = f", {changed} not committed" if run.source.get("diff") else ""
+    return escape_line(f"{run.source.get('commit', '')[:MAX_COMMIT]}{branch}{more}")
 
 
 def format_time(seconds: float) -> str:
@@ -204,6 +227,13 @@ def _settings(run: Run) -> Iterator[tuple[str, tuple[str, str]]]:
     yield "release", (run.release, run.release)
     for place, release in run.data.items():
         yield f"data {place}", (release, release)
+    source = run.source
+    for key in ("commit", "branch"):
+        yield key, (source.get(key, ""), source.get(key, "")[:MAX_COMMIT] or ABSENT)
+    changed = ", ".join(not_committed(run)) or ABSENT
+    yield "not committed", (source.get("diff", ""), changed[:MAX_VALUE])
+    environments = ", ".join(sorted({*run.environments.values()}))
+    yield "environment", (environments, environments or ABSENT)
     inventory = run.inventory
     table = inventory.to_values({"file", "hosts"})
     yield from _flatten(table, ())

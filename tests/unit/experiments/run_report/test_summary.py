@@ -59,3 +59,15 @@ def test_ports_that_a_start_has_chosen_are_no_difference(tmp_path):
     assert found([one, two])[1:] == ()
     chosen = replace(two, auto_ports=())
     assert [row.values[0] for row in found([one, chosen])[1:]] == ["auto"]
+
+
+def test_the_commit_and_what_was_not_committed_are_compared(tmp_path):
+    diff = "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-rate = 1\n+rate = 2\n"
+    one = replace(made(tmp_path), source={"commit": "a" * 40, "branch": "main", "diff": ""})
+    two = replace(one, source={"commit": "b" * 40, "branch": "main", "diff": diff})
+    assert found([one, two])[1:] == (
+        DifferenceRow("commit", ("a" * 12, "b" * 12), True),
+        DifferenceRow("not committed", (ABSENT, "train.py"), True),
+    )
+    other = replace(made(tmp_path, TWO), environments={"a": "e1"})
+    assert found([made(tmp_path), other])[-1] == DifferenceRow("environment", (ABSENT, "e1"), True)
