@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -12,9 +13,11 @@ from tfdeploy.cli.options import (
     AcceptNew,
     Env,
     Hosts,
+    InQueue,
     Json,
     OlderRelease,
     OnHosts,
+    Priority,
     Quiet,
     RunArgument,
     RunId,
@@ -28,16 +31,24 @@ from tfdeploy.cli.options import (
     exit_interrupted,
     find_run,
     load_intent,
+    load_inventory,
     open_fleet,
+    parse_queue,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from tfdeploy.commands.following.run_follow import RunEnd
     from tfdeploy.commands.run import FinishedRun
+    from tfdeploy.config.inventory import Inventory
+    from tfdeploy.errors import TfdeployError
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console
     from tfdeploy.run import Run
 
+LOOK_EVERY_S = 5.0
 OLD_LINES = 20  # of each log, when a run is followed again
 COMMANDS_TO_FINISH = ("stop", "collect")
 COMMANDS_TO_INSPECT = ("status", "logs -f", "resume", "collect", "stop")
@@ -118,6 +129,54 @@ def check(
     exit_if_failed(checked.errors)
 
 
+@add_command(PREPARE, "hosts", "hosts gpu-[01-04] --watch")
+def hosts(
+    names: Annotated[list[str] | None, typer.Argument(
+        metavar="[USER@]HOST", help="Hosts, or several: gpu-[01-16]. Without a hosts.toml, hosts "
+        "as ssh knows them. Default: all of hosts.toml.", show_default=False)] = None,
+    hosts: Hosts = HOSTS,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s.")] = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Show what each host has free, and who uses its GPUs. Starts nothing."""
+    from tfdeploy.commands import hosts as command
+    from tfdeploy.hosts.fleet import Fleet
+    from tfdeploy.output.console import Console, print_json, print_json_lines
+
+    inventory, chosen, unreached = _hosts_to_look_at(hosts, names or ())
+    console = Console()
+    with Fleet(inventory) as fleet:
+        while True:
+            seen = command.look(fleet, chosen, unreached)
+            if json:
+                print_json_lines([seen]) if watch else print_json(seen)
+            else:
+                console.clear_screen() if watch else None
+                console.print_hosts(seen)
+            if not watch:
+                break
+            time.sleep(LOOK_EVERY_S)
+    exit_if_failed(seen.errors)
+
+
+def _hosts_to_look_at(
+    hosts: Path, names: Sequence[str]
+) -> tuple[Inventory, tuple[str, ...], list[TfdeployError]]:
+    """Return the hosts that the user named, of hosts.toml if there is one, and the errors of those
+    that are of no use."""
+    if hosts.is_file() or not names:
+        from tfdeploy.commands.plan import with_hosts
+
+        inventory = load_inventory(hosts)
+        chosen = with_hosts(inventory, names).hosts
+        return inventory, tuple(host.name for host in chosen), []
+    from tfdeploy.commands.init import reach
+    from tfdeploy.init.targets import parse_targets
+
+    reached, errors = reach(parse_targets(names, local=False), hosts, "", accept_new=False)
+    return reached, tuple(host.name for host in reached.hosts), errors
+
+
 @add_command(TRAIN, "push", "push --on gpu-[01-04],gpu-07")
 def push(
     hosts: Hosts = HOSTS,
@@ -153,6 +212,8 @@ def start(
     push: Annotated[bool, typer.Option("--push", help="Push before the start.")] = False,
     accept_new_host_keys: AcceptNew = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -160,16 +221,19 @@ def start(
     """Start every task and wait until all are READY. They then run without the controller."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
     from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        started = command.start(fleet, intent, watcher, push_first=push, wait_s=wait_s)
-    console.print_started(started.run)
+        started = command.start(fleet, intent, watcher, push_first=push, queue=waiting)
+    if queue:
+        console.print_queued(started.run)
+    else:
+        console.print_started(started.run)
     if json:
         print_json(started)
 
@@ -188,6 +252,8 @@ def run(
                          help="If a host or a supervisor is lost permanently, resume the run "
                          "without it.")] = False,
     wait: WaitTime = None,
+    queue: InQueue = False,
+    priority: Priority = 0,
     share_gpus: ShareGpus = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -195,15 +261,21 @@ def run(
     """Push, start and follow a run; then stop and collect it. Exits with the chief's code."""
     from tfdeploy.cli.watchers import ShownStart
     from tfdeploy.commands import start as command
-    from tfdeploy.config.overrides import parse_wait
     from tfdeploy.hosts.fleet import Fleet
-    from tfdeploy.output.console import Console
+    from tfdeploy.output.console import Console, print_json
 
-    wait_s, console = parse_wait(wait), Console(for_json=json, is_quiet=quiet)
+    waiting = parse_queue(wait, queued=queue, priority=priority)
+    console = Console(for_json=json, is_quiet=quiet)
     intent = load_intent(hosts, words, env, counts, name, release, on=on, share_gpus=share_gpus)
     watcher = ShownStart(console)
     with Fleet(intent.inventory, accept_new=accept_new_host_keys) as fleet:
-        current = command.start(fleet, intent, watcher, push_first=True, wait_s=wait_s).run
+        started = command.start(fleet, intent, watcher, push_first=True, queue=waiting)
+        current = started.run
+        if queue:
+            console.print_queued(current)
+            if json:
+                print_json(started)
+            return
         console.print_started(current)
         current, ended = _follow(fleet, current, console, resilient=resilient)
         finished = finish(fleet, current, ended, console)

@@ -68,7 +68,7 @@ def draft(
 ) -> Draft:
     """Look at the hosts and propose a hosts.toml for those that can be used. Raises FleetError if
     none can."""
-    hosts, errors = _reach(targets, file, ssh_config, accept_new=accept_new)
+    hosts, errors = reach(targets, file, ssh_config, accept_new=accept_new)
     with Fleet(hosts, accept_new=accept_new) as fleet:
         recognized = strategy.recognize({p: each.syntax for p, each in program.files.items()})
         more = (strategy.LEGACY_KERAS,) if recognized.keras_2 else ()
@@ -96,7 +96,7 @@ def draft(
     return Draft(file, text, loaded, proposal, tuple(errors), tuple(notes))
 
 
-def _reach(
+def reach(
     targets: Sequence[Target], file: Path, ssh_config: str, *, accept_new: bool
 ) -> tuple[Inventory, list[TfdeployError]]:
     """Return an inventory of the hosts that can run the agent, and the errors of the others. Raises

@@ -118,22 +118,31 @@ def _confirm(
         if seen.version and (seen.gpus >= len(gpus) or framework != TENSORFLOW):
             break
     path, found = max(tried, key=lambda each: _quality(_imported(each[1])))
-    if _imported(found).version:
-        return _machine(host, facts, path, found), found
-    error = f"{path}: {_imported(found).error}" if ranked else ""
-    return _machine(host, facts, without, found, error), found
+    imported = _imported(found)
+    if imported.version:
+        return _machine(host, facts, path, found, imported.version), found
+    error = f"{path}: {imported.error}" if ranked else ""
+    if imported.slow and ranked:  # a busy host: it has what is installed
+        installed = next(python.framework for python in ranked if python.path == path)
+        return _machine(host, facts, path, found, installed, error), found
+    return _machine(host, facts, without, found, "", error), found
 
 
 def _imported(survey: SurveyAnswer) -> ImportFacts:
     return next(iter(survey.imports.values()), ImportFacts(error="the host did not import it"))
 
 
-def _quality(found: ImportFacts) -> tuple[bool, int]:
-    return bool(found.version), found.gpus
+def _quality(found: ImportFacts) -> tuple[bool, bool, int]:
+    return bool(found.version), found.slow, found.gpus
 
 
 def _machine(
-    host: Host, facts: MachineFacts, python: str, survey: SurveyAnswer, import_error: str = ""
+    host: Host,
+    facts: MachineFacts,
+    python: str,
+    survey: SurveyAnswer,
+    framework: str,
+    import_error: str = "",
 ) -> Machine:
     versions = {each.path: each.version for each in facts.pythons}
     return Machine(
@@ -146,7 +155,7 @@ def _machine(
         gpus=tuple(facts.gpus[index] for index in sorted(facts.gpus)),
         python=python,
         python_version=versions.get(python, survey.version),
-        framework="" if import_error else _imported(survey).version,
+        framework=framework,
         import_error=import_error,
         architecture=facts.machine,
         libc=facts.libc,

@@ -28,6 +28,8 @@ def classes() -> dict[str, type]:
     fails. Each is described by its fields, see tfdeploy/documents.py."""
     from tfdeploy.commands.collect import CollectResult
     from tfdeploy.commands.fetch import FetchResult
+    from tfdeploy.commands.hosts import SeenHosts
+    from tfdeploy.commands.queue import QueueResult
     from tfdeploy.commands.resume import ResumeResult
     from tfdeploy.commands.run import FinishedRun
     from tfdeploy.commands.runs import ProjectRuns
@@ -44,6 +46,7 @@ def classes() -> dict[str, type]:
     return {
         "plan": PlanDocument,
         "check": CheckDocument,
+        "hosts": SeenHosts,
         "push": PushDocument,
         "start": StartResult,
         "run": FinishedRun,
@@ -59,6 +62,7 @@ def classes() -> dict[str, type]:
         "fetch": FetchResult,
         "stop": StopResult,
         "runs": ProjectRuns,
+        "queue": QueueResult,
         "prune": PruneDocument,
         "compare": Comparison,
         "sweep": SweepDocument,

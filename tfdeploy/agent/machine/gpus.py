@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
 
     from ...shared.records import GpuNeed
-    from .nvidia import GpuProcess
+    from .nvidia import Gpu, GpuProcess
 
 # The driver frees the memory of a process after its end, and a start passes its leases to
 # supervisors only after its checks.
@@ -79,12 +79,19 @@ def foreign_use(gpus: Dict[int, str]) -> Dict[int, Refusal]:
     """Return the refusals of those GPUs that processes without a lease use."""
     found = {}
     for gpu in nvidia.look():
-        if gpus.get(gpu.index) != gpu.resource:
-            continue
-        users = [each for each in gpu.processes if each.program not in SHARED_SERVICES]
-        if users or gpu.use.used_bytes >= FILLED * gpu.use.total_bytes > 0:
-            found[gpu.index] = _used_refusal(gpu, users)
+        if gpus.get(gpu.index) == gpu.resource and is_used(gpu):
+            found[gpu.index] = _used_refusal(gpu, computing(gpu))
     return found
+
+
+def is_used(gpu: Gpu) -> bool:
+    """Return whether processes compute on a GPU, or hidden ones fill its memory."""
+    return bool(computing(gpu)) or gpu.use.used_bytes >= FILLED * gpu.use.total_bytes > 0
+
+
+def computing(gpu: Gpu) -> List[GpuProcess]:
+    """Return the processes that compute on a GPU, without servers that only share it."""
+    return [each for each in gpu.processes if each.program not in SHARED_SERVICES]
 
 
 def holder_of(user: GpuProcess) -> leases.Holder:
@@ -99,7 +106,7 @@ def holder_of(user: GpuProcess) -> leases.Holder:
     return leases.Holder(user.pid, owner, age_s, *mark, program)
 
 
-def _used_refusal(gpu: nvidia.Gpu, users: List[GpuProcess]) -> Refusal:
+def _used_refusal(gpu: Gpu, users: List[GpuProcess]) -> Refusal:
     holders = [holder_of(user) for user in users[:MAX_NAMED]]
     names = [holder.description for holder in holders]
     if len(users) > MAX_NAMED:

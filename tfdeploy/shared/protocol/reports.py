@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import TYPE_CHECKING
 from ..records import TaskReport
 from ..trials import TrialRecord
-from .message import LONG_LIST, Message, Request, RunRequest
+from .message import LONG_LIST, Done, Message, Request, RunRequest, TaskRequest
 
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -24,6 +24,39 @@ class Status(RunRequest[TaskReports]):
     REPEATABLE = True
     MAX_ANSWER_BYTES = LONG_LIST
     tail: int
+
+
+class WaitingTask(Message):
+    """A task that waits in the queue of its host. `project` is "" if the host hides it."""
+
+    project: str
+    run: str
+    task: str
+    user: str
+    priority: int
+    age_s: float
+    """The seconds since its run was submitted, by the host's clock."""
+    waits_for: List[str]
+    reason: str
+
+
+class HostQueue(Message):
+    """The tasks of all users that wait on a host, first come first."""
+
+    tasks: List[WaitingTask]
+
+
+class ListQueue(Request[HostQueue]):
+    """Ask which tasks wait on a host."""
+
+    REPEATABLE = True
+
+
+class Move(TaskRequest[Done]):
+    """Give a run that waits another priority; `task` is its chief."""
+
+    REPEATABLE = True
+    priority: int
 
 
 class LogFiles(Message):
@@ -65,6 +98,74 @@ class GpuUse(Message):
     """Its memory that is in use."""
     total_bytes: int
     """Its memory."""
+
+
+class GpuUser(Message):
+    """What uses a GPU: a process that computes on it, or the supervisor of a task that has it."""
+
+    user: str
+    """Its user; "" if that is hidden."""
+    pid: int
+    """Its process id; 0 if that is hidden."""
+    program: str
+    """The beginning of its command; "" if that is hidden, or if it is a task."""
+    age_s: Optional[float]
+    """The seconds since it started; null if that is hidden."""
+    used_bytes: Optional[int]
+    """Its share of the GPU's memory; null if that is hidden, or for a task."""
+    project: str
+    """The project of the task; "" if it is no task of tfdeploy."""
+    run: str
+    """The task's run; "" if it is no task."""
+    task: str
+    """The task, such as `worker:1`; "" if it is none."""
+
+
+class GpuState(Message):
+    """One GPU, and what uses it."""
+
+    index: int
+    """Its index on the host."""
+    uuid: str
+    """Its UUID; "" if nvidia-smi prints none."""
+    name: str
+    """Its model."""
+    busy_percent: Optional[float]
+    """How busy it is; null if it does not report it."""
+    used_bytes: int
+    """Its memory that is in use."""
+    total_bytes: int
+    """Its memory."""
+    free: bool
+    """Whether a start would take it."""
+    users: List[GpuUser]
+    """What uses it, as far as this user may see it."""
+
+
+class HostState(Message):
+    """What a host has, and who uses it."""
+
+    load: float
+    """The number of processes that ran or waited for a processor, the mean of the last minute."""
+    cpus: int
+    """Its processors."""
+    used_bytes: int
+    """Its memory that is in use."""
+    total_bytes: int
+    """Its memory."""
+    free_bytes: int
+    """What is free on the disk of tfdeploy's directory."""
+    gpus: List[GpuState]
+    """Its GPUs."""
+    unseen: List[str]
+    """What could not be seen, and why."""
+
+
+class LookAtHost(Request[HostState]):
+    """Look at what a host has, and who uses it, with the rights of an ordinary user."""
+
+    VERB = "look"
+    REPEATABLE = True
 
 
 class HostUse(Message):
