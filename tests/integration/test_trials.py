@@ -168,6 +168,8 @@ def test_a_slot_that_does_not_reach_the_chief_ends_its_trial(project):
     """So it has ended when another slot may get it."""
     command, _ = start(project, 4)
     with command:
+        command.wait_for_output("is READY")
+        assert command.interrupt() == 130  # it would stop a run whose chief is lost
         os.kill(supervisor_of(project, "worker:0"), signal.SIGKILL)
         others = [f"--lr={t['parameters']['lr']}" for t in table(project).values()
                   if t["task"] != "worker:0"]  # fmt: skip
